@@ -1,0 +1,162 @@
+"""From a run's configuration to a ready Stable-Baselines3 algorithm."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
+from rlzoo_plus.config.catalog import (
+    ACTION_NOISES,
+    ALGORITHMS,
+    REPLAY_BUFFERS,
+    AlgorithmSpec,
+    Family,
+    get_algorithm,
+    load_named,
+)
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.noise import ActionNoise
+    from stable_baselines3.common.policies import BasePolicy
+    from stable_baselines3.common.vec_env import VecEnv
+
+
+def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
+    """Build the algorithm with its networks, buffers and exploration.
+
+    Args:
+        config: The run.
+        venv: The training environments.
+        seed: Seeds Python, NumPy, torch and the action space.
+
+    Raises:
+        ConfigError: A value is refused by the algorithm or its policy.
+    """
+    spec = get_algorithm(config.algo.name)
+    algorithm = algorithm_class(spec)
+    alias = policy_alias(config.network, spec, venv.observation_space)
+    kwargs = policy_kwargs(config.network, spec, algorithm.policy_aliases[alias])
+    arguments = {
+        **_hyperparams(config.algo, spec),
+        **_off_policy_parts(config.algo, spec, venv.action_space),
+        "policy_kwargs": kwargs,
+        "seed": seed,
+        "device": config.device,
+        "verbose": 0,
+    }
+    try:
+        return with_iteration_hook(algorithm)(alias, venv, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"{spec.name} refuses its configuration: {error}") from error
+
+
+def make_policy(
+    config: RunConfig, observation_space: spaces.Space, action_space: spaces.Space
+) -> BasePolicy:
+    """Build an untrained policy for inference, on the CPU, without an environment."""
+    spec = get_algorithm(config.algo.name)
+    alias = policy_alias(config.network, spec, observation_space)
+    policy_class = algorithm_class(spec).policy_aliases[alias]
+    kwargs = policy_kwargs(config.network, spec, policy_class)
+    if config.algo.hyperparams.get("use_sde"):
+        kwargs["use_sde"] = True
+    if spec.family is not Family.EVOLUTION:
+        kwargs["lr_schedule"] = _no_learning
+    policy = policy_class(observation_space, action_space, **kwargs)
+    policy.set_training_mode(False)
+    return policy
+
+
+def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
+    """Import an algorithm's class."""
+    module, name = spec.entry_point.split(":")
+    return getattr(import_module(module), name)
+
+
+def import_algorithm_packages(algo: AlgoConfig) -> None:
+    """Import the packages that register an algorithm of the user's own.
+
+    Raises:
+        ConfigError: One cannot be imported.
+    """
+    for name in algo.packages:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ConfigError(f"algo.packages: {name} cannot be imported: {error}") from error
+
+
+def check_device(name: str) -> None:
+    """Check that a device is there.
+
+    Raises:
+        ConfigError: torch does not see it.
+    """
+    if name.startswith("cuda"):
+        import torch
+
+        index = int(name.partition(":")[2] or 0)
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise ConfigError(
+                f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here. "
+                "Use device=cpu, or install a CUDA build of torch."
+            )
+
+
+def thread_policy(config: RunConfig) -> tuple[int, str]:
+    """Return the number of torch threads and the reason for it.
+
+    On-policy updates on small batches lose by a second thread; the larger gradient steps of an
+    off-policy run gain by it, as long as it has the machine to itself.
+    """
+    if config.num_threads != "auto":
+        return int(config.num_threads), "as num_threads says"
+    spec = ALGORITHMS[config.algo.name]
+    if spec.family is not Family.OFF_POLICY:
+        return 1, f"{spec.name} is fastest with one; set num_threads to change it"
+    return os.cpu_count() or 1, f"all cores for a lone {spec.name} run; set num_threads=1 in sweeps"
+
+
+def _hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> dict[str, Any]:
+    arguments = dict(algo.hyperparams)
+    for key in spec.schedules:
+        if isinstance(arguments.get(key), str):
+            arguments[key] = parse_schedule(arguments[key], f"algo.hyperparams.{key}")
+    if isinstance(arguments.get("train_freq"), list):
+        arguments["train_freq"] = tuple(arguments["train_freq"])
+    return arguments
+
+
+def _off_policy_parts(
+    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space
+) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    if algo.action_noise is not None:
+        parts["action_noise"] = _action_noise(algo.action_noise, action_space)
+    buffer = algo.replay_buffer or spec.replay_buffer
+    if buffer is not None:
+        parts["replay_buffer_class"] = load_named("algo.replay_buffer", buffer, REPLAY_BUFFERS)
+    return parts
+
+
+def _action_noise(noise: NoiseConfig, action_space: spaces.Space) -> ActionNoise:
+    shape = action_space.shape or ()
+    mean, std = np.zeros(shape), np.full(shape, noise.std)
+    noise_class = load_named("action noise", noise.type, ACTION_NOISES)
+    if noise.type == "ou":
+        return noise_class(mean, std, theta=noise.theta, dt=noise.dt)
+    return noise_class(mean, std)
+
+
+def _no_learning(_progress_remaining: float) -> float:
+    return 0.0

@@ -1,0 +1,61 @@
+"""The policies of a run: its best, its last, or that of any checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlzoo_plus.agents.policy import Policy, policy_from_bundle
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.errors import ConfigError
+
+
+def load_run_policy(run: RunDir, which: str = "best") -> tuple[Policy, dict[str, Any]]:
+    """Load a policy of a run.
+
+    Args:
+        run: The run.
+        which: `best`, `final` or the step of a checkpoint.
+
+    Returns:
+        The policy, and what was recorded with it (at least `step`).
+
+    Raises:
+        ConfigError: The run has no such policy, or it is damaged.
+    """
+    if which not in ("best", "final") and not which.isdigit():
+        raise ConfigError(
+            f"--which {which}: must be best, final or the step of a checkpoint. {_available(run)}"
+        )
+    try:
+        bundle = _checkpoint_bundle(run, int(which)) if which.isdigit() else _bundle(run, which)
+    except DamagedFolderError as error:
+        raise ConfigError(f"{which} is damaged: {error}. {_available(run)}") from error
+    return policy_from_bundle(bundle), bundle.about
+
+
+def _bundle(run: RunDir, which: str) -> Bundle:
+    path = run.best if which == "best" else run.final
+    if not path.is_dir() and not path.with_name(path.name + ".previous").is_dir():
+        raise ConfigError(f"{run.path} has no {which} policy yet. {_available(run)}")
+    return load_bundle(path)
+
+
+def _checkpoint_bundle(run: RunDir, step: int) -> Bundle:
+    if step not in run.checkpoints().steps():
+        raise ConfigError(f"{run.path} has no checkpoint at step {step}. {_available(run)}")
+    checkpoint = run.checkpoints().load(step)
+    return Bundle(
+        config=run.read_config(),
+        spaces=checkpoint.state["spaces"],
+        weights=checkpoint.state["agent"]["parameters"]["policy"],
+        normalization=checkpoint.state["normalizer"],
+        about={"step": checkpoint.step},
+    )
+
+
+def _available(run: RunDir) -> str:
+    names = [path.name for path in (run.best, run.final) if path.is_dir()]
+    names += [str(step) for step in run.checkpoints().steps()]
+    return f"It has: {', '.join(names)}." if names else "It has saved nothing yet."

@@ -1,0 +1,111 @@
+"""From `network.*` to the arguments of a Stable-Baselines3 policy class, and to the class."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from gymnasium import spaces
+
+from rlzoo_plus.config.catalog import (
+    ACTIVATIONS,
+    FEATURES_EXTRACTORS,
+    OPTIMIZERS,
+    AlgorithmSpec,
+    Family,
+    load_named,
+)
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import NetworkConfig
+from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.envs.checks import policy_kind
+
+_SAME_NAME = (
+    "log_std_init",
+    "ortho_init",
+    "full_std",
+    "use_expln",
+    "squash_output",
+    "share_features_extractor",
+    "features_extractor_kwargs",
+    "normalize_images",
+    "n_critics",
+    "n_quantiles",
+    "optimizer_kwargs",
+)
+_LSTM = {
+    "hidden_size": "lstm_hidden_size",
+    "n_layers": "n_lstm_layers",
+    "shared": "shared_lstm",
+    "enable_critic": "enable_critic_lstm",
+}
+_GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule", "use_sde"}
+
+
+def policy_alias(network: NetworkConfig, spec: AlgorithmSpec, space: spaces.Space) -> str:
+    """Return the policy's name in Stable-Baselines3, e.g. `MlpPolicy`.
+
+    Raises:
+        ConfigError: The algorithm has no policy for these observations.
+    """
+    kind = policy_kind(space) if network.policy == "auto" else network.policy
+    aliases = dict(spec.policies)
+    if kind not in aliases:
+        raise ConfigError(
+            f"{spec.name} has no {kind} policy for {type(space).__name__} observations; it has "
+            f"{', '.join(aliases)}. Use another algorithm, or a wrapper such as "
+            "env.wrappers=[flatten_observation]."
+        )
+    return aliases[kind]
+
+
+def policy_kwargs(
+    network: NetworkConfig, spec: AlgorithmSpec, policy_class: type
+) -> dict[str, Any]:
+    """Return the policy's constructor arguments; what is null in the configuration is left out.
+
+    Raises:
+        ConfigError: The policy class does not take one of them.
+    """
+    kwargs: dict[str, Any] = {}
+    if network.net_arch is not None:
+        kwargs["net_arch"] = _net_arch(network.net_arch, spec)
+    if network.activation is not None:
+        kwargs["activation_fn"] = load_named("network.activation", network.activation, ACTIVATIONS)
+    if network.optimizer is not None:
+        kwargs["optimizer_class"] = load_named("network.optimizer", network.optimizer, OPTIMIZERS)
+    if network.features_extractor is not None:
+        kwargs["features_extractor_class"] = load_named(
+            "network.features_extractor", network.features_extractor, FEATURES_EXTRACTORS
+        )
+    values = network.model_dump()
+    kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
+    kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
+    kwargs |= network.policy_kwargs
+    _check(kwargs, spec, policy_class)
+    return kwargs
+
+
+def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
+    if not isinstance(arch, dict):
+        return list(arch)
+    critic = "vf" if spec.family is Family.ON_POLICY else "qf"
+    names = {"actor": "pi", "critic": critic, "vf": critic, "qf": critic}
+    parts = {names.get(part, part): list(sizes) for part, sizes in arch.items()}
+    if set(parts) != {"pi", critic}:
+        raise ConfigError(
+            f"network.net_arch={arch} leaves a part out. Give both actor and critic, "
+            "e.g. network.net_arch={actor: [64, 64], critic: [256, 256]}."
+        )
+    return parts
+
+
+def _check(kwargs: dict[str, Any], spec: AlgorithmSpec, policy_class: type) -> None:
+    parameters = inspect.signature(policy_class.__init__).parameters  # type: ignore[misc]
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = set(parameters) - _GIVEN_BY_SB3
+    for name in kwargs:
+        if name not in known:
+            message = unknown_name(f"argument of {spec.name}'s policy", name, known)
+            raise ConfigError(f"network: {message}")

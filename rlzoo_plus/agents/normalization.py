@@ -1,0 +1,75 @@
+"""The observation statistics that belong to a policy, apart from the training environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecNormalize
+
+Observation = np.ndarray | dict[str, np.ndarray]
+_WHOLE = ""
+
+
+@dataclass(frozen=True)
+class ObservationNormalizer:
+    """Normalises observations exactly as VecNormalize did at one moment.
+
+    Attributes:
+        mean: Running mean by key of a dictionary observation; the key is empty for a flat one.
+        var: Running variance, the same way.
+        count: Number of samples behind them, the same way.
+        clip: Normalised observations are clipped to +-clip.
+        epsilon: Added to the variance.
+    """
+
+    mean: dict[str, np.ndarray]
+    var: dict[str, np.ndarray]
+    count: dict[str, float]
+    clip: float
+    epsilon: float
+
+    @classmethod
+    def from_vec_normalize(cls, venv: VecNormalize | None) -> ObservationNormalizer | None:
+        """Copy the statistics of this moment, or return None if observations are left alone."""
+        if venv is None or not venv.norm_obs:
+            return None
+        rms = venv.obs_rms if isinstance(venv.obs_rms, dict) else {_WHOLE: venv.obs_rms}
+        return cls(
+            mean={key: value.mean.copy() for key, value in rms.items()},
+            var={key: value.var.copy() for key, value in rms.items()},
+            count={key: float(value.count) for key, value in rms.items()},
+            clip=float(venv.clip_obs),
+            epsilon=float(venv.epsilon),
+        )
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any] | None) -> ObservationNormalizer | None:
+        """Rebuild from `state()`."""
+        return None if state is None else cls(**state)
+
+    def state(self) -> dict[str, Any]:
+        """Return the statistics as plain data with arrays."""
+        return {
+            "mean": dict(self.mean),
+            "var": dict(self.var),
+            "count": dict(self.count),
+            "clip": self.clip,
+            "epsilon": self.epsilon,
+        }
+
+    def __call__(self, observation: Observation) -> Observation:
+        """Return the normalised observation, of the same shape, as float32."""
+        if isinstance(observation, dict):
+            return {
+                key: self._apply(value, key) if key in self.mean else value
+                for key, value in observation.items()
+            }
+        return self._apply(observation, _WHOLE)
+
+    def _apply(self, value: np.ndarray, key: str) -> np.ndarray:
+        scaled = (value - self.mean[key]) / np.sqrt(self.var[key] + self.epsilon)
+        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)

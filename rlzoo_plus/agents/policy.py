@@ -1,0 +1,131 @@
+"""A trained policy: acts on raw observations, normalisation included, without the simulator."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import Bundle, load_bundle, save_bundle
+from rlzoo_plus.config.catalog import get_algorithm
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.spaces import decode_space, encode_space
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.policies import BasePolicy
+
+
+class Policy:
+    """What an agent does in a state; nothing of how it learned."""
+
+    def __init__(
+        self, network: BasePolicy, normalizer: ObservationNormalizer | None, *, maskable: bool
+    ) -> None:
+        self.network = network
+        self.normalizer = normalizer
+        self.maskable = maskable
+
+    @classmethod
+    def of_agent(cls, agent: BaseAlgorithm) -> Policy:
+        """Return the agent's policy of this moment; it shares the agent's networks."""
+        normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
+        parameters = inspect.signature(agent.policy.predict).parameters
+        return cls(agent.policy, normalizer, maskable="action_masks" in parameters)
+
+    def predict(
+        self,
+        observation: Observation,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = True,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """Choose actions.
+
+        Args:
+            observation: Raw observations, one or a batch, shape (..., *observation_space.shape).
+            state: What the last call returned, for recurrent policies.
+            episode_start: Which of the batch begin an episode, shape (n,).
+            deterministic: Act without exploration.
+            action_masks: Allowed actions, for policies that were trained with masks.
+
+        Returns:
+            Actions within the action space's bounds, and the state for the next call.
+        """
+        if self.normalizer is not None:
+            observation = self.normalizer(observation)
+        extra = {"action_masks": action_masks} if self.maskable else {}
+        return self.network.predict(observation, state, episode_start, deterministic, **extra)
+
+
+def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict[str, Any]) -> None:
+    """Write a bundle with the agent's policy and the normalisation statistics of this moment.
+
+    Args:
+        path: The bundle's folder, e.g. `best/`; replaced in one step.
+        agent: The agent.
+        config: The run.
+        about: Step, evaluation and the like, for the manifest.
+    """
+    normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
+    bundle = Bundle(
+        config=config.model_dump(mode="json"),
+        spaces={
+            "observation": encode_space(agent.observation_space),
+            "action": encode_space(agent.action_space),
+        },
+        weights={k: v.detach().cpu().numpy() for k, v in agent.policy.state_dict().items()},
+        normalization=None if normalizer is None else normalizer.state(),
+        about=about,
+    )
+    save_bundle(path, bundle)
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Load a policy from a bundle; nothing in it is imported, instantiated or unpickled.
+
+    Args:
+        path: A bundle's folder, or a run directory, whose best policy is then taken.
+
+    Raises:
+        ConfigError: There is no whole bundle, or it is for an algorithm not known here.
+    """
+    folder = Path(path)
+    if (folder / "best").is_dir() and not (folder / "policy.json").exists():
+        folder = folder / "best"
+    try:
+        return policy_from_bundle(load_bundle(folder))
+    except DamagedFolderError as error:
+        raise ConfigError(f"no usable policy: {error}.") from error
+
+
+def policy_from_bundle(bundle: Bundle) -> Policy:
+    """Build a policy from a bundle that was read and verified."""
+    from rlzoo_plus.agents.factory import make_policy
+
+    config = RunConfig.model_validate(bundle.config)
+    spaces = {name: decode_space(data) for name, data in bundle.spaces.items()}
+    network = make_policy(config, spaces["observation"], spaces["action"])
+    load_weights(network, bundle.weights)
+    normalizer = ObservationNormalizer.from_state(bundle.normalization)
+    return Policy(network, normalizer, maskable=get_algorithm(config.algo.name).maskable)
+
+
+def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
+    """Copy arrays into a network's parameters.
+
+    Raises:
+        ConfigError: Names or shapes are not the network's.
+    """
+    import torch
+
+    try:
+        network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+    except RuntimeError as error:
+        raise ConfigError(f"the weights do not fit the network: {error}") from error

@@ -1,0 +1,1 @@
+"""Reading runs: statistics, learning curves, films. Nothing here trains."""

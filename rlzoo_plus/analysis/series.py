@@ -1,0 +1,115 @@
+"""A run's numbers over its steps: evaluations and logged metrics, read from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlzoo_plus.artifacts.records import read_records
+from rlzoo_plus.artifacts.run_dir import RunDir
+
+TRAINING_RETURN = "rollout/ep_rew_mean"
+# What evaluations record besides the returns of single episodes.
+EVALUATION_KEYS = ("mean_return", "iqm_return", "success_rate")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a policy.
+
+    Attributes:
+        step: Environment steps taken before it.
+        mean_return: Mean over episodes.
+        std_return: Standard deviation over episodes.
+        low: Lowest return of an episode.
+        high: Highest return of an episode.
+    """
+
+    step: int
+    mean_return: float
+    std_return: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values over steps.
+
+    Attributes:
+        steps: Environment steps, rising, shape (n,).
+        values: One value a step, shape (n,).
+    """
+
+    steps: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def finite(value: Any) -> float | None:
+    """Return a finite number as a float, and None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def load_evaluations(run: RunDir) -> list[Evaluation]:
+    """Return the evaluations of a run by rising step; records that make no sense are left out.
+
+    Of several at one step, as a resumed run may leave, the last one counts.
+    """
+    by_step = {}
+    for record in read_records(run.evaluations_file):
+        step, mean = finite(record.get("step")), finite(record.get("mean_return"))
+        if step is None or mean is None:
+            continue
+        returns = _numbers(record.get("returns")) or [mean]
+        std = finite(record.get("std_return"))
+        spread = float(np.std(returns)) if std is None else std
+        by_step[int(step)] = Evaluation(int(step), mean, spread, min(returns), max(returns))
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def load_series(run: RunDir, key: str) -> Series:
+    """Return a metric of a run, or what its evaluations record under that name.
+
+    Args:
+        run: The run.
+        key: A key of its metrics file, or one of `EVALUATION_KEYS`.
+    """
+    if key in EVALUATION_KEYS:
+        records = read_records(run.evaluations_file)
+        return _series((r.get("step"), r.get(key)) for r in records)
+    records = read_records(run.metrics_file)
+    return _series((r.get("step"), r.get("value")) for r in records if r.get("key") == key)
+
+
+def metric_keys(run: RunDir) -> set[str]:
+    """Return the names that `load_series` finds values for."""
+    records = read_records(run.metrics_file)
+    keys = {str(r["key"]) for r in records if "key" in r and finite(r.get("value")) is not None}
+    evaluations = read_records(run.evaluations_file)
+    return keys | {
+        k for k in EVALUATION_KEYS if any(finite(e.get(k)) is not None for e in evaluations)
+    }
+
+
+def _series(pairs: Iterable[tuple[Any, Any]]) -> Series:
+    by_step = {}
+    for step, value in pairs:
+        at, number = finite(step), finite(value)
+        if at is not None and number is not None:
+            by_step[int(at)] = number
+    steps = sorted(by_step)
+    return Series(np.array(steps, dtype=np.float64), np.array([by_step[s] for s in steps]))
+
+
+def _numbers(values: Any) -> list[float]:
+    numbers = [finite(value) for value in values] if isinstance(values, list) else []
+    return [number for number in numbers if number is not None]

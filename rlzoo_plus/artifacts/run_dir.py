@@ -1,0 +1,162 @@
+"""The layout of a run directory: every path and file name of a run is decided here."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlzoo_plus.artifacts.atomic import write_atomic, write_json
+from rlzoo_plus.artifacts.checkpoint import CheckpointStore
+
+RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """One run's directory."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def command_file(self) -> Path:
+        """The command line that started the run."""
+        return self.path / "command.txt"
+
+    @property
+    def provenance_file(self) -> Path:
+        """Code, libraries, machine and seeds."""
+        return self.path / "provenance.json"
+
+    @property
+    def status_file(self) -> Path:
+        """The state, replaced at every change."""
+        return self.path / "status.json"
+
+    @property
+    def result_file(self) -> Path:
+        """The outcome, written once at the end."""
+        return self.path / "result.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """One record an event: ts, step, key, value, tags."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluations_file(self) -> Path:
+        """One record an evaluation."""
+        return self.path / "evaluations.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def monitor(self) -> Path:
+        """One CSV per training environment: return, length, time of each episode."""
+        return self.path / "monitor"
+
+    @property
+    def best(self) -> Path:
+        """The bundle with the best evaluation."""
+        return self.path / "best"
+
+    @property
+    def final(self) -> Path:
+        """The bundle of the last step."""
+        return self.path / "final"
+
+    @property
+    def videos(self) -> Path:
+        """Films."""
+        return self.path / "videos"
+
+    @property
+    def plots(self) -> Path:
+        """Pictures."""
+        return self.path / "plots"
+
+    def checkpoints(self, keep: int = 3) -> CheckpointStore:
+        """Return the store of this run's checkpoints."""
+        return CheckpointStore(self.path / "checkpoints", keep)
+
+    def exists(self) -> bool:
+        """Tell whether a run was started here."""
+        return self.status_file.is_file() or self.config_file.is_file()
+
+    def start(self, config: dict[str, Any], command: str, provenance: dict[str, Any]) -> None:
+        """Write what is known before the first step."""
+        write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
+        write_atomic(self.command_file, command + "\n")
+        write_json(self.provenance_file, provenance)
+
+    def read_config(self) -> dict[str, Any]:
+        """Return the configuration as plain data; nothing in it is instantiated."""
+        data = yaml.safe_load(self.config_file.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError(f"{self.config_file} holds no configuration")
+        return data
+
+    def write_status(self, state: str, **details: Any) -> None:
+        """Replace the status; what earlier states recorded stays unless it is given again."""
+        now = time.time()
+        before = self.read_status()
+        first = {"started_at": now} if "started_at" not in before else {}
+        status = {**before, **first, **details, "state": state, "updated_at": now}
+        write_json(self.status_file, {**status, "pid": os.getpid()})
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the status, empty if there is none."""
+        return _read_json(self.status_file)
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Write the outcome."""
+        write_json(self.result_file, result)
+
+    def read_result(self) -> dict[str, Any]:
+        """Return the outcome, empty while there is none."""
+        return _read_json(self.result_file)
+
+
+def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
+    """Create a directory for a run; two runs that start at the same instant get two.
+
+    Args:
+        root: The folder of all runs.
+        env: Name of the environment.
+        algo: Name of the algorithm.
+        seed: Seed of the run.
+    """
+    parent = root / env / algo
+    parent.mkdir(parents=True, exist_ok=True)
+    stem = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-s{seed}"
+    for attempt in range(1, 10_000):
+        path = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            # mkdir either makes the folder or fails: that decides every race.
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return RunDir(path)
+    raise OSError(f"{parent}/{stem}: too many runs started in one second")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,98 @@
+"""The callbacks of a run, in the order in which they act between two iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.callbacks.base import RunCallback, StopRequest
+from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
+from rlzoo_plus.callbacks.evaluation import EvaluationCallback
+from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
+from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+ProgressCallback = BarProgress | LineProgress
+
+__all__ = ["ProgressCallback", "RunCallbacks", "StopRequest", "make_callbacks"]
+
+
+@dataclass
+class RunCallbacks:
+    """The callbacks of a run, by what they do.
+
+    Attributes:
+        evaluation: None when the run is not evaluated.
+        checkpoint: Also saves at the end of a run.
+        acting: All that act between iterations, in order.
+        user: The user's own.
+    """
+
+    evaluation: EvaluationCallback | None
+    checkpoint: CheckpointCallback
+    acting: list[RunCallback]
+    user: list[BaseCallback] = field(default_factory=list)
+
+    def as_list(self) -> CallbackList:
+        """Return what `learn()` takes."""
+        return CallbackList([*self.acting, *self.user])
+
+    def on_iteration(self) -> None:
+        """Act between two iterations."""
+        for callback in self.acting:
+            callback.on_iteration()
+
+
+def make_callbacks(
+    config: RunConfig,
+    run_dir: RunDir,
+    eval_env: VecEnv | None,
+    stop: StopRequest,
+    progress: ProgressCallback | None,
+) -> RunCallbacks:
+    """Build the callbacks.
+
+    A checkpoint comes after the evaluation of the same step, so that it holds its outcome; then
+    come the reasons to stop.
+    """
+    evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env)
+    checkpoint = CheckpointCallback(config, run_dir)
+    acting: list[RunCallback] = [
+        checkpoint,
+        StopCallback(config.stop, evaluation),
+        InterruptCallback(stop, checkpoint),
+    ]
+    if evaluation is not None:
+        acting.insert(0, evaluation)
+        if progress is not None:
+            evaluation.listeners.append(progress.on_evaluation)
+    if progress is not None:
+        acting.append(progress)
+    return RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+
+
+def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
+    callbacks = []
+    for entry in config.callbacks:
+        pairs = [(entry, None)] if isinstance(entry, str) else list(entry.items())
+        callbacks += [_user_callback(path, kwargs or {}) for path, kwargs in pairs]
+    return callbacks
+
+
+def _user_callback(path: str, kwargs: dict[str, Any]) -> BaseCallback:
+    module, _, name = path.rpartition(".")
+    try:
+        callback = getattr(import_module(module), name)(**kwargs)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"callbacks: {path} with {kwargs}: {error}") from error
+    if not isinstance(callback, BaseCallback):
+        raise ConfigError(f"callbacks: {path} is not a BaseCallback of Stable-Baselines3.")
+    return callback

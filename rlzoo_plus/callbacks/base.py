@@ -1,0 +1,51 @@
+"""What our callbacks share: they act between iterations, and a run can ask them to stop it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from types import FrameType
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+
+class RunCallback(BaseCallback):
+    """A Stable-Baselines3 callback that acts at the top of an iteration.
+
+    `on_iteration` is called before experience is collected, when the agent's state is complete;
+    see `rlzoo_plus.agents.hooks`. The frequencies of callbacks count environment steps.
+    """
+
+    def on_iteration(self) -> None:
+        """Act between two iterations."""
+
+    def _on_step(self) -> bool:
+        return True
+
+
+@dataclass
+class StopRequest:
+    """Asked for from outside, by a signal; honoured at the top of the next iteration.
+
+    Attributes:
+        signal_number: The signal that asked, None as long as none did.
+    """
+
+    signal_number: int | None = None
+    _handlers: dict[int, object] = field(default_factory=dict, repr=False)
+
+    def listen(self) -> None:
+        """Take SIGINT and SIGTERM as the wish to end cleanly; a second SIGINT ends at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._on_signal)
+
+    def restore(self) -> None:
+        """Give the signals back to who had them."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._handlers.clear()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal_number is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_number = number

@@ -1,0 +1,103 @@
+"""What the terminal shows while a run trains: a bar, or a line an evaluation."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from rlzoo_plus.callbacks.base import RunCallback
+
+log = logging.getLogger(__name__)
+_REFRESH_S = 0.2
+
+
+class LineProgress(RunCallback):
+    """For files and pipes: one line for each evaluation."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self.total = total
+        self._started = time.monotonic()
+
+    def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
+        """Write the line."""
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        rate = record["step"] / seconds
+        left = max(self.total - record["step"], 0) / max(rate, 1e-9)
+        log.info(
+            "step %s/%s  %s steps/s  %s left  mean return %s +- %.1f%s",
+            f"{record['step']:,}",
+            f"{self.total:,}",
+            f"{rate:,.0f}",
+            _duration(left),
+            f"{record['mean_return']:.1f}",
+            record["std_return"],
+            "  (best)" if is_best else "",
+        )
+
+    def close(self) -> None:
+        """Nothing to clear away."""
+
+
+class BarProgress(RunCallback):
+    """For a terminal: steps, steps/s, time left, last and best evaluation."""
+
+    def __init__(self, total: int, console: Console, label: str) -> None:
+        super().__init__()
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+            _Rate(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[evaluation]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self.progress.add_task(label, total=total, evaluation="")
+        self._best = float("-inf")
+        self._drawn = 0.0
+
+    def _on_training_start(self) -> None:
+        self.progress.start()
+
+    def _on_step(self) -> bool:
+        now = time.monotonic()
+        if now - self._drawn >= _REFRESH_S:
+            self._drawn = now
+            self.progress.update(self._task, completed=self.num_timesteps)
+        return True
+
+    def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
+        """Show the newest and the best mean return."""
+        if is_best:
+            self._best = record["mean_return"]
+        text = f"eval {record['mean_return']:.1f} · best {self._best:.1f}"
+        self.progress.update(self._task, completed=record["step"], evaluation=text)
+
+    def close(self) -> None:
+        """Clear the bar away."""
+        self.progress.stop()
+
+
+class _Rate(ProgressColumn):
+    """Environment steps a second, and the time left at that rate."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text for this moment."""
+        speed = task.finished_speed or task.speed
+        if not speed:
+            return Text("-- steps/s")
+        left = (task.total or 0.0) - task.completed
+        return Text(f"{speed:,.0f} steps/s, {_duration(left / speed)} left")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(max(seconds, 0.0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,1 @@
+"""One thin file for each verb of the command line."""

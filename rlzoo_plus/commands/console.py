@@ -1,0 +1,54 @@
+"""The terminal of the commands: one console for tables, bars and log lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
+
+
+def make_console() -> Console:
+    """Return the console; when the output is a file, lines are never wrapped."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=200, soft_wrap=True)
+
+
+def set_up_logging(level: str, console: Console) -> None:
+    """Send log lines of this package to the console; warnings and errors say what they are.
+
+    Args:
+        level: `debug`, `info`, `warning` or `error`.
+        console: Shares the terminal with a progress bar without tearing it.
+    """
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    root.addHandler(_ConsoleHandler(console))
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rlzoo_plus").setLevel(level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.captureWarnings(True)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+            if record.levelno >= logging.WARNING:
+                text = f"{record.levelname.lower()}: {text}"
+            self.console.print(text, markup=False)
+        except Exception:
+            self.handleError(record)

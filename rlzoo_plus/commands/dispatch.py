@@ -1,0 +1,85 @@
+"""The command line: finds the verb, and turns a user's mistake into one message and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import unknown_name
+
+VERBS: dict[str, tuple[str, str]] = {
+    "train": ("rlzoo_plus.commands.train", "train an agent: train algo=ppo env=cartpole_bullet"),
+    "evaluate": ("rlzoo_plus.commands.evaluate", "measure a trained policy over fresh episodes"),
+    "enjoy": ("rlzoo_plus.commands.enjoy", "watch a trained policy in a window"),
+    "record": ("rlzoo_plus.commands.record", "film a trained policy"),
+    "plot": ("rlzoo_plus.commands.plot", "draw learning curves of one or more runs"),
+    "runs": ("rlzoo_plus.commands.runs", "list runs: state, algorithm, environment, best return"),
+    "import-zoo": (
+        "rlzoo_plus.commands.import_zoo",
+        "convert rl_zoo3 hyperparameter files to conf/tuned",
+    ),
+}
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def usage() -> str:
+    """Return the overview of verbs."""
+    verbs = "\n".join(f"  {verb:<12}{text}" for verb, (_, text) in VERBS.items())
+    return (
+        "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
+        f"{verbs}\n\n"
+        "`rlzoo-plus VERB --help` tells more of each. `python -m rlzoo_plus` is the same, and\n"
+        "`python train.py ...` is `rlzoo-plus train ...`.\n"
+        'Shell completion: eval "$(rlzoo-plus -sc install=bash)"'
+    )
+
+
+def run(verb: str, arguments: list[str]) -> int:
+    """Run a verb and return its exit code.
+
+    A `ConfigError` is printed without a traceback; anything else is a defect and keeps it.
+    """
+    try:
+        if verb not in VERBS:
+            raise ConfigError(unknown_name("verb", verb, VERBS))
+        return int(import_module(VERBS[verb][0]).main(arguments) or 0)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away, e.g. `rlzoo-plus runs | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def entry_point(verb: str | None = None) -> None:
+    """Start from the command line: with a fixed verb, or with the first argument as the verb."""
+    arguments = sys.argv[1:]
+    if verb is not None:
+        sys.exit(run(verb, arguments))
+    if arguments and arguments[0] == "-sc":
+        _complete_verb_line()
+        sys.exit(run("train", arguments))
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        sys.exit(0)
+    if arguments[0] == "--version":
+        from rlzoo_plus import __version__
+
+        print(f"rlzoo-plus {__version__}")
+        sys.exit(0)
+    sys.exit(run(arguments[0], arguments[1:]))
+
+
+def _complete_verb_line() -> None:
+    """Hide the verb from Hydra's completion, which knows only the arguments of `train`."""
+    line = os.environ.get("COMP_LINE", "")
+    program, _, rest = line.partition(" ")
+    if rest.startswith("train "):
+        os.environ["COMP_LINE"] = f"{program} {rest.removeprefix('train ')}"

@@ -1,0 +1,69 @@
+"""`rlzoo-plus enjoy`: watch a policy in a window."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import numpy as np
+
+from rlzoo_plus.commands.open_run import one_torch_thread, open_run, positive, run_parser
+from rlzoo_plus.config.errors import ConfigError
+
+
+def main(arguments: list[str]) -> int:
+    """Play episodes in a window; return the exit code."""
+    parser = run_parser(
+        "enjoy",
+        "Watch a trained policy in a window.",
+        "rlzoo-plus enjoy outputs/cartpole_bullet/ppo/...",
+    )
+    parser.add_argument("--episodes", type=positive(int), default=5, help="default 5")
+    parser.add_argument("--speed", type=positive(float), default=1.0, help="1 is real time")
+    parser.add_argument(
+        "--no-window", action="store_true", help="play without a window, and print the returns"
+    )
+    options = parser.parse_args(arguments)
+    if not options.no_window:
+        _need_display(options.run)
+    one_torch_thread()
+    opened = open_run(options.run, options.which, trust=options.trust)
+
+    from rlzoo_plus.envs.factory import make_eval_env
+    from rlzoo_plus.envs.seeding import held_out_seeds
+
+    mode = None if options.no_window else "human"
+    venv = make_eval_env(opened.config.env, 1, render_mode=mode)
+    venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
+    metadata = venv.get_attr("metadata")[0] or {}
+    step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
+    try:
+        observation, state = venv.reset(), None
+        start = np.ones(1, dtype=bool)
+        played = 0
+        while played < options.episodes:
+            begun = time.monotonic()
+            masks = np.stack(venv.env_method("action_masks")) if opened.policy.maskable else None
+            actions, state = opened.policy.predict(
+                observation, state, start, not options.stochastic, masks
+            )
+            observation, _, start, infos = venv.step(actions)
+            if start[0]:
+                played += 1
+                episode = infos[0]["episode"]
+                print(f"episode {played}: return {episode['r']:.2f} in {episode['l']} steps")
+            time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
+    finally:
+        venv.close()
+    return 0
+
+
+def _need_display(run: str) -> None:
+    """Refuse before anything opens a window: PyBullet would kill the process."""
+    on_linux = sys.platform.startswith("linux")
+    if on_linux and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise ConfigError(
+            "enjoy needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Film it "
+            f"instead: rlzoo-plus record {run}"
+        )

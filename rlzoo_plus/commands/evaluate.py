@@ -1,0 +1,64 @@
+"""`rlzoo-plus evaluate`: the return of a saved policy over episodes it has never seen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rlzoo_plus.commands.open_run import one_torch_thread, open_run, positive, run_parser
+
+
+def main(arguments: list[str]) -> int:
+    """Evaluate and print; return the exit code."""
+    parser = run_parser(
+        "evaluate",
+        "Measure a trained policy over held-out episodes, with the run's own environment chain.",
+        "rlzoo-plus evaluate outputs/cartpole_bullet/ppo/... --episodes 100",
+    )
+    parser.add_argument("--episodes", type=positive(int), default=20, help="default 20")
+    parser.add_argument("--n-envs", type=positive(int), default=5, help="side by side, default 5")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    one_torch_thread()
+    opened = open_run(options.run, options.which, trust=options.trust)
+
+    from rlzoo_plus.envs.factory import make_eval_env
+    from rlzoo_plus.envs.seeding import held_out_seeds
+    from rlzoo_plus.evaluation import evaluate
+
+    venv = make_eval_env(opened.config.env, min(options.n_envs, options.episodes))
+    try:
+        seeds = held_out_seeds(options.episodes, options.seed)
+        result = evaluate(opened.policy, venv, seeds, deterministic=not options.stochastic)
+    finally:
+        venv.close()
+    record = {
+        "run": str(opened.run.path),
+        "which": options.which,
+        "deterministic": not options.stochastic,
+        "episodes": options.episodes,
+        **result.record(opened.step),
+    }
+    print(json.dumps(record) if options.json else _table(record, opened.config.env.max_return))
+    return 0
+
+
+def _table(record: dict[str, Any], max_return: float | None) -> str:
+    returns, lengths = record["returns"], record["episode_lengths"]
+    rows = [
+        ("policy", f"{record['which']} of {record['run']}, saved at step {record['step']:,}"),
+        ("episodes", f"{record['episodes']}, {_mode(record)}"),
+        ("mean return", f"{record['mean_return']:.2f} +- {record['std_return']:.2f}"),
+        ("IQM return", f"{record['iqm_return']:.2f}"),
+        ("lowest, highest", f"{min(returns):.2f}, {max(returns):.2f}"),
+        ("mean length", f"{sum(lengths) / len(lengths):.1f} steps"),
+    ]
+    if record["success_rate"] is not None:
+        rows.append(("success rate", f"{100 * record['success_rate']:.0f}%"))
+    if max_return:
+        rows.append(("of the maximum", f"{100 * record['mean_return'] / max_return:.1f}%"))
+    return "\n".join(f"{name:<16}{value}" for name, value in rows)
+
+
+def _mode(record: dict[str, Any]) -> str:
+    return "deterministic" if record["deterministic"] else "stochastic"

@@ -1,0 +1,116 @@
+"""What a run shows around its training: a header, and at the end curve, film, table, next steps."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlzoo_plus.artifacts.run_dir import RunDir
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.exp_manager import TrainResult
+
+log = logging.getLogger(__name__)
+
+
+def print_header(console: Console, config: RunConfig, run_dir: RunDir) -> None:
+    """Say what is about to be trained, and where it goes."""
+    envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
+    console.print(
+        f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {config.n_timesteps:,} steps, "
+        f"{envs}, seed {config.seed}"
+    )
+    console.print(f"run directory: {run_dir.path}")
+
+
+def write_report(
+    console: Console, config: RunConfig, run_dir: RunDir, *, is_sweep: bool
+) -> list[Path]:
+    """Draw the learning curve and film the best policy; return the files.
+
+    What cannot be drawn or filmed is said, and never fails a run that has trained.
+    """
+    files = []
+    if config.report.plot and run_dir.evaluations_file.is_file():
+        files += _try("learning curve", lambda: _plot(run_dir))
+    wanted = config.report.video
+    if wanted is True or (wanted == "auto" and not is_sweep and run_dir.best.is_dir()):
+        console.print("filming the best policy ...")
+        files += _try("film", lambda: _film(config, run_dir))
+    return files
+
+
+def print_result(
+    console: Console, config: RunConfig, run_dir: RunDir, result: TrainResult, files: list[Path]
+) -> None:
+    """Print the closing table, the files and the commands to type next."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("state", f"{result.state}: {result.reason}")
+    rate = result.num_timesteps / max(result.training_time_s, 1e-9)
+    table.add_row(
+        "trained",
+        f"{result.num_timesteps:,} steps in {result.training_time_s:.1f} s ({rate:,.0f} steps/s)",
+    )
+    for name, record in (("best", result.best), ("final", result.final)):
+        if record is not None:
+            success = record["success_rate"]
+            extra = "" if success is None else f", success {100 * success:.0f}%"
+            table.add_row(
+                f"{name} evaluation",
+                f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
+                f"at step {record['step']:,}",
+            )
+    if result.solved is not None:
+        word = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
+        table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")
+    for path in files:
+        table.add_row("seen", str(path))
+    console.print()
+    console.print(table)
+    console.print(_next_commands(run_dir.path), highlight=False)
+
+
+def _next_commands(path: Path) -> str:
+    return (
+        "\nnext:\n"
+        f"  rlzoo-plus evaluate {path} --episodes 100\n"
+        f"  rlzoo-plus enjoy {path}\n"
+        f"  tensorboard --logdir {path / 'tensorboard'}\n"
+        "  rlzoo-plus runs"
+    )
+
+
+def _try(what: str, make: object) -> list[Path]:
+    try:
+        return [make()]  # type: ignore[operator]
+    except ConfigError as error:
+        log.warning("no %s: %s", what, error)
+    except Exception as error:
+        log.warning("no %s: %s: %s", what, type(error).__name__, error)
+    return []
+
+
+def _plot(run_dir: RunDir) -> Path:
+    from rlzoo_plus.analysis.curves import plot_learning_curve
+
+    out = run_dir.plots / "learning_curve.png"
+    plot_learning_curve([run_dir], out)
+    return out
+
+
+def _film(config: RunConfig, run_dir: RunDir) -> Path:
+    from rlzoo_plus.commands.open_run import open_run
+    from rlzoo_plus.commands.record import film
+
+    opened = open_run(str(run_dir.path), "best", trust=True)
+    out = run_dir.videos / "best.mp4"
+    label = f"{config.algo.name}, best, step {opened.step:,}"
+    film(config, [(label, opened.policy)], out, seconds=config.report.video_seconds)
+    return out

@@ -1,0 +1,152 @@
+"""The one adapter to Hydra: where conf/ lies, what the command line means, what its errors say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.suggest import closest, unknown_name
+
+GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
+_ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
+
+
+def conf_dir() -> Path:
+    """Return the shipped conf/: inside an installed package, beside it in a checkout."""
+    here = Path(__file__).resolve().parents[1]
+    for candidate in (here / "conf", here.parent / "conf"):
+        if (candidate / "config.yaml").is_file():
+            return candidate
+    raise ConfigError("conf/config.yaml is missing from the installation. Reinstall rlzoo-plus.")
+
+
+def config_dirs(arguments: Sequence[str]) -> list[Path]:
+    """Return the shipped conf/ and the directories of the user's own that Hydra will search."""
+    dirs = [conf_dir()]
+    for position, argument in enumerate(arguments):
+        option, _, value = argument.partition("=")
+        if option in ("--config-dir", "-cd", "--config-path", "-cp"):
+            value = value or (arguments[position + 1] if position + 1 < len(arguments) else "")
+            dirs.append(Path(value))
+    return [path for path in dirs if path.is_dir()]
+
+
+def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
+    """Return the names that `group=<name>` may take, nested ones as `folder/name`."""
+    names = set()
+    for root in dirs:
+        for path in (root / group).rglob("*.yaml"):
+            names.add(path.relative_to(root / group).with_suffix("").as_posix())
+    return sorted(names)
+
+
+def prepare_overrides(arguments: Sequence[str]) -> list[str]:
+    """Rewrite the command line so that Hydra does what its user means.
+
+    `env.id=X` alone chooses the shipped environment file with that id, or the neutral one, so
+    that nothing of the default environment leaks into X. Dotted keys may be new or replace a
+    value of another type; whether they exist is checked afterwards, with did-you-mean.
+    """
+    parsed = [_ASSIGNMENT.fullmatch(argument) for argument in arguments]
+    keys = {match["key"]: match["value"] for match in parsed if match}
+    prepared = []
+    for argument, match in zip(arguments, parsed, strict=True):
+        is_value = match is not None and not match["prefix"] and "." in match["key"]
+        is_hydra = match is not None and match["key"].split(".")[0].split("/")[0] == "hydra"
+        is_group = match is not None and ("/" in match["key"] or "@" in match["key"])
+        prepared.append(f"++{argument}" if is_value and not is_hydra and not is_group else argument)
+    if "env.id" in keys and "env" not in keys and "experiment" not in keys:
+        prepared.insert(_first_override(arguments), f"env={_env_for(keys['env.id'], arguments)}")
+    return prepared
+
+
+def _first_override(arguments: Sequence[str]) -> int:
+    return next(i for i, argument in enumerate(arguments) if _ASSIGNMENT.fullmatch(argument))
+
+
+def _env_for(env_id: str, arguments: Sequence[str]) -> str:
+    wanted = env_id.strip("'\"")
+    for root in config_dirs(arguments):
+        for path in sorted((root / "env").glob("*.yaml")):
+            data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            if data.get("id") == wanted:
+                return path.stem
+    return "gym"
+
+
+def run_hydra(job: Callable[[Any], None], arguments: Sequence[str]) -> None:
+    """Compose the configuration and call `job` with it, once, or once for each job of a sweep.
+
+    Raises:
+        ConfigError: The configuration cannot be composed.
+    """
+    import sys
+
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    # Without it Hydra prints an error of its own and exits with 1.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv = [sys.argv[0], *prepare_overrides(arguments)]
+    decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
+    try:
+        decorate(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(explain(error, arguments)) from error
+    except ValueError as error:
+        if isinstance(error, ConfigError) or "group override" not in str(error):
+            raise
+        raise ConfigError(
+            "a configuration group cannot be set to null here. Use its file none, "
+            "e.g. tuned=none, tracker=none."
+        ) from error
+
+
+def explain(error: Exception, arguments: Sequence[str]) -> str:
+    """Say what is wrong with a command line in terms of the user's own words."""
+    text = str(error)
+    missing = re.search(r"Could not find '([^']+)'", text)
+    if missing and "/" in missing.group(1):
+        group, _, name = missing.group(1).partition("/")
+        message = unknown_name(group, name, group_options(group, config_dirs(arguments)))
+        return f"{group}={name}: {message}"
+    override = re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text)
+    if override:
+        key = override.group(1)
+        known = [*RunConfig.model_fields, *GROUPS]
+        hint = closest(key, known)
+        suggestion = f" Did you mean {hint!r}?" if hint else ""
+        return f"unknown configuration key {key!r}.{suggestion} See --cfg job for all keys."
+    first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
+    bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
+    about = f"{bad}: " if bad and not text.startswith("Error parsing override") else ""
+    grammar = " Write key=value; quote what holds commas, brackets or spaces: 'key=\"a, b\"'."
+    return about + " ".join(first_lines[:3]) + ("." + grammar if "Parse" in _kind(error) else "")
+
+
+def _kind(error: Exception) -> str:
+    return type(error).__name__
+
+
+def missing_tuned(choices: dict[str, Any], dirs: Sequence[Path]) -> str | None:
+    """Return the name of a `tuned` file that was asked for but does not exist."""
+    name = choices.get("tuned")
+    if not name or any((root / "tuned" / f"{name}.yaml").is_file() for root in dirs):
+        return None
+    return str(name)
+
+
+def iter_sweep_keys(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the keys of a command line, as typed, without prefixes."""
+    for argument in arguments:
+        match = _ASSIGNMENT.fullmatch(argument)
+        if match:
+            yield match["key"]

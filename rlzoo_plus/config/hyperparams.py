@@ -1,0 +1,131 @@
+"""Checks of an algorithm's hyperparameters that need neither torch nor an environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlzoo_plus.config.catalog import ACTION_NOISES, REPLAY_BUFFERS, AlgorithmSpec, Family
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schema import AlgoConfig
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
+from rlzoo_plus.config.suggest import unknown_name
+
+_POSITIVE = ("batch_size", "n_steps", "n_epochs", "buffer_size", "n_delta", "policy_delay")
+
+
+def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> list[str]:
+    """Check names, schedules and sizes; return warnings.
+
+    Raises:
+        ConfigError: A hyperparameter cannot work.
+    """
+    _check_names(algo, spec)
+    for key in spec.schedules:
+        value = algo.hyperparams.get(key)
+        if value is not None:
+            parse_schedule(value, f"algo.hyperparams.{key}")
+    for key, value in algo.hyperparams.items():
+        _check_number(key, value, spec)
+    _check_off_policy_parts(algo, spec)
+    if spec.family is Family.ON_POLICY:
+        return _check_batches(algo.hyperparams, spec, n_envs)
+    if spec.family is Family.OFF_POLICY:
+        _check_train_freq(algo.hyperparams, n_envs)
+    return []
+
+
+def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
+    """Return the environment steps between two updates: evaluation can be no finer than this."""
+    values = algo.hyperparams
+    if spec.family is Family.ON_POLICY:
+        return int(values.get("n_steps", 2048)) * n_envs
+    if spec.family is Family.OFF_POLICY:
+        train_freq = values.get("train_freq", 1)
+        count, unit = train_freq if isinstance(train_freq, (list, tuple)) else (train_freq, "step")
+        return n_envs if unit == "episode" else int(count) * n_envs
+    return n_envs
+
+
+def _check_names(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
+    for key in algo.hyperparams:
+        if key in MANAGED:
+            raise ConfigError(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
+    known = constructor_arguments(spec.entry_point)
+    if known is None:
+        return
+    for key in algo.hyperparams:
+        if key not in known:
+            raise ConfigError(
+                unknown_name(f"hyperparameter of {spec.name}", key, known - MANAGED.keys())
+            )
+
+
+def _check_number(key: str, value: Any, spec: AlgorithmSpec) -> None:
+    where = f"algo.hyperparams.{key}={value}"
+    if key in _POSITIVE and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{where}: needs a whole number of at least 1.")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_share = is_number and 0.0 <= value <= 1.0
+    if key in ("gamma", "gae_lambda", "tau") and value is not None and not is_share:
+        raise ConfigError(f"{where}: needs a number from 0 to 1.")
+    if key in spec.schedules and is_number and value < 0:
+        raise ConfigError(f"{where}: must not be negative.")
+
+
+def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
+    is_off_policy = spec.family is Family.OFF_POLICY
+    if algo.action_noise is not None:
+        if not is_off_policy or "Box" not in spec.actions:
+            raise ConfigError(
+                f"algo.action_noise is for off-policy algorithms with continuous actions; "
+                f"{spec.name} explores by itself. Remove it."
+            )
+        if algo.action_noise.type not in ACTION_NOISES:
+            raise ConfigError(unknown_name("action noise", algo.action_noise.type, ACTION_NOISES))
+    if algo.replay_buffer is not None:
+        if not is_off_policy:
+            raise ConfigError(
+                f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. "
+                "Set algo.replay_buffer=null."
+            )
+        if algo.replay_buffer not in REPLAY_BUFFERS:
+            raise ConfigError(unknown_name("replay buffer", algo.replay_buffer, REPLAY_BUFFERS))
+
+
+def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> list[str]:
+    n_steps, batch_size = values.get("n_steps"), values.get("batch_size")
+    if n_steps is None or batch_size is None:
+        return []
+    rollout = n_steps * n_envs
+    if batch_size > rollout:
+        raise ConfigError(
+            f"algo.hyperparams.batch_size={batch_size} is above one rollout "
+            f"(n_steps {n_steps} x n_envs {n_envs} = {rollout}). Set it to at most {rollout}."
+        )
+    if batch_size == 1 and values.get("normalize_advantage", True):
+        raise ConfigError(
+            "algo.hyperparams.batch_size=1 cannot be normalised. Set it to at least 2, or "
+            "algo.hyperparams.normalize_advantage=false."
+        )
+    if rollout % batch_size:
+        return [
+            f"algo.hyperparams.batch_size={batch_size} does not divide one rollout "
+            f"(n_steps {n_steps} x n_envs {n_envs} = {rollout}): the last batch is cut short."
+        ]
+    return []
+
+
+def _check_train_freq(values: dict[str, Any], n_envs: int) -> None:
+    train_freq = values.get("train_freq", 1)
+    where = f"algo.hyperparams.train_freq={train_freq}"
+    if isinstance(train_freq, (list, tuple)):
+        if len(train_freq) != 2 or train_freq[1] not in ("step", "episode"):
+            raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")
+        if train_freq[1] == "episode" and n_envs > 1:
+            raise ConfigError(
+                f"{where}: updates counted in episodes need one environment, not n_envs={n_envs}. "
+                "Set n_envs=1, or count in steps."
+            )
+    elif isinstance(train_freq, bool) or not isinstance(train_freq, int) or train_freq < 1:
+        raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")

@@ -1,0 +1,262 @@
+"""Owns plain values: Python-literal strings are parsed, never run, and written as YAML.
+
+Such strings, for example "dict(net_arch=[64], activation_fn=nn.ReLU)", are how rl_zoo3 writes
+arguments that YAML has no types for.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+from rlzoo_plus.config.catalog import ACTIVATIONS, OPTIMIZERS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import closest
+
+MAX_CHARACTERS = 10_000
+MAX_DEPTH = 20
+
+# YAML 1.1 takes a number without a point, such as 1e-3, for text.
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,2}")
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A class named inside a literal, reduced to the short name used in conf/.
+
+    Attributes:
+        kind: One of `activation`, `optimizer`, `replay_buffer`.
+        name: The short name, for example `relu`.
+    """
+
+    kind: str
+    name: str
+
+
+def _make_symbols() -> dict[str, Symbol]:
+    symbols = {}
+    for kind, known in (("activation", ACTIVATIONS), ("optimizer", OPTIMIZERS)):
+        for short, location in known.items():
+            module, class_name = location.split(":")
+            for name in _spellings(module, class_name):
+                symbols[name] = Symbol(kind, short)
+    for name in ("HerReplayBuffer", "stable_baselines3.HerReplayBuffer"):
+        symbols[name] = Symbol("replay_buffer", "her")
+    return symbols
+
+
+def _spellings(module: str, class_name: str) -> list[str]:
+    """Return the names under which scripts usually reach a class: th.nn.ReLU, nn.ReLU, ..."""
+    root, _, submodule = module.partition(".")
+    if root != "torch":
+        return [class_name, f"{module}.{class_name}"]
+    return [f"{prefix}{submodule}.{class_name}" for prefix in ("", "th.", "torch.")]
+
+
+SYMBOLS = _make_symbols()
+
+
+def parse_literal(text: str) -> object:
+    """Read a Python literal without evaluating it.
+
+    Allowed: numbers, strings, booleans, None, a sign before a number, lists, tuples (returned as
+    lists), dictionaries with string keys, `dict(name=value)`, and the class names of `SYMBOLS`.
+
+    Args:
+        text: For example `dict(log_std_init=-2, activation_fn=nn.ReLU)`.
+
+    Returns:
+        Plain Python values, with a `Symbol` where a class was named.
+
+    Raises:
+        ConfigError: If the text is anything else.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError(
+            f"A literal of {len(text)} characters is longer than the limit of {MAX_CHARACTERS}. "
+            "Write it as a YAML mapping instead."
+        )
+    try:
+        return _walk(ast.parse(text.strip(), mode="eval").body)
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{_short(text)} is not a Python literal ({error.msg}). "
+            "Write it like dict(net_arch=[64, 64]) or as a YAML mapping."
+        ) from error
+    except (RecursionError, MemoryError) as error:
+        raise ConfigError(f"{_short(text)} is nested too deeply to be a configuration.") from error
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{_short(text)} is not a Python literal ({error}).") from error
+
+
+def parse_symbol(text: str, kind: str) -> str:
+    """Return the short name of the class that `text` names.
+
+    Args:
+        text: A dotted name such as `nn.ReLU`.
+        kind: The kind of class that is expected here, see `Symbol`.
+
+    Raises:
+        ConfigError: If the text is not a known name of that kind.
+    """
+    value = parse_literal(text)
+    if isinstance(value, Symbol) and value.kind == kind:
+        return value.name
+    raise ConfigError(f"{_short(text)} is not the name of a known {kind}. {_known(text, kind)}")
+
+
+def read_mapping(name: str, value: object) -> dict[str, object]:
+    """Return a mapping that was given as YAML or as the text of a Python literal.
+
+    Args:
+        name: The key that held it, for the error's text.
+        value: The mapping, or for example `dict(net_arch=[64])`. Class names stay `Symbol`.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if isinstance(value, str):
+        value = parse_literal(value)
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{name}={_short(str(value))} is no mapping. Write dict(key=value).")
+    return dict(value)
+
+
+def plain_mapping(name: str, value: object) -> dict[str, Any]:
+    """Return `read_mapping`, checked by `plain_value`."""
+    return {key: plain_value(f"{name}.{key}", v) for key, v in read_mapping(name, value).items()}
+
+
+def plain_value(name: str, value: object, depth: int = 0) -> Any:
+    """Return a value that YAML can hold as it is, with texts such as `1e-3` read as numbers.
+
+    Args:
+        name: The key that held it, for the error's text.
+        value: Anything that YAML or `parse_literal` gives.
+        depth: How many levels up the outermost value is.
+
+    Raises:
+        ConfigError: If it is not plain data, not finite, or would be interpolated when loaded.
+    """
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"{name} is nested more than {MAX_DEPTH} levels deep.")
+    match value:
+        case str() if "${" in value:
+            raise ConfigError(f"{name}={value!r} holds an interpolation. Write the value out.")
+        case str():
+            return float(value) if _EXPONENT.fullmatch(value) else value
+        case None | bool() | int():
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case list() | tuple():
+            return [plain_value(name, item, depth + 1) for item in value]
+        case Mapping() if all(isinstance(key, str) for key in value):
+            return {k: plain_value(f"{name}.{k}", item, depth + 1) for k, item in value.items()}
+        case _:
+            raise ConfigError(f"{name}={_short(str(value))} cannot be written as plain YAML.")
+
+
+def dump_plain(values: Mapping[str, Any]) -> str:
+    """Return plain values as YAML: mappings in block style, lists of scalars in flow style."""
+    return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that writes repeated values out instead of using anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return True: no anchors."""
+        return True
+
+
+def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    is_flat = not any(isinstance(item, dict | list) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=is_flat)
+
+
+_Dumper.add_representer(list, _represent_list)
+
+
+def _walk(node: ast.expr) -> object:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.UnaryOp(op=sign, operand=ast.Constant(value=int() | float() as number)) if (
+            isinstance(sign, ast.USub | ast.UAdd) and not isinstance(number, bool)
+        ):
+            return -number if isinstance(sign, ast.USub) else number
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return [_walk(element) for element in elements]
+        case ast.Dict(keys=keys, values=values):
+            return _pairs([(_key(key), value) for key, value in zip(keys, values, strict=True)])
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            return _pairs([(_keyword(keyword), keyword.value) for keyword in keywords])
+        case ast.Name() | ast.Attribute():
+            return _look_up(node)
+        case _:
+            _refuse(node)
+
+
+def _pairs(pairs: list[tuple[str, ast.expr]]) -> dict[str, object]:
+    mapping: dict[str, object] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ConfigError(f"{key!r} is given twice in one dictionary. Keep one of the two.")
+        mapping[key] = _walk(value)
+    return mapping
+
+
+def _key(node: ast.expr | None) -> str:
+    match node:
+        case ast.Constant(value=str() as key):
+            return key
+        case None:
+            raise ConfigError("** inside a dictionary is not allowed. Write its keys out.")
+        case _:
+            raise ConfigError(f"The key {_short(ast.unparse(node))} is not a string. Quote it.")
+
+
+def _keyword(keyword: ast.keyword) -> str:
+    if keyword.arg is None:
+        raise ConfigError("** inside dict(...) is not allowed. Write its keys out.")
+    return keyword.arg
+
+
+def _look_up(node: ast.Name | ast.Attribute) -> Symbol:
+    parts: list[str] = []
+    owner: ast.expr = node
+    while isinstance(owner, ast.Attribute):
+        parts.append(owner.attr)
+        owner = owner.value
+    if not isinstance(owner, ast.Name):
+        _refuse(node)
+    name = ".".join([owner.id, *reversed(parts)])
+    if name not in SYMBOLS:
+        raise ConfigError(f"{_short(name)} is not a known name. {_known(name)}")
+    return SYMBOLS[name]
+
+
+def _known(name: str, kind: str | None = None) -> str:
+    names = [known for known, symbol in SYMBOLS.items() if kind in (None, symbol.kind)]
+    near = closest(name, names)
+    return f"Did you mean {near}?" if near else f"Known: {', '.join(sorted(names))}."
+
+
+def _refuse(node: ast.expr) -> NoReturn:
+    raise ConfigError(
+        f"{_short(ast.unparse(node))} is code, not a plain value. "
+        "Allowed are numbers, strings, lists, dict(...) and names such as nn.ReLU."
+    )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,250 @@
+"""From a composed configuration to a checked `RunConfig`: types, names and cross-field rules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from rlzoo_plus.config.catalog import (
+    ACTIVATIONS,
+    FEATURES_EXTRACTORS,
+    OPTIMIZERS,
+    WRAPPERS,
+    AlgorithmSpec,
+    Family,
+    get_algorithm,
+)
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.hyperparams import check_hyperparams, rollout_steps
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.suggest import unknown_name
+
+UNHASHED = ("run_dir", "log", "tracker", "report", "checkpoint", "infra", "export")
+_EVALUATIONS_PER_RUN = 20
+# For values of several shapes, where the rule of each branch alone would mislead.
+_RULES = {
+    "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
+    "network.net_arch": (
+        "must be a list of layer sizes, [64, 64], or one for each part, "
+        "{actor: [64, 64], critic: [256, 256]}"
+    ),
+    "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
+    "eval.n_envs": "must be a whole number of at least 1, or auto",
+    "num_threads": "must be a whole number of at least 1, or auto",
+    "report.video": "must be true, false or auto",
+    "log.progress": "must be true, false or auto",
+}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A checked configuration and what the user should know about it."""
+
+    config: RunConfig
+    warnings: list[str] = field(default_factory=list)
+
+
+def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolved:
+    """Check a composed configuration.
+
+    Args:
+        values: Plain nested data, e.g. `OmegaConf.to_container(cfg, resolve=True)`.
+        env_name: The name the environment goes by in directories and tables.
+
+    Raises:
+        ConfigError: Something is misspelled, of the wrong type, or cannot go together.
+    """
+    config = _validate(_with_defaults(values, env_name))
+    spec = get_algorithm(config.algo.name)
+    warnings = check_hyperparams(config.algo, spec, config.n_envs)
+    _check_names(config)
+    _check_network(config, spec)
+    config = _resolve_cadence(config, spec)
+    warnings += _check_length(config, spec)
+    return Resolved(config, warnings)
+
+
+def config_hash(config: RunConfig) -> str:
+    """Return a hash of everything that changes the outcome of a run, 16 hexadecimal digits."""
+    data = config.model_dump(exclude=set(UNHASHED))
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def env_slug(env_id: str) -> str:
+    """Return an environment id as a folder name: `robots/CartPole-v0` -> `robots-cartpole-v0`."""
+    return re.sub(r"[^a-z0-9._]+", "-", env_id.lower()).strip("-.") or "env"
+
+
+def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
+    data = {key: value for key, value in values.items() if key != "hydra"}
+    env = dict(data.get("env") or {})
+    if not env.get("name") and isinstance(env.get("id"), str):
+        env["name"] = env_name if env_name and env_name != "gym" else env_slug(env["id"])
+    data["env"] = env
+    if isinstance(data.get("normalize"), bool):
+        data["normalize"] = {} if data["normalize"] else None
+    return data
+
+
+def _validate(data: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        lines = dict.fromkeys(_describe(item, data) for item in error.errors())
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    path = [str(part) for part in item["loc"] if _is_key(part)]
+    key = ".".join(path)
+    whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
+    if whole is not None:
+        return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
+    if item["type"] == "extra_forbidden":
+        prefix = "".join(f"{part}." for part in path[:-1])
+        known = [prefix + name for name in _fields_at(path[:-1])]
+        return unknown_name("configuration key", key, known)
+    if item["type"] == "missing":
+        return f"{key} is not set. Add it: {key}=..."
+    context = item.get("ctx", {})
+    expected = context.get("expected")
+    rule = f"must be {expected}" if expected else item["msg"]
+    rule = rule.removeprefix("Value error, ").replace("Input should be", "must be")
+    return f"{key}={_shown(item['input'])}: {rule}."
+
+
+def _value_at(data: Mapping[str, Any], key: str) -> Any:
+    value: Any = data
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _is_key(part: Any) -> bool:
+    """Tell a configuration key from pydantic's names for the branches of a union."""
+    is_branch = isinstance(part, str) and ("[" in part or part in ("int", "str", "float", "bool"))
+    return not is_branch
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, (dict, list)) else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _fields_at(path: Iterable[str]) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for part in path:
+        annotation = model.model_fields[part].annotation
+        options = [annotation, *get_args(annotation)]
+        sections = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not sections:
+            return []
+        model = sections[0]
+    return list(model.model_fields)
+
+
+def _check_names(config: RunConfig) -> None:
+    network = config.network
+    for what, name, known in (
+        ("network.activation", network.activation, ACTIVATIONS),
+        ("network.optimizer", network.optimizer, OPTIMIZERS),
+        ("network.features_extractor", network.features_extractor, FEATURES_EXTRACTORS),
+    ):
+        if name is not None and name not in known:
+            raise ConfigError(unknown_name(what, name, known))
+    for entry in config.env.wrappers:
+        names = [entry] if isinstance(entry, str) else list(entry)
+        for name in names:
+            if name not in WRAPPERS and "." not in name:
+                raise ConfigError(
+                    unknown_name("wrapper", name, WRAPPERS)
+                    + " A wrapper of your own is a dotted path: my_package.MyWrapper."
+                )
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.device):
+        raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
+
+
+def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
+    lstm_is_set = any(value is not None for value in config.network.lstm.model_dump().values())
+    if lstm_is_set and not spec.recurrent:
+        raise ConfigError(
+            f"network.lstm is for recurrent_ppo; {spec.name} has no recurrent policy. "
+            "Use algo=recurrent_ppo, or another network."
+        )
+    kinds = dict(spec.policies)
+    if config.network.policy != "auto" and config.network.policy not in kinds:
+        raise ConfigError(
+            f"network.policy={config.network.policy}: {spec.name} has "
+            f"{', '.join(kinds)}. Choose one of them, or auto."
+        )
+    arch = config.network.net_arch
+    if isinstance(arch, dict):
+        for part in arch:
+            if part not in ("actor", "critic", "pi", "vf", "qf"):
+                raise ConfigError(
+                    unknown_name("part of network.net_arch", part, ("actor", "critic"))
+                )
+        if "Box" not in spec.actions and spec.family is Family.OFF_POLICY:
+            raise ConfigError(
+                f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. "
+                "Write a list, e.g. network.net_arch=[64,64]."
+            )
+
+
+def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
+    rollout = rollout_steps(config.algo, spec, config.n_envs)
+    every = config.eval.every_steps
+    if every == "auto":
+        every = max(config.n_timesteps // _EVALUATIONS_PER_RUN, rollout)
+    _check_cadence("eval.every_steps", every, rollout, config, spec)
+    _check_cadence("checkpoint.every_steps", config.checkpoint.every_steps, rollout, config, spec)
+    n_eval_envs = config.eval.n_envs
+    if n_eval_envs == "auto":
+        n_eval_envs = min(config.eval.episodes, 5)
+    evaluation = config.eval.model_copy(update={"every_steps": every, "n_envs": n_eval_envs})
+    return config.model_copy(update={"eval": evaluation})
+
+
+def _check_cadence(
+    key: str, every: int | None, rollout: int, config: RunConfig, spec: AlgorithmSpec
+) -> None:
+    if every is None or every >= rollout:
+        return
+    if spec.family is Family.ON_POLICY:
+        n_steps = config.algo.hyperparams.get("n_steps")
+        how = f"n_steps {n_steps} x n_envs {config.n_envs} = {rollout}"
+    else:
+        how = f"one update every {rollout} steps of n_envs {config.n_envs}"
+    raise ConfigError(f"{key}={every} is below one rollout ({how}). Set it to at least {rollout}.")
+
+
+def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:
+    warnings = []
+    rollout = rollout_steps(config.algo, spec, config.n_envs)
+    if spec.family is Family.ON_POLICY and config.n_timesteps % rollout:
+        total = -(-config.n_timesteps // rollout) * rollout
+        warnings.append(
+            f"n_timesteps={config.n_timesteps} is not a multiple of one rollout "
+            f"({rollout} steps): the run ends at {total}."
+        )
+    learning_starts = config.algo.hyperparams.get("learning_starts", 0)
+    if spec.family is Family.OFF_POLICY and learning_starts >= config.n_timesteps:
+        warnings.append(
+            f"algo.hyperparams.learning_starts={learning_starts} is not below "
+            f"n_timesteps={config.n_timesteps}: nothing will be learned."
+        )
+    if config.eval.every_steps is None:
+        for key in ("reward_threshold", "no_improvement_evals"):
+            if getattr(config.stop, key) is not None:
+                raise ConfigError(
+                    f"stop.{key} needs evaluations, but eval.every_steps=null. "
+                    "Set eval.every_steps=auto."
+                )
+    return warnings

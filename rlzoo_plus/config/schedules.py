@@ -1,0 +1,89 @@
+"""Schedules written as names: `lin_3e-4`, `cos_3e-4_1e-5`, `exp_1e-3`, `const_0.2`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import closest
+
+KINDS = {
+    "lin": "lin",
+    "linear": "lin",
+    "cos": "cos",
+    "cosine": "cos",
+    "exp": "exp",
+    "exponential": "exp",
+    "const": "const",
+    "constant": "const",
+}
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_PATTERN = re.compile(rf"([A-Za-z]+)_({_NUMBER})(?:_({_NUMBER}))?")
+_EXP_DEFAULT_RATIO = 0.01
+
+
+@dataclass(frozen=True)
+class ScheduleSpec:
+    """A value that changes as training goes on.
+
+    Attributes:
+        kind: `lin`, `cos`, `exp` or `const`.
+        start: Value at the first step.
+        end: Value at the last step.
+    """
+
+    kind: str
+    start: float
+    end: float
+
+    def __call__(self, progress_remaining: float) -> float:
+        """Return the value when a share of the run, 1 at its start and 0 at its end, remains."""
+        done = 1.0 - progress_remaining
+        if self.kind == "const":
+            return self.start
+        if self.kind == "lin":
+            return self.start + done * (self.end - self.start)
+        if self.kind == "cos":
+            return self.end + 0.5 * (self.start - self.end) * (1.0 + math.cos(math.pi * done))
+        return self.start * float((self.end / self.start) ** done)
+
+
+def parse_schedule(value: Any, key: str) -> ScheduleSpec:
+    """Read a number or the name of a schedule.
+
+    Args:
+        value: A number, or `<kind>_<start>` or `<kind>_<start>_<end>`; without an end `lin` and
+            `cos` go to 0, `exp` to a hundredth of the start.
+        key: The configuration key, for the error's text.
+
+    Raises:
+        ConfigError: The text names no schedule, or an `exp` one that would cross zero.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ScheduleSpec("const", float(value), float(value))
+    match = _PATTERN.fullmatch(str(value))
+    kind = KINDS.get(match.group(1).lower()) if match else None
+    if match is None or kind is None:
+        raise ConfigError(_describe(value, key))
+    start = float(match.group(2))
+    default_end = {"const": start, "exp": start * _EXP_DEFAULT_RATIO}.get(kind, 0.0)
+    end = float(match.group(3)) if match.group(3) else default_end
+    if kind == "exp" and not (start > 0 and end > 0):
+        raise ConfigError(
+            f"{key}={value}: an exponential schedule needs a start and an end above 0. "
+            f"Use lin_{start:g} to reach 0."
+        )
+    return ScheduleSpec(kind, start, end)
+
+
+def _describe(value: Any, key: str) -> str:
+    prefix = str(value).split("_")[0]
+    near = closest(prefix, KINDS)
+    hint = f" Did you mean {str(value).replace(prefix, near, 1)!r}?" if near else ""
+    return (
+        f"{key}={value} is neither a number nor a schedule.{hint} Schedules: lin_3e-4 (to 0), "
+        "lin_3e-4_1e-5 (to an end value), cos_..., exp_..., const_... ."
+    )

@@ -1,0 +1,197 @@
+"""The types of a run's configuration; every value lives in conf/.
+
+`RunConfig` is what the rest of the code sees: checked, complete, and plain data when dumped.
+`auto` and `null` are resolved in `resolve.py`, except where the answer needs the environment.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _whole_number(value: Any) -> Any:
+    """Let 1e6 stand for 1000000, and refuse true and false as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("needs a whole number")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1)]
+NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+LayerSizes = list[Count]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors, `model_dump` gives plain data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class EnvConfig(Section):
+    """Which environment, and the wrappers of its one chain."""
+
+    id: str
+    name: str | None = None
+    packages: list[str]
+    kwargs: dict[str, Any]
+    wrappers: list[str | dict[str, dict[str, Any] | None]]
+    frame_stack: Count
+    time_limit: Count | None
+    warmup_resets: NonNegative
+    max_return: float | None
+    solved_return: float | None
+
+
+class NoiseConfig(Section):
+    """Exploration noise added to a deterministic policy's actions, in units of action range."""
+
+    type: str
+    std: Annotated[float, Field(ge=0)]
+    theta: PositiveFloat = 0.15
+    dt: PositiveFloat = 0.01
+
+
+class AlgoConfig(Section):
+    """Which algorithm, and its Stable-Baselines3 constructor arguments."""
+
+    name: str
+    packages: list[str]
+    hyperparams: dict[str, Any]
+    action_noise: NoiseConfig | None
+    replay_buffer: str | None
+
+
+class LstmConfig(Section):
+    """The recurrent part of a recurrent policy."""
+
+    hidden_size: Count | None
+    n_layers: Count | None
+    shared: bool | None
+    enable_critic: bool | None
+
+
+class NetworkConfig(Section):
+    """The policy's networks; null keeps the algorithm's own default."""
+
+    policy: Literal["auto", "mlp", "cnn", "multi_input", "linear"]
+    net_arch: LayerSizes | dict[str, LayerSizes] | None
+    activation: str | None
+    log_std_init: float | None
+    ortho_init: bool | None
+    full_std: bool | None
+    use_expln: bool | None
+    squash_output: bool | None
+    share_features_extractor: bool | None
+    features_extractor: str | None
+    features_extractor_kwargs: dict[str, Any] | None
+    normalize_images: bool | None
+    n_critics: Count | None
+    n_quantiles: Count | None
+    optimizer: str | None
+    optimizer_kwargs: dict[str, Any] | None
+    lstm: LstmConfig
+    policy_kwargs: dict[str, Any]
+
+
+class NormalizeConfig(Section):
+    """Running normalisation of observations and rewards (VecNormalize)."""
+
+    observation: bool = True
+    reward: bool = True
+    clip_observation: PositiveFloat = 10.0
+    clip_reward: PositiveFloat = 10.0
+    epsilon: PositiveFloat = 1e-8
+
+
+class EvalConfig(Section):
+    """How and when the policy is evaluated while it trains."""
+
+    every_steps: Count | Literal["auto"] | None
+    episodes: Count
+    n_envs: Count | Literal["auto"]
+    deterministic: bool
+    at_start: bool
+
+
+class CheckpointConfig(Section):
+    """When a checkpoint is written, and how many stay."""
+
+    every_steps: Count | None
+    every_minutes: PositiveFloat | None
+    keep: Count
+
+
+class StopConfig(Section):
+    """Reasons to end before `n_timesteps`."""
+
+    reward_threshold: float | None
+    no_improvement_evals: Count | None
+    wall_clock_minutes: PositiveFloat | None
+
+
+class LogConfig(Section):
+    """What is shown and recorded."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    interval: Count
+    sb3: bool
+    tensorboard: bool
+    progress: bool | Literal["auto"]
+
+
+class ReportConfig(Section):
+    """What is drawn and filmed when a run has ended."""
+
+    plot: bool
+    video: bool | Literal["auto"]
+    video_seconds: PositiveFloat
+
+
+class ExportConfig(Section):
+    """Other formats written beside the bundles."""
+
+    sb3_zip: bool
+
+
+class TrackerConfig(Section):
+    """A service that follows the run besides TensorBoard."""
+
+    name: str
+    project: str
+    offline: bool
+    kwargs: dict[str, Any]
+
+
+class InfraConfig(Section):
+    """Where runs are placed."""
+
+    name: str
+
+
+class RunConfig(Section):
+    """One training, complete: one configuration, one seed."""
+
+    env: EnvConfig
+    algo: AlgoConfig
+    network: NetworkConfig
+    infra: InfraConfig
+    hpo: dict[str, Any] | None
+    tracker: TrackerConfig | None
+    n_timesteps: Count
+    seed: NonNegative
+    n_envs: Count
+    vec_env: Literal["dummy", "subproc"]
+    normalize: NormalizeConfig | None
+    device: str
+    num_threads: Count | Literal["auto"]
+    run_dir: str | None
+    eval: EvalConfig
+    checkpoint: CheckpointConfig
+    stop: StopConfig
+    log: LogConfig
+    report: ReportConfig
+    export: ExportConfig
+    callbacks: list[str | dict[str, dict[str, Any] | None]]

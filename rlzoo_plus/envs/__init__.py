@@ -1,0 +1,1 @@
+"""From an environment specification to the one wrapper chain that everything uses."""

@@ -1,0 +1,111 @@
+"""Does the algorithm fit the environment? Asked before anything heavy is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import spaces
+
+from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.single import make_env
+
+_GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What one instance of the environment showed.
+
+    Attributes:
+        observation_space: Space of the observations, behind the wrappers.
+        action_space: Space of the actions.
+        can_render: Whether it can make pictures.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    can_render: bool
+
+
+def inspect_env(config: RunConfig) -> EnvFacts:
+    """Make the environment once, look at it, and check that the algorithm can act in it.
+
+    Raises:
+        ConfigError: It cannot be made, or does not suit the algorithm.
+    """
+    env = make_env(config.env)
+    try:
+        facts = EnvFacts(
+            env.observation_space,
+            env.action_space,
+            "rgb_array" in (env.metadata or {}).get("render_modes", []),
+        )
+        spec = get_algorithm(config.algo.name)
+        _check_actions(facts.action_space, spec, config)
+        _check_goal(facts.observation_space, config, spec)
+        if spec.maskable:
+            _check_masks(env, config)
+    finally:
+        env.close()
+    return facts
+
+
+def policy_kind(observation_space: spaces.Space) -> str:
+    """Return the kind of network that suits the observations: mlp, cnn or multi_input."""
+    if isinstance(observation_space, spaces.Dict):
+        return "multi_input"
+    return "cnn" if is_image(observation_space) else "mlp"
+
+
+def is_image(space: spaces.Space) -> bool:
+    """Tell whether a space holds pictures: uint8, three dimensions, 0 to 255."""
+    return (
+        isinstance(space, spaces.Box)
+        and len(space.shape) == 3
+        and space.dtype == np.uint8
+        and bool(np.all(space.low == 0) and np.all(space.high == 255))
+    )
+
+
+def _check_actions(space: spaces.Space, spec: AlgorithmSpec, config: RunConfig) -> None:
+    kind = type(space).__name__
+    if kind in spec.actions:
+        return
+    fitting = [
+        name for name, other in ALGORITHMS.items() if kind in other.actions and not other.maskable
+    ]
+    shown = f"Discrete({space.n})" if isinstance(space, spaces.Discrete) else kind
+    mend = f"Use algo={'|'.join(fitting)}" if fitting else "Use another environment"
+    if "discrete" in config.env.kwargs:
+        wanted = "true" if spec.actions == ("Discrete",) else "false"
+        mend += f", or env.kwargs.discrete={wanted}"
+    raise ConfigError(
+        f"{spec.name} cannot act in {shown}, the action space of {config.env.id}: it needs "
+        f"{' or '.join(spec.actions)}. {mend}."
+    )
+
+
+def _check_goal(space: spaces.Space, config: RunConfig, spec: AlgorithmSpec) -> None:
+    buffer = config.algo.replay_buffer or spec.replay_buffer
+    if buffer != "her":
+        return
+    keys = set(space.spaces) if isinstance(space, spaces.Dict) else set()
+    if not keys >= _GOAL_KEYS:
+        raise ConfigError(
+            f"hindsight replay needs a goal environment, with observation, achieved_goal and "
+            f"desired_goal; {config.env.id} has {type(space).__name__} observations. "
+            "Use e.g. env=panda_reach, or algo.replay_buffer=null with another algorithm."
+        )
+
+
+def _check_masks(env: object, config: RunConfig) -> None:
+    try:
+        env.get_wrapper_attr("action_masks")  # type: ignore[attr-defined]
+    except AttributeError:
+        raise ConfigError(
+            f"maskable_ppo needs an environment with a method action_masks(); {config.env.id} "
+            "has none. Add it, or use algo=ppo."
+        ) from None

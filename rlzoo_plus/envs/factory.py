@@ -1,0 +1,112 @@
+"""The only wrapper chain: training, evaluation, recording and serving are built here."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gymnasium import spaces
+
+from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
+from rlzoo_plus.envs.checks import is_image
+from rlzoo_plus.envs.single import make_env
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+    from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+
+def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) -> VecEnv:
+    """Build the training environments: vectorised, stacked, normalised.
+
+    Args:
+        config: The run.
+        seed: Seed of the first environment; the next ones count up.
+        monitor: Folder for one CSV of episodes per environment, or None.
+    """
+    venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor)
+    if config.normalize is not None:
+        gamma = float(config.algo.hyperparams.get("gamma", 0.99))
+        venv = _normalize(venv, config.normalize, gamma)
+    venv.seed(seed)
+    return venv
+
+
+def make_eval_env(
+    spec: EnvConfig, n_envs: int, vec_env: str = "dummy", render_mode: str | None = None
+) -> VecEnv:
+    """Build environments for evaluation: the same chain, with a seed for each episode.
+
+    Observations leave it unnormalised; the policy brings the statistics of its moment.
+    """
+    return _make_vec_env(spec, n_envs, vec_env, None, render_mode, seeded_episodes=True)
+
+
+def _make_vec_env(
+    spec: EnvConfig,
+    n_envs: int,
+    vec_env: str,
+    monitor: Path | None,
+    render_mode: str | None = None,
+    *,
+    seeded_episodes: bool = False,
+) -> VecEnv:
+    from stable_baselines3.common.vec_env import (
+        DummyVecEnv,
+        SubprocVecEnv,
+        VecFrameStack,
+        VecTransposeImage,
+    )
+
+    makers = [
+        functools.partial(
+            _make_monitored,
+            spec,
+            None if monitor is None else monitor / str(rank),
+            render_mode,
+            seeded_episodes,
+        )
+        for rank in range(n_envs)
+    ]
+    if monitor is not None:
+        monitor.mkdir(parents=True, exist_ok=True)
+    venv: VecEnv = SubprocVecEnv(makers) if vec_env == "subproc" else DummyVecEnv(makers)
+    if spec.frame_stack > 1:
+        venv = VecFrameStack(venv, n_stack=spec.frame_stack)
+    # Stable-Baselines3 would add it by itself to the training environment only.
+    return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
+
+
+def _make_monitored(
+    spec: EnvConfig, monitor: Path | None, render_mode: str | None, seeded_episodes: bool
+) -> gym.Env:
+    from stable_baselines3.common.monitor import Monitor
+
+    env = make_env(spec, render_mode, seeded_episodes=seeded_episodes)
+    return Monitor(env, None if monitor is None else str(monitor))
+
+
+def _has_channels_last(space: spaces.Space) -> bool:
+    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    return any(is_image(part) and part.shape[-1] < part.shape[0] for part in parts if part.shape)
+
+
+def _normalize(venv: VecEnv, normalize: NormalizeConfig, gamma: float) -> VecNormalize:
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    space = venv.observation_space
+    keys = None
+    if isinstance(space, spaces.Dict):
+        keys = [k for k, s in space.spaces.items() if isinstance(s, spaces.Box) and not is_image(s)]
+    observation = normalize.observation and not is_image(space) and keys != []
+    return VecNormalize(
+        venv,
+        norm_obs=observation,
+        norm_reward=normalize.reward,
+        clip_obs=normalize.clip_observation,
+        clip_reward=normalize.clip_reward,
+        gamma=gamma,
+        epsilon=normalize.epsilon,
+        norm_obs_keys=keys if observation else None,
+    )

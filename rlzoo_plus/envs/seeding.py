@@ -1,0 +1,72 @@
+"""Seeds: one number of the user's becomes disjoint streams for training and evaluation."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+# Three ranges that cannot meet: no evaluation episode is ever seen in training.
+_TRAIN, _EVAL, _TEST = (0, 2**29), (2**29, 2**30), (2**30, 2**31 - 1)
+
+
+@dataclass(frozen=True)
+class SeedStreams:
+    """The seeds derived from a run's seed.
+
+    Attributes:
+        agent: Seeds Python, NumPy, torch and the action space.
+        train: Seed of the first training environment; the next ones count up.
+    """
+
+    agent: int
+    train: int
+
+    @classmethod
+    def from_seed(cls, seed: int) -> SeedStreams:
+        """Derive the streams; the same seed gives the same streams on every machine."""
+        agent, train = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        span = _TRAIN[1] - 100_000
+        return cls(agent=int(agent % 2**31), train=int(train % span))
+
+    def report(self) -> dict[str, Any]:
+        """Return the streams as plain data."""
+        return {
+            **asdict(self),
+            "train_range": _TRAIN,
+            "evaluation_range": _EVAL,
+            "test_range": _TEST,
+        }
+
+
+def evaluation_seeds(count: int) -> list[int]:
+    """Return the seeds of the episodes of each evaluation while training.
+
+    They are the same for every run, so that algorithms are compared on the same episodes.
+    """
+    return _draw(count, _EVAL, stream=1)
+
+
+def held_out_seeds(count: int, seed: int = 0) -> list[int]:
+    """Return seeds of episodes that neither training nor the choice of the best has used."""
+    return _draw(count, _TEST, stream=2 + seed)
+
+
+def _draw(count: int, bounds: tuple[int, int], stream: int) -> list[int]:
+    generator = np.random.default_rng([stream])
+    return [int(s) for s in generator.integers(bounds[0], bounds[1], size=count)]
+
+
+def seed_all(streams: SeedStreams) -> dict[str, int]:
+    """Seed Python, NumPy and torch, and return a report of what was set.
+
+    The environments are seeded where they are built, from the same streams.
+    """
+    import torch
+
+    random.seed(streams.agent)
+    np.random.seed(streams.agent)
+    torch.manual_seed(streams.agent)
+    return {"python": streams.agent, "numpy": streams.agent, "torch": streams.agent}

@@ -1,0 +1,112 @@
+"""Playing whole episodes with a policy: the one loop behind every figure that is reported."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.statistics import iqm
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from rlzoo_plus.agents.policy import Policy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The episodes of one evaluation, in the order of their seeds.
+
+    Attributes:
+        returns: Sum of raw rewards of each episode.
+        episode_lengths: Steps of each episode.
+        successes: `is_success` of each episode's last step, None if it was not reported.
+    """
+
+    returns: list[float]
+    episode_lengths: list[int]
+    successes: list[bool | None]
+
+    @property
+    def mean_return(self) -> float:
+        """Mean over the episodes."""
+        return float(np.mean(self.returns))
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of successful episodes, or None if the environment does not report it."""
+        known = [float(success) for success in self.successes if success is not None]
+        return float(np.mean(known)) if known else None
+
+    def record(self, step: int) -> dict[str, Any]:
+        """Return the line for `evaluations.jsonl`; nothing in it depends on the clock."""
+        return {
+            "step": step,
+            "returns": self.returns,
+            "mean_return": self.mean_return,
+            "std_return": float(np.std(self.returns)),
+            "iqm_return": iqm(self.returns),
+            "success_rate": self.success_rate,
+            "episode_lengths": self.episode_lengths,
+        }
+
+
+def evaluate(
+    policy: Policy, venv: VecEnv, seeds: Sequence[int], *, deterministic: bool = True
+) -> Evaluation:
+    """Play one episode for each seed; the result does not depend on how many run side by side.
+
+    Args:
+        policy: Acts on raw observations.
+        venv: From `make_eval_env`.
+        seeds: One for each episode.
+        deterministic: Act without exploration.
+    """
+    n_envs = venv.num_envs
+    for rank in range(n_envs):
+        venv.env_method("set_episode_seeds", list(seeds[rank::n_envs]), indices=rank)
+    left = np.array([len(seeds[rank::n_envs]) for rank in range(n_envs)])
+    finished: list[list[tuple[float, int, bool | None]]] = [[] for _ in range(n_envs)]
+    with _random_state_kept():
+        observation, state = venv.reset(), None
+        starts = np.ones(n_envs, dtype=bool)
+        while left.any():
+            masks = _action_masks(policy, venv)
+            actions, state = policy.predict(observation, state, starts, deterministic, masks)
+            observation, _, starts, infos = venv.step(actions)
+            for rank in np.flatnonzero(starts & (left > 0)):
+                finished[rank].append(_outcome(infos[rank]))
+                left[rank] -= 1
+    # Episode k was played by environment k modulo n_envs.
+    ordered = [finished[k % n_envs][k // n_envs] for k in range(len(seeds))]
+    return Evaluation(
+        [r for r, _, _ in ordered], [n for _, n, _ in ordered], [s for _, _, s in ordered]
+    )
+
+
+def _outcome(info: dict[str, Any]) -> tuple[float, int, bool | None]:
+    episode, success = info["episode"], info.get("is_success")
+    return float(episode["r"]), int(episode["l"]), None if success is None else bool(success)
+
+
+def _action_masks(policy: Policy, venv: VecEnv) -> np.ndarray | None:
+    return np.stack(venv.env_method("action_masks")) if policy.maskable else None
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """Leave the global generators as they were: evaluating must not change training."""
+    import torch
+
+    state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(state[0])
+            np.random.set_state(state[1])

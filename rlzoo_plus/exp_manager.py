@@ -1,0 +1,192 @@
+"""ExpManager: one configuration and one directory in, a trained and evaluated policy out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rlzoo_plus.agents.factory import make_agent, thread_policy
+from rlzoo_plus.agents.hooks import StopTraining
+from rlzoo_plus.agents.policy import save_policy
+from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
+from rlzoo_plus.callbacks.evaluation import export_sb3
+from rlzoo_plus.callbacks.metrics import make_logger
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.seeding import SeedStreams, seed_all
+from rlzoo_plus.tracking import Tracker, make_tracker
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The outcome of a run, as in result.json.
+
+    Attributes:
+        state: `finished` or `interrupted`.
+        reason: Why it ended.
+        num_timesteps: Environment steps taken.
+        training_time_s: Seconds in the learning loop, evaluations included.
+        best: Record of the best evaluation, None without evaluations.
+        final: Record of the last evaluation, the same way.
+        solved: Whether the best reached `env.solved_return`; None if that is not known.
+        config_hash: Hash of all that decides the outcome.
+    """
+
+    state: str
+    reason: str
+    num_timesteps: int
+    training_time_s: float
+    best: dict[str, Any] | None
+    final: dict[str, Any] | None
+    solved: bool | None
+    config_hash: str
+
+
+class ExpManager:
+    """Runs one training; it parses no configuration and decides no path."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run_dir: RunDir,
+        stop: StopRequest | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            config: The run, checked.
+            run_dir: Where all of it goes; `run_dir.start` has been called.
+            stop: How it is asked to end from outside.
+            progress: What the terminal shows, None for nothing.
+        """
+        self.config = config
+        self.run_dir = run_dir
+        self.stop = stop or StopRequest()
+        self.progress = progress
+        self.seeds = SeedStreams.from_seed(config.seed)
+
+    def train(self) -> TrainResult:
+        """Train, evaluate and keep the policy.
+
+        Raises:
+            ConfigError: The algorithm refuses its configuration.
+        """
+        tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
+        try:
+            self._set_status(RUNNING)
+            if tracker is not None:
+                tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
+            result = self._train(tracker)
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}"
+            self._set_status(FAILED, message=message)
+            if tracker is not None:
+                tracker.fail(message)
+            raise
+        self._finish(result, tracker)
+        return result
+
+    def _train(self, tracker: Tracker | None) -> TrainResult:
+        threads, why = thread_policy(self.config)
+        torch.set_num_threads(threads)
+        log.info("threads: %d (%s)", threads, why)
+        seed_all(self.seeds)
+        train_env, eval_env = self._make_envs()
+        try:
+            agent = make_agent(self.config, train_env, self.seeds.agent)
+            log.info("device: %s", agent.device)
+            train_env.seed(self.seeds.train)
+            agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
+            callbacks = make_callbacks(
+                self.config, self.run_dir, eval_env, self.stop, self.progress
+            )
+            return self._learn(agent, callbacks)
+        finally:
+            if self.progress is not None:
+                self.progress.close()
+            train_env.close()
+            if eval_env is not None:
+                eval_env.close()
+
+    def _make_envs(self) -> tuple[VecEnv, VecEnv | None]:
+        train_env = make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
+        evaluation = self.config.eval
+        if evaluation.every_steps is None:
+            return train_env, None
+        n_envs = min(int(evaluation.n_envs), evaluation.episodes)
+        return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
+
+    def _learn(self, agent: BaseAlgorithm, callbacks: RunCallbacks) -> TrainResult:
+        started = time.monotonic()
+        agent.before_iteration = callbacks.on_iteration
+        state, reason = FINISHED, "all steps taken"
+        try:
+            agent.learn(
+                self.config.n_timesteps,
+                callbacks.as_list(),
+                log_interval=self.config.log.interval,
+            )
+        except StopTraining as stop:
+            state = INTERRUPTED if stop.interrupted else FINISHED
+            reason = stop.reason
+        evaluation = callbacks.evaluation
+        if state == FINISHED:
+            if evaluation is not None:
+                evaluation.evaluate_now()
+            callbacks.checkpoint.save()
+            self._save_final(agent, {} if evaluation is None else evaluation.last or {})
+        agent.logger.close()
+        best = None if evaluation is None else evaluation.best
+        return TrainResult(
+            state=state,
+            reason=reason,
+            num_timesteps=agent.num_timesteps,
+            training_time_s=round(time.monotonic() - started, 3),
+            best=best,
+            final=None if evaluation is None else evaluation.last,
+            solved=self._is_solved(best),
+            config_hash=config_hash(self.config),
+        )
+
+    def _save_final(self, agent: BaseAlgorithm, record: dict[str, Any]) -> None:
+        save_policy(self.run_dir.final, agent, self.config, {**record, "step": agent.num_timesteps})
+        if self.config.export.sb3_zip:
+            export_sb3(agent, self.run_dir, "final")
+
+    def _is_solved(self, best: dict[str, Any] | None) -> bool | None:
+        threshold = self.config.env.solved_return
+        if threshold is None or best is None:
+            return None
+        return bool(best["mean_return"] >= threshold)
+
+    def _finish(self, result: TrainResult, tracker: Tracker | None) -> None:
+        data = asdict(result)
+        if result.state == FINISHED:
+            self.run_dir.write_result(data)
+        self._set_status(result.state, num_timesteps=result.num_timesteps, message=result.reason)
+        if tracker is None:
+            return
+        if result.state == FINISHED:
+            tracker.finish(data, self._attachments())
+        else:
+            tracker.fail(result.reason)
+
+    def _attachments(self) -> list[Path]:
+        return [self.run_dir.config_file, self.run_dir.provenance_file]
+
+    def _set_status(self, state: str, **details: Any) -> None:
+        self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)

@@ -1,0 +1,111 @@
+"""The statistics behind evaluations and learning curves: robust means, intervals, smoothing.
+
+The interquartile mean and the stratified bootstrap follow Agarwal et al. (2021), "Deep
+Reinforcement Learning at the Edge of the Statistical Precipice".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+Statistic = Callable[[np.ndarray], Any]
+
+
+def iqm(values: ArrayLike) -> float:
+    """Return the interquartile mean: the mean without the lowest and the highest quarter.
+
+    A quarter is rounded down to whole values, so that three values or fewer are all kept.
+
+    Args:
+        values: Numbers, any shape.
+
+    Raises:
+        ValueError: There are no values.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=None)
+    if ordered.size == 0:
+        raise ValueError("iqm of no values: it needs at least one")
+    if np.isnan(ordered[-1]):
+        return float("nan")
+    cut = ordered.size // 4
+    return float(ordered[cut : ordered.size - cut].mean())
+
+
+def stratified_bootstrap_ci(
+    samples_by_group: Mapping[str, ArrayLike] | Sequence[ArrayLike],
+    statistic: Statistic,
+    n_resamples: int = 2000,
+    confidence: float = 0.95,
+    rng: np.random.Generator | int = 0,
+) -> tuple[Any, Any]:
+    """Return a percentile bootstrap interval; each group is resampled within itself.
+
+    Args:
+        samples_by_group: Samples of each group (task), shape (n_group, ...); the sizes of groups
+            may differ, their trailing dimensions may not.
+        statistic: Maps the samples of all groups, shape (sum of n_group, ...), to a number or an
+            array; `iqm`, or `lambda samples: samples.mean(axis=0)` for curves.
+        n_resamples: Number of resamples.
+        confidence: Share of resamples inside the interval, between 0 and 1.
+        rng: A generator or its seed; it is used here only, so that a seed gives the same interval.
+
+    Returns:
+        The lower and the upper end, floats or arrays as `statistic` returns them.
+
+    Raises:
+        ValueError: A group is empty, or a number is out of its range.
+    """
+    if isinstance(samples_by_group, Mapping):
+        samples_by_group = list(samples_by_group.values())
+    groups = [np.asarray(group, dtype=np.float64) for group in samples_by_group]
+    _check_bootstrap(groups, n_resamples, confidence)
+    generator = np.random.default_rng(rng)
+    results = []
+    for _ in range(n_resamples):
+        drawn = [group[generator.integers(len(group), size=len(group))] for group in groups]
+        results.append(statistic(np.concatenate(drawn)))
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(np.asarray(results), [tail, 1.0 - tail], axis=0)
+    return (float(low), float(high)) if np.ndim(low) == 0 else (low, high)
+
+
+def smooth(values: ArrayLike, window: int) -> np.ndarray:
+    """Return the centred moving average; at both ends the window shrinks to what is there.
+
+    Args:
+        values: Numbers, shape (n,).
+        window: Number of values averaged; an even window reaches one further back than ahead.
+
+    Returns:
+        The averages, shape (n,).
+
+    Raises:
+        ValueError: The window is below 1, or the values are not one-dimensional.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if window < 1:
+        raise ValueError(f"window={window} is below 1; 1 leaves the values as they are")
+    if series.ndim != 1:
+        raise ValueError(f"values have shape {series.shape}; give one dimension")
+    if series.size == 0:
+        return series.copy()
+    # A window of twice the length already sees everything from everywhere.
+    width = min(window, 2 * series.size)
+    ahead = (width - 1) // 2
+    inside = slice(ahead, ahead + series.size)
+    ones = np.ones(width)
+    totals = np.convolve(series, ones)[inside]
+    return np.asarray(totals / np.convolve(np.ones(series.size), ones)[inside])
+
+
+def _check_bootstrap(groups: list[np.ndarray], n_resamples: int, confidence: float) -> None:
+    if not groups or any(group.ndim == 0 or len(group) == 0 for group in groups):
+        raise ValueError("the bootstrap needs at least one group, and a sample in each")
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples={n_resamples} is below 1; 2000 is a good number")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence} is not between 0 and 1; use e.g. 0.95")

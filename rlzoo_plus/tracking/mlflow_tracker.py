@@ -1,0 +1,146 @@
+"""Runs at an MLflow server, or filed in the run directory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import TrackerConfig
+from rlzoo_plus.tracking.base import as_text, attachments, check_kwargs, flatten, load_package
+
+logger = logging.getLogger(__name__)
+
+# MLflow's reports about itself use the network even offline, from threads that outlive the run.
+ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true"}
+# MLflow's own retries can hold a run for minutes at each call; what the user has set wins.
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+TAKEN = {"experiment_name": "tracker.project", "experiment_id": "tracker.project"}
+# Limits of MLflow's REST interface; a value may be longer there, but no page shows it.
+KEY_LENGTH, VALUE_LENGTH, PARAMS_PER_CALL = 250, 500, 100
+
+
+class MlflowTracker:
+    """One MLflow run; `tracker.kwargs` takes `run_name` and `tags`.
+
+    It uses a client of its own, so that MLflow's process-wide active run stays the user's.
+    """
+
+    def __init__(self, config: TrackerConfig) -> None:
+        """Import MLflow and check the settings.
+
+        Raises:
+            ConfigError: A package is missing, an argument is unknown, or no server is known.
+        """
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        self._mlflow = load_package("mlflow", "mlflow", "mlflow", ENVIRONMENT)
+        check_kwargs("tracker.kwargs", config.kwargs, ("run_name", "tags"), TAKEN)
+        if config.offline:
+            for package in ("sqlalchemy", "alembic"):
+                load_package("mlflow", package, "mlflow", {})
+        elif not os.environ.get("MLFLOW_TRACKING_URI"):
+            raise ConfigError(
+                "tracker=mlflow knows no server: the variable MLFLOW_TRACKING_URI is not set. "
+                "Set it, or keep the run on disk with tracker.offline=true."
+            )
+        self._config = config
+        self._client: Any = None
+        self._run_id: str | None = None
+        self._run_dir = Path()
+
+    def start(self, config: dict[str, Any], run_dir: Path) -> None:
+        """Open the run; see `Tracker.start`."""
+        self._run_dir = run_dir
+        store, artifacts = self._offline_store() if self._config.offline else (None, None)
+        self._client = self._mlflow.MlflowClient(tracking_uri=store)
+        experiment_id = self._experiment_id(artifacts)
+        arguments = {"run_name": run_dir.name, **self._config.kwargs}
+        self._run_id = self._client.create_run(experiment_id, **arguments).info.run_id
+        for params in self._params(config):
+            self._client.log_batch(self._run_id, params=params, synchronous=True)
+        if store:
+            see = f"mlflow ui --backend-store-uri {store}"
+            logger.info("MLflow keeps the run offline; with the package mlflow, see it by: %s", see)
+        else:
+            logger.info("MLflow follows the run as %s", self._run_id)
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        """Record numbers; see `Tracker.log`."""
+        now_ms = int(time.time() * 1000)
+        entities = [
+            self._mlflow.entities.Metric(_valid_key(name), float(value), now_ms, step)
+            for name, value in metrics.items()
+        ]
+        self._client.log_batch(self._run_id, metrics=entities, synchronous=True)
+
+    def finish(self, result: dict[str, Any], files: list[Path]) -> None:
+        """Record the outcome: numbers as metrics, the rest as tags; see `Tracker.finish`."""
+        try:
+            flat = flatten(result, "/", "result/")
+            numbers = {key: value for key, value in flat.items() if _is_number(value)}
+            self.log(numbers, step=0)
+            for key in flat.keys() - numbers.keys():
+                text = as_text(flat[key], VALUE_LENGTH)
+                self._client.set_tag(self._run_id, _valid_key(key), text)
+            for file, name in attachments(files, self._run_dir):
+                folder = None if name.parent == Path() else name.parent.as_posix()
+                self._client.log_artifact(self._run_id, str(file), folder)
+        finally:
+            self._close("FINISHED")
+
+    def fail(self, message: str) -> None:
+        """Close the run as broken; see `Tracker.fail`."""
+        if self._run_id is None:
+            return
+        try:
+            self._client.set_tag(self._run_id, "error", as_text(message, VALUE_LENGTH))
+        finally:
+            self._close("FAILED")
+
+    def _close(self, status: str) -> None:
+        run_id, self._run_id = self._run_id, None
+        self._client.set_terminated(run_id, status)
+
+    def _offline_store(self) -> tuple[str, str]:
+        folder = (self._run_dir / "mlflow").resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        # SQLite: MLflow 3 refuses to write its older store of plain files.
+        return f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
+
+    def _experiment_id(self, artifacts: str | None) -> str:
+        name = self._config.project
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(name, artifact_location=artifacts))
+            except self._mlflow.exceptions.MlflowException:
+                # Another run may have created it in between.
+                found = self._client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+        return str(found.experiment_id)
+
+    def _params(self, config: dict[str, Any]) -> Iterator[list[Any]]:
+        """Yield the configuration as MLflow parameters, in portions that one call takes."""
+        params = [
+            self._mlflow.entities.Param(_valid_key(key), as_text(value, VALUE_LENGTH))
+            for key, value in flatten(config, ".").items()
+        ]
+        for first in range(0, len(params), PARAMS_PER_CALL):
+            yield params[first : first + PARAMS_PER_CALL]
+
+
+def _valid_key(key: str) -> str:
+    """Return a key with only the characters and the length that MLflow takes."""
+    return re.sub(r"[^\w\-. :/]", "_", key).strip("/")[:KEY_LENGTH]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

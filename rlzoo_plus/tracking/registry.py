@@ -1,0 +1,29 @@
+"""The trackers there are, by the name a configuration uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import TrackerConfig
+from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.tracking.base import Tracker
+from rlzoo_plus.tracking.mlflow_tracker import MlflowTracker
+from rlzoo_plus.tracking.safe import SafeTracker
+from rlzoo_plus.tracking.wandb_tracker import WandbTracker
+
+TRACKERS: dict[str, Callable[[TrackerConfig], Tracker]] = {
+    "mlflow": MlflowTracker,
+    "wandb": WandbTracker,
+}
+
+
+def make_tracker(config: TrackerConfig) -> Tracker:
+    """Return the tracker a configuration names; once started it can not end the run.
+
+    Raises:
+        ConfigError: The name is unknown, its package is missing or its settings are wrong.
+    """
+    if config.name not in TRACKERS:
+        raise ConfigError(unknown_name("tracker", config.name, TRACKERS))
+    return SafeTracker(TRACKERS[config.name](config), config.name)

@@ -1,0 +1,32 @@
+"""Simulated robots and their tasks as Gymnasium environments.
+
+Importing this package registers every environment named in ``ROBOT_IDS``; Gymnasium 1.0 and later
+does not find them by itself. PyBullet is imported when an environment is made, not before.
+"""
+
+from gymnasium.envs.registration import register, registry
+
+_ENTRY_POINTS: dict[str, str] = {
+    "robots/CartPoleBalance-v0": "robots.cartpole:SimpleRobotEnv",
+}
+
+ROBOT_IDS: tuple[str, ...] = ()
+
+__all__ = ["ROBOT_IDS", "register_robots"]
+
+
+def register_robots() -> None:
+    """Register every robot environment with Gymnasium; calling it again changes nothing.
+
+    An episode ends by the environment's own ``episode_s``, so the registration sets no
+    ``max_episode_steps``.
+    """
+    global ROBOT_IDS
+    for env_id, entry_point in _ENTRY_POINTS.items():
+        if env_id not in registry:
+            register(id=env_id, entry_point=entry_point)
+        if env_id not in ROBOT_IDS:
+            ROBOT_IDS = (*ROBOT_IDS, env_id)
+
+
+register_robots()

@@ -1,0 +1,27 @@
+"""A camera: where a picture is taken from, and its size."""
+
+from dataclasses import dataclass
+
+Vector3 = tuple[float, float, float]
+Colour = tuple[float, float, float, float]
+"""Red, green, blue and opacity in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A camera that looks at a point from a distance."""
+
+    target: Vector3 = (0.0, 0.0, 0.3)
+    """Point in the middle of the picture, world frame [m]."""
+    distance_m: float = 2.0
+    """Distance from the target."""
+    yaw_deg: float = 45.0
+    """Turn about the vertical; 0 looks along +y."""
+    pitch_deg: float = -20.0
+    """Tilt; negative looks down."""
+    fov_deg: float = 40.0
+    """Vertical field of view."""
+    width: int = 480
+    """Width of the picture [pixels]."""
+    height: int = 320
+    """Height of the picture [pixels]."""

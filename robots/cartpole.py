@@ -1,0 +1,141 @@
+"""Cart-pole: keep a pole upright on a cart that is pushed along a rail."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from robots.camera import Camera
+from robots.env import BaseRobotEnv
+from robots.rewards import Floats, tolerance
+from robots.robot import ActionMode, RobotSpec, RobotState
+from robots.task import Bools, Task, columns, observation_of
+
+TRACK_HALF_LENGTH_M = 2.4
+FALL_ANGLE_RAD = 0.2095
+
+_INF = np.inf
+
+
+class CartPoleBalance(Task):
+    """Balance the pole near the middle of the rail.
+
+    The limits are those of Barto, Sutton and Anderson (1983, doi:10.1109/TSMC.1983.6313077). One
+    for every step survived would let the cart drift, so half of the reward is for the centre.
+    """
+
+    reward_weights: ClassVar[Mapping[str, float]] = {"alive": 0.5, "centred": 0.5, "effort": 0.01}
+    observation_space: ClassVar[spaces.Box] = spaces.Box(
+        np.array([-_INF, -_INF, -1.0, -1.0, -_INF], np.float32),
+        np.array([_INF, _INF, 1.0, 1.0, _INF], np.float32),
+    )
+
+    def sample_initial_state(self, rng: np.random.Generator) -> RobotState:
+        """Draw position [m, rad] and velocity [m/s, rad/s] within 0.05 of rest, shape (2,) each."""
+        position, velocity = rng.uniform(-0.05, 0.05, (2, 2))
+        return RobotState(position, velocity)
+
+    def observation(self, state: RobotState) -> NDArray[np.float32]:
+        """Return cart position and velocity, sine and cosine of the angle, angular velocity.
+
+        Returns:
+            [m, m/s, 1, 1, rad/s], shape (..., 5); the angle is 0 when upright.
+        """
+        cart, angle = columns(state.joint_position)
+        cart_velocity, angular_velocity = columns(state.joint_velocity)
+        return observation_of(cart, cart_velocity, np.sin(angle), np.cos(angle), angular_velocity)
+
+    def reward_terms(self, state: RobotState, action: Floats) -> dict[str, Floats]:
+        """Return the terms before weighting.
+
+        Args:
+            state: State after the step, arrays of shape (..., 2).
+            action: In [-1, 1], shape (..., 1).
+
+        Returns:
+            ``alive`` 1 while the pole stands; ``centred`` 1 in the middle of the rail and 0.1 at
+            1 m from it; ``effort`` minus the squared action. Each of shape (...).
+        """
+        cart, angle = columns(state.joint_position)
+        (push,) = columns(action)
+        return {
+            "alive": 1.0 * (abs(angle) <= FALL_ANGLE_RAD),
+            "centred": tolerance(cart, margin=1.0),
+            "effort": -(push * push),
+        }
+
+    def terminations(self, state: RobotState) -> dict[str, Bools]:
+        """Return whether the pole fell and whether the cart left the track, each of shape (...)."""
+        cart, angle = columns(state.joint_position)
+        return {
+            "pole_fell": abs(angle) > FALL_ANGLE_RAD,
+            "cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M,
+        }
+
+
+class SimpleRobotEnv(BaseRobotEnv):
+    """Cart-pole balance at 50 Hz on PyBullet's ``cartpole.urdf``."""
+
+    camera: ClassVar[Camera] = Camera(
+        target=(0.0, 0.0, 0.34), distance_m=4.0, yaw_deg=10.0, pitch_deg=-13.0, fov_deg=32.0
+    )
+
+    def __init__(
+        self,
+        *,
+        discrete: bool = False,
+        reward: Mapping[str, float] | None = None,
+        episode_s: float = 10.0,
+        force_n: float = 10.0,
+        render_mode: str | None = None,
+        render_width: int = 480,
+        render_height: int = 320,
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            discrete: Choose between full force to the left (0) and to the right (1) instead of a
+                continuous action in [-1, 1].
+            reward: Weights of the terms ``alive``, ``centred`` and ``effort`` to change.
+            episode_s: Length of an episode [s].
+            force_n: Force on the cart at action 1 [N].
+            render_mode: None, "human" or "rgb_array".
+            render_width: Width of a frame [pixels].
+            render_height: Height of a frame [pixels].
+        """
+        super().__init__(
+            RobotSpec(
+                urdf="cartpole.urdf",
+                action_scale=force_n,
+                action_mode=ActionMode.TORQUE,
+                actuated="slider_to_cart",
+            ),
+            CartPoleBalance(reward),
+            episode_s=episode_s,
+            discrete_actions=np.array([[-1.0], [1.0]]) if discrete else None,
+            render_mode=render_mode,
+            render_size=(render_width, render_height),
+        )
+
+    def current_camera(self) -> Camera:
+        """Return the camera, following the cart by half so that its motion stays visible."""
+        camera = super().current_camera()
+        cart = float(self.robot.read().joint_position[0])
+        return replace(camera, target=(0.5 * cart, *camera.target[1:]))
+
+    def build_scenery(self) -> None:
+        """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
+        simulation, body = self.simulation, self.robot.body
+        simulation.paint(body, -1, (0.52, 0.56, 0.62, 1.0))
+        simulation.paint(body, 0, (0.20, 0.47, 0.80, 1.0))
+        simulation.paint(body, 1, (1.0, 0.58, 0.16, 1.0))
+        simulation.add_box((40.0, 40.0, 0.01), (0.0, 0.0, -0.26), (0.80, 0.84, 0.88, 1.0))
+        for mark in np.arange(-2.0, 2.1, 0.5):
+            colour = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
+            simulation.add_box((0.015, 0.45, 0.005), (float(mark), 0.0, -0.245), colour)
+        for side in (-1, 1):
+            post = (side * (TRACK_HALF_LENGTH_M + 0.25), 0.0, -0.05)
+            simulation.add_box((0.05, 0.25, 0.2), post, (0.86, 0.30, 0.28, 1.0))

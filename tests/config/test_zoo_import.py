@@ -1,0 +1,464 @@
+"""The importer of rl_zoo3's hyperparameters and the tuned files it wrote."""
+
+import inspect
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from rlzoo_plus.commands.import_zoo import (
+    EnvFile,
+    ImportRequest,
+    load_env_files,
+    main,
+    write_tuned_files,
+)
+from rlzoo_plus.config.catalog import ACTIVATIONS, ALGORITHMS, OPTIMIZERS, REPLAY_BUFFERS, WRAPPERS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.literals import Symbol, parse_literal, parse_symbol
+from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+OURS = ("cartpole_bullet",)  # environments of this project: tuned here, not by rl_zoo3
+TUNED = sorted(p for p in (CONF / "tuned").glob("*/*.yaml") if p.stem not in OURS)
+NETWORK_KEYS = {
+    "policy",
+    "net_arch",
+    "activation",
+    "log_std_init",
+    "ortho_init",
+    "full_std",
+    "use_expln",
+    "squash_output",
+    "n_critics",
+    "n_quantiles",
+    "share_features_extractor",
+    "optimizer",
+    "optimizer_kwargs",
+    "lstm",
+    "policy_kwargs",
+}
+NORMALIZE_KEYS = {"observation", "reward", "clip_observation", "clip_reward", "epsilon"}
+ENTRY = """
+Base-v0: &base
+  normalize: "dict(norm_obs=True, norm_reward=False, gamma=0.9)"
+  n_envs: 4
+  n_timesteps: !!float 1e6
+  policy: 'MlpPolicy'
+  learning_rate: lin_7.3e-4
+  tau: 1e-2
+  buffer_size: !!float 3e5
+  train_freq: [1, "episode"]
+  noise_type: 'ornstein-uhlenbeck'
+  noise_std: 0.5
+Arm-v0:
+  <<: *base
+  env_wrapper:
+    - sb3_contrib.common.wrappers.TimeFeatureWrapper:
+        test_mode: True
+    - my_robots.wrappers.History
+  frame_stack: 2
+  env_kwargs: "dict(goal='near')"
+  replay_buffer_class: HerReplayBuffer
+  replay_buffer_kwargs: "dict(goal_selection_strategy='future', n_sampled_goal=4,)"
+  tau: 0.05
+  policy_kwargs: "dict(log_std_init=-2.5, net_arch=dict(pi=[256, 256], qf=[64]),
+                       activation_fn=nn.ELU, n_critics=2, optimizer_class=th.optim.AdamW,
+                       optimizer_kwargs=dict(eps=1e-5), normalize_images=False)"
+"""
+
+
+def zoo_file(folder, text=ENTRY, name="sac.yml"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def files_of(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("dict(net_arch=[400, 300])", {"net_arch": [400, 300]}),
+        (
+            "dict(log_std_init=-3.29, ortho_init=False)",
+            {"log_std_init": -3.29, "ortho_init": False},
+        ),
+        ("{'norm_obs': True, 'norm_reward': False}", {"norm_obs": True, "norm_reward": False}),
+        ("dict(net_arch=dict(pi=[], vf=[]),)", {"net_arch": {"pi": [], "vf": []}}),
+        ("dict( optimizer_kwargs=dict(eps=1e-5) )", {"optimizer_kwargs": {"eps": 1e-5}}),
+        ("dict(activation_fn=nn.ReLU)", {"activation_fn": Symbol("activation", "relu")}),
+        ("dict(o=RMSpropTFLike)", {"o": Symbol("optimizer", "rmsprop_tf")}),
+        ("dict()", {}),
+        ("(1, 'episode')", [1, "episode"]),
+        ("  None ", None),
+    ],
+)
+def test_the_literal_reader_accepts_the_forms_found_in_rl_zoo3(text, value):
+    assert parse_literal(text) == value
+
+
+@pytest.mark.parametrize("name", ["nn.ReLU", "th.nn.ReLU", "torch.nn.ReLU"])
+def test_an_activation_may_be_named_in_the_usual_ways(name):
+    assert parse_symbol(name, "activation") == "relu"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "dict(a=__import__('os'))",
+        "open('/etc/hostname')",
+        "dict(a=().__class__.__bases__)",
+        "nn.ReLU.__init__",
+        "nn.ReLU()",
+        "os.environ",
+        "[x for x in (1, 2)]",
+        "dict(a=[1 for _ in range(3)])",
+        "f'{1}'",
+        "lambda: 1",
+        "dict(a=lambda: 1)",
+        "1 + 1",
+        "2 ** 99999999",
+        "[1][0]",
+        "dict([('a', 1)])",
+        "dict(**{'a': 1})",
+        "{**{'a': 1}}",
+        "{1: 2}",
+        "[*[1]]",
+        "dict(a=1, a=2)",
+        "(a := 1)",
+        "1 if True else 2",
+        "b'bytes'",
+        "1j",
+        "...",
+        "-True",
+        "{1, 2}",
+        "import os",
+        "",
+        "dict(",
+        "'\x00'",
+        "(" * 5000 + ")" * 5000,
+        "-" * 9000 + "1",
+        "[" * 90 + "]" * 90 + " " * 10_000 + "1",
+    ],
+)
+def test_the_literal_reader_refuses_code(text):
+    with pytest.raises(ConfigError):
+        parse_literal(text)
+
+
+def test_an_unknown_name_in_a_literal_gets_a_suggestion():
+    with pytest.raises(ConfigError, match=r"nn\.Relu.*Did you mean nn\.ReLU"):
+        parse_literal("dict(activation_fn=nn.Relu)")
+
+
+def test_a_yaml_tag_that_builds_a_python_object_is_refused(tmp_path):
+    marker = tmp_path / "ran"
+    text = f"Env-v0: !!python/object/apply:os.mkdir ['{marker}']\n"
+    with pytest.raises(ConfigError, match="Python objects are refused"):
+        read_zoo_file(zoo_file(tmp_path, text))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "", "1: {}\n", "a: [\n", "a: *b\n"])
+def test_a_file_that_is_no_mapping_of_entries_is_refused(tmp_path, text):
+    source = zoo_file(tmp_path, text)
+    with pytest.raises(ConfigError):
+        read_zoo_file(source)
+
+
+def test_an_entry_that_contains_itself_is_refused(tmp_path):
+    entries = read_zoo_file(zoo_file(tmp_path, "a:\n  policy_kwargs: &a {net_arch: [*a]}\n"))
+    with pytest.raises(ConfigError, match="levels deep"):
+        convert_entry("sac", entries["a"])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.yml cannot be read"):
+        read_zoo_file(tmp_path / "nowhere.yml")
+
+
+def test_a_full_entry_is_converted(tmp_path):
+    converted = convert_entry("sac", read_zoo_file(zoo_file(tmp_path))["Arm-v0"])
+    assert converted.values == {
+        "n_timesteps": 1_000_000,
+        "n_envs": 4,
+        "normalize": {"observation": True, "reward": False},
+        "env": {
+            "wrappers": [{"time_feature": {"test_mode": True}}, "my_robots.wrappers.History"],
+            "frame_stack": 2,
+            "kwargs": {"goal": "near"},
+        },
+        "algo": {
+            "action_noise": {"type": "ou", "std": 0.5},
+            "replay_buffer": "her",
+            "hyperparams": {
+                "buffer_size": 300_000,
+                "learning_rate": "lin_7.3e-4",
+                "replay_buffer_kwargs": {"goal_selection_strategy": "future", "n_sampled_goal": 4},
+                "tau": 0.05,
+                "train_freq": [1, "episode"],
+            },
+        },
+        "network": {
+            "net_arch": {"pi": [256, 256], "qf": [64]},
+            "activation": "elu",
+            "log_std_init": -2.5,
+            "n_critics": 2,
+            "optimizer": "adamw",
+            "optimizer_kwargs": {"eps": 1e-5},
+            "policy_kwargs": {"normalize_images": False},
+        },
+    }
+    assert isinstance(converted.values["n_timesteps"], int)
+    assert isinstance(converted.values["algo"]["hyperparams"]["buffer_size"], int)
+    assert converted.warnings == ["normalize.gamma=0.9: the algorithm's is used."]
+
+
+def test_a_number_that_yaml_takes_for_text_is_read_as_a_number():
+    converted = convert_entry("sac", yaml.safe_load("{tau: 1e-2, n_timesteps: 2e4}"))
+    assert converted.values["algo"]["hyperparams"]["tau"] == 0.01
+    assert converted.values["n_timesteps"] == 20_000
+
+
+def test_one_environment_and_no_normalisation_are_written_out_as_rl_zoo3_means_them():
+    assert convert_entry("sac", {}).values == {"n_envs": 1, "normalize": False}
+
+
+def test_td3_without_noise_in_the_source_has_none_here():
+    assert convert_entry("td3", {}).values["algo"] == {"action_noise": None}
+    assert "algo" not in convert_entry("sac", {}).values
+
+
+def test_recurrent_arguments_go_to_the_lstm_section():
+    kwargs = (
+        "dict(lstm_hidden_size=64, enable_critic_lstm=True, n_lstm_layers=2, shared_lstm=False)"
+    )
+    values = convert_entry("recurrent_ppo", {"policy_kwargs": kwargs}).values
+    expected = {"hidden_size": 64, "n_layers": 2, "shared": False, "enable_critic": True}
+    assert values["network"] == {"lstm": expected}
+
+
+def test_the_linear_policy_of_ars_is_kept_and_other_policies_are_automatic():
+    linear = convert_entry("ars", {"policy": "LinearPolicy"})
+    assert linear.values["network"] == {"policy": "linear"}
+    assert "network" not in convert_entry("ppo", {"policy": "MultiInputPolicy"}).values
+    assert convert_entry("ppo", {"policy": "my.Policy"}).warnings
+
+
+def test_the_old_list_form_of_separate_networks_is_understood():
+    values = convert_entry("ppo", {"policy_kwargs": "dict(net_arch=[dict(pi=[8], vf=[4])])"}).values
+    assert values["network"]["net_arch"] == {"pi": [8], "vf": [4]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "word"),
+    [
+        ({"callback": ["rl_zoo3.callbacks.ParallelTrainCallback"]}, "callback"),
+        ({"vec_env_wrapper": "a.B"}, "vec_env_wrapper"),
+        ({"n_stepz": 8}, "n_stepz"),
+        ({"seed": 3}, "seed"),
+        ({"noise_std": 0.1}, "noise_std"),
+        ({"normalize": "dict(norm_obs_keys=['a'])"}, "norm_obs_keys"),
+        ({"env_wrapper": "rl_zoo3.wrappers.FrameSkip"}, "rl_zoo3 is installed"),
+    ],
+)
+def test_what_cannot_be_expressed_is_reported(entry, word):
+    converted = convert_entry("ppo", entry, known_arguments={"n_steps"})
+    assert len(converted.warnings) == 1
+    assert word in converted.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "text",
+        {"n_envs": 0},
+        {"n_timesteps": 1.5},
+        {"n_timesteps": True},
+        {"noise_type": "pink", "noise_std": 0.1},
+        {"noise_type": "normal"},
+        {"policy_kwargs": "dict(features_extractor_class=MyExtractor)"},
+        {"policy_kwargs": "dict(net_arch=nn.ReLU)"},
+        {"policy_kwargs": "dict(net_arch=[64, dict(pi=[8], vf=[4])])"},
+        {"policy_kwargs": 3},
+        {"replay_buffer_class": "nn.ReLU"},
+        {"learning_rate": "${oc.env:HOME}"},
+        {"env_kwargs": {"a": {1: 2}}},
+        {"env_wrapper": [3]},
+        {"model_class": "tqc"},
+        {"gamma": float("nan")},
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_refused(entry):
+    with pytest.raises(ConfigError):
+        convert_entry("ppo", entry)
+
+
+def test_a_warning_is_written_into_the_tuned_file(tmp_path):
+    source = zoo_file(tmp_path, "Arm-v0: {callback: my.Callback, gamma: 0.9}\n")
+    main([str(source), "--out", str(tmp_path / "conf")])
+    text = (tmp_path / "conf/tuned/sac/arm.yaml").read_text(encoding="utf-8")
+    assert "# Note: callback='my.Callback'" in text
+    assert yaml.safe_load(text)["algo"]["hyperparams"] == {"gamma": 0.9}
+
+
+def test_importing_twice_changes_no_byte(tmp_path):
+    source = zoo_file(tmp_path)
+    main([str(source), "--out", str(tmp_path / "conf")])
+    first = files_of(tmp_path / "conf")
+    main([str(source), "--out", str(tmp_path / "conf")])
+    assert files_of(tmp_path / "conf") == first
+    assert len(first) == 4
+
+
+def test_an_unknown_environment_gets_an_environment_file_of_its_own(tmp_path):
+    main([str(zoo_file(tmp_path)), "--out", str(tmp_path / "conf"), "--only", "Arm-v0"])
+    env = yaml.safe_load((tmp_path / "conf/env/arm.yaml").read_text(encoding="utf-8"))
+    assert env["id"] == "Arm-v0"
+    assert list(env) == list(yaml.safe_load((CONF / "env/gym.yaml").read_text(encoding="utf-8")))
+    assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
+
+
+def test_an_environment_file_of_the_user_names_the_tuned_file(tmp_path):
+    env_dir = tmp_path / "conf/env"
+    env_dir.mkdir(parents=True)
+    (env_dir / "my_robot.yaml").write_text("id: Arm-v0\nwrappers: [clip_action]\n")
+    main([str(zoo_file(tmp_path)), "--out", str(tmp_path / "conf"), "--only", "Arm-v0"])
+    tuned = yaml.safe_load((tmp_path / "conf/tuned/sac/my_robot.yaml").read_text(encoding="utf-8"))
+    assert [p.name for p in env_dir.iterdir()] == ["my_robot.yaml"]
+    assert tuned["env"]["wrappers"][0] == "clip_action"
+
+
+def test_two_versions_of_an_environment_do_not_share_a_file(tmp_path):
+    source = zoo_file(tmp_path, "Arm-v0: {gamma: 0.9}\nArm-v1: {gamma: 0.8}\n")
+    main([str(source), "--out", str(tmp_path / "conf")])
+    assert {p.stem for p in (tmp_path / "conf/tuned/sac").iterdir()} == {"arm", "arm_v1"}
+
+
+def test_an_environment_id_cannot_leave_the_output_folder(tmp_path):
+    source = zoo_file(tmp_path, '"../../up\\nid: x-v0": {gamma: 0.9}\n')
+    main([str(source), "--out", str(tmp_path / "conf")])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["conf", "sac.yml"]
+    (env_path,) = (tmp_path / "conf/env").iterdir()
+    assert yaml.safe_load(env_path.read_text(encoding="utf-8"))["id"] == "../../up\nid: x-v0"
+
+
+def test_a_file_with_other_content_is_kept_unless_overwrite_is_given(tmp_path):
+    source, out = zoo_file(tmp_path), tmp_path / "conf"
+    main([str(source), "--out", str(out)])
+    edited = out / "tuned/sac/arm.yaml"
+    edited.write_text("n_envs: 2\n")
+    before = files_of(out)
+    with pytest.raises(ConfigError, match="--overwrite"):
+        main([str(source), "--out", str(out)])
+    assert files_of(out) == before
+    main([str(source), "--out", str(out), "--overwrite"])
+    assert files_of(out) != before
+
+
+def test_an_entry_that_cannot_be_read_is_left_out_and_the_others_are_written(tmp_path, capsys):
+    source = zoo_file(tmp_path, "A-v0: {policy_kwargs: 'open(1)'}\nB-v0: {gamma: 0.9}\n")
+    main([str(source), "--out", str(tmp_path / "conf")])
+    assert [p.name for p in (tmp_path / "conf/tuned/sac").iterdir()] == ["b.yaml"]
+    assert "left out: sac.yml: A-v0" in capsys.readouterr().err
+
+
+def test_a_misspelt_id_or_algorithm_gets_a_suggestion(tmp_path):
+    source, out = zoo_file(tmp_path), str(tmp_path / "conf")
+    with pytest.raises(ConfigError, match="Did you mean 'Arm-v0'"):
+        main([str(source), "--out", out, "--only", "Arn-v0"])
+    with pytest.raises(ConfigError, match="Did you mean 'tqc'"):
+        main([str(source), "--out", out, "--algo", "tqcc"])
+
+
+def test_the_file_of_ppo_with_lstm_is_recurrent_ppo(tmp_path):
+    source = zoo_file(tmp_path, "Arm-v0: {gamma: 0.9}\n", "ppo_lstm.yml")
+    main([str(source), "--out", str(tmp_path / "conf")])
+    assert (tmp_path / "conf/tuned/recurrent_ppo/arm.yaml").is_file()
+
+
+def test_a_renamed_entry_says_so_and_yields_to_an_entry_of_that_name(tmp_path):
+    request = ImportRequest(
+        algorithm="sac",
+        out=tmp_path,
+        source="here",
+        env_files={"Arm-v3": EnvFile("arm")},
+        renamed={"Arm-v1": "Arm-v3"},
+        create_env_files=False,
+        overwrite=True,
+    )
+    report = write_tuned_files({"Arm-v1": {"gamma": 0.9}, "Leg-v0": {}}, request)
+    assert report.warnings == [("Arm-v1", "The values were tuned on Arm-v1, an older version.")]
+    assert report.left_out == [("Leg-v0", "no environment file has this id")]
+    report = write_tuned_files({"Arm-v1": {"gamma": 0.9}, "Arm-v3": {"gamma": 0.9}}, request)
+    assert report.left_out == [("Arm-v1", "Arm-v3 has an entry of its own")]
+
+
+def test_the_script_shows_a_mistake_without_a_traceback(tmp_path):
+    command = [sys.executable, "scripts/import_zoo_hyperparams.py", str(tmp_path), "--commit", "0"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_every_algorithm_of_rl_zoo3_has_tuned_files():
+    without = {"her", "maskable_ppo"}
+    assert {path.parent.name for path in TUNED} == ALGORITHMS.keys() - without
+
+
+def test_none_holds_the_package_line_and_comments_only():
+    text = (CONF / "tuned/none.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# @package _global_\n")
+    assert yaml.safe_load(text) is None
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_shipped_tuned_file_holds_only_known_keys_and_names_its_source(path):
+    text = path.read_text(encoding="utf-8")
+    head = " ".join(line.lstrip("# ") for line in text.split("\n\n")[0].splitlines())
+    assert text.startswith("# @package _global_\n")
+    assert "rl_zoo3 (MIT licence, commit 22e3ff2)" in head
+    assert (CONF / "env" / path.name).is_file()
+    values = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    assert values == yaml.safe_load(text)
+    assert values.keys() <= {"n_timesteps", "n_envs", "normalize", "env", "algo", "network"}
+    assert type(values["n_timesteps"]) is type(values["n_envs"]) is int
+    normalize = values["normalize"]
+    assert isinstance(normalize, bool) or normalize.keys() <= NORMALIZE_KEYS
+    assert values.get("env", {}).keys() <= {"wrappers", "frame_stack", "kwargs"}
+    assert set(values.get("env", {}).get("wrappers", [])) <= WRAPPERS.keys()
+    assert values["algo"].keys() <= {"hyperparams", "action_noise", "replay_buffer"}
+    assert values["algo"].get("replay_buffer", "her") in REPLAY_BUFFERS
+    network = values.get("network", {})
+    assert network.keys() <= NETWORK_KEYS
+    assert network.get("activation", "relu") in ACTIVATIONS
+    assert network.get("optimizer", "adam") in OPTIMIZERS
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_hyperparameters_of_a_shipped_tuned_file_are_constructor_arguments(path):
+    module, name = ALGORITHMS[path.parent.name].entry_point.split(":")
+    signature = inspect.signature(getattr(import_module(module), name))
+    hyperparams = yaml.safe_load(path.read_text(encoding="utf-8"))["algo"]["hyperparams"]
+    assert hyperparams.keys() <= signature.parameters.keys()
+    for key in ALGORITHMS[path.parent.name].schedules:
+        parse_schedule(hyperparams.get(key, 1e-3), key)
+
+
+def test_the_shipped_environment_files_have_one_id_each():
+    assert load_env_files(CONF / "env")["HalfCheetahBulletEnv-v0"].name == "halfcheetah_bullet"
+    count = sum(1 for path in (CONF / "env").glob("*.yaml") if path.stem != "gym")
+    assert len(load_env_files(CONF / "env")) == count

@@ -1,0 +1,45 @@
+"""Fixtures of the robot tests; importing ``robots`` registers its environments."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import robots
+
+RunPython = Callable[[str], subprocess.CompletedProcess[str]]
+
+robots.register_robots()
+
+
+@pytest.fixture
+def run_python() -> RunPython:
+    """Return a function that runs code in a fresh interpreter without a display."""
+    root = Path(robots.__file__).resolve().parents[1]
+    environ = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environ["PYTHONPATH"] = str(root)
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env=environ,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def cartpole() -> Iterator[gymnasium.Env]:
+    """Return a cart-pole, closed after the test."""
+    env = gymnasium.make("robots/CartPoleBalance-v0")
+    yield env
+    env.close()

@@ -1,0 +1,171 @@
+"""Simulation, robot and reward functions on their own."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pybullet
+import pytest
+
+from robots.rewards import tolerance
+from robots.robot import ActionMode, Robot, RobotSpec, RobotState
+from robots.simulation import Simulation
+
+KUKA = "kuka_iiwa/model.urdf"
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    """Return a world whose motors work over separate substeps."""
+    simulation = Simulation(time_step_s=1 / 240, substeps=12)
+    yield simulation
+    simulation.close()
+
+
+def kuka(simulation: Simulation, mode: ActionMode, scale: float) -> Robot:
+    """Return an arm of seven joints."""
+    return Robot(simulation, RobotSpec(KUKA, action_scale=scale, action_mode=mode))
+
+
+class TestSimulation:
+    """The PyBullet client."""
+
+    @pytest.mark.parametrize("substeps", [1, 3, 4, 7, 12])
+    def test_held_torque_equals_commanding_it_before_every_substep(self, substeps: int) -> None:
+        held = Simulation(time_step_s=1 / 240, substeps=substeps, hold_torques=True)
+        single = Simulation(time_step_s=1 / 240, substeps=1)
+        spec = RobotSpec("cartpole.urdf", action_scale=10.0, actuated="slider_to_cart")
+        held_robot, single_robot = Robot(held, spec), Robot(single, spec)
+        for action in np.random.default_rng(0).uniform(-1, 1, (100, 1)):
+            held_robot.apply(action)
+            held.step()
+            for _ in range(substeps):
+                single_robot.apply(action)
+                single.step()
+            assert np.array_equal(held_robot.read(), single_robot.read())
+        held.close()
+        single.close()
+
+    def test_restore_brings_back_a_body_that_no_joint_reset_reaches(
+        self, simulation: Simulation
+    ) -> None:
+        client = simulation.client
+        simulation.load_urdf("plane.urdf")
+        cube = simulation.load_urdf("cube_small.urdf", position=(0, 0, 0.1), fixed_base=False)
+        simulation.save()
+        falls = []
+        for steps in (20, 7, 20):
+            simulation.restore()
+            for _ in range(steps):
+                simulation.step()
+            falls.append(pybullet.getBasePositionAndOrientation(cube, physicsClientId=client))
+        assert falls[0][0][2] < 0.05
+        assert falls[0] == falls[2]
+
+    def test_missing_urdf_is_named(self, simulation: Simulation) -> None:
+        with pytest.raises(FileNotFoundError, match=r"no_such\.urdf"):
+            simulation.load_urdf("no_such.urdf")
+
+    def test_time_step_must_be_positive(self) -> None:
+        with pytest.raises(ValueError, match="must be positive"):
+            Simulation(time_step_s=0.0)
+
+    def test_closing_twice_does_not_close_a_later_simulation(self) -> None:
+        first = Simulation()
+        first.close()
+        second = Simulation()
+        first.close()
+        second.step()
+        second.close()
+
+
+class TestRobot:
+    """Joints and action modes."""
+
+    def test_reset_is_read_back(self, simulation: Simulation) -> None:
+        robot = kuka(simulation, ActionMode.POSITION, 0.1)
+        state = RobotState(np.linspace(-0.3, 0.3, 7), np.linspace(0.7, 0.1, 7))
+        robot.reset(state)
+        assert np.array_equal(robot.read(), state)
+
+    def test_position_action_moves_joints_to_their_targets(self, simulation: Simulation) -> None:
+        robot = kuka(simulation, ActionMode.POSITION, 0.5)
+        action = np.linspace(-1, 1, 7)
+        for _ in range(60):
+            robot.apply(action)
+            simulation.step()
+        assert robot.read().joint_position == pytest.approx(0.5 * action, abs=0.02)
+
+    def test_position_targets_stay_within_the_joint_limits(self, simulation: Simulation) -> None:
+        robot = kuka(simulation, ActionMode.POSITION, 100.0)
+        upper = [joint.upper for joint in robot.actuated]
+        assert robot.targets(np.ones((3, 7))).tolist() == [upper] * 3
+
+    def test_velocity_action_reaches_its_speed(self, simulation: Simulation) -> None:
+        robot = kuka(simulation, ActionMode.VELOCITY, 0.4)
+        for _ in range(10):
+            robot.apply(np.full(7, 0.5))
+            simulation.step()
+        assert robot.read().joint_velocity == pytest.approx(np.full(7, 0.2), abs=0.01)
+
+    @pytest.mark.parametrize("mode", list(ActionMode))
+    def test_restore_forgets_history_in_every_action_mode(self, mode: ActionMode) -> None:
+        simulation = Simulation(hold_torques=mode is ActionMode.TORQUE)
+        robot = kuka(simulation, mode, 0.5)
+        simulation.save()
+        actions = np.random.default_rng(0).uniform(-1, 1, (200, 7))
+
+        def play() -> list[RobotState]:
+            simulation.restore()
+            robot.reset(RobotState(np.full(7, 0.2), np.zeros(7)))
+            states = []
+            for action in actions:
+                robot.apply(action)
+                simulation.step()
+                states.append(robot.read())
+            return states
+
+        first, second, third = np.array(play()), np.array(play()), np.array(play())
+        simulation.close()
+        assert np.array_equal(first, second)
+        assert np.array_equal(first, third)
+
+    def test_pattern_without_a_match_names_the_joints(self, simulation: Simulation) -> None:
+        spec = RobotSpec("cartpole.urdf", action_scale=1.0, actuated="slider")
+        with pytest.raises(ValueError, match="slider_to_cart, cart_to_pole"):
+            Robot(simulation, spec)
+
+    def test_rest_position_of_wrong_length_is_refused(self, simulation: Simulation) -> None:
+        with pytest.raises(ValueError, match="1 values for 7 joints"):
+            Robot(simulation, RobotSpec(KUKA, action_scale=1.0, rest_position=(0.0,)))
+
+    def test_unknown_action_mode_is_refused(self, simulation: Simulation) -> None:
+        with pytest.raises(ValueError, match="power"):
+            Robot(simulation, RobotSpec(KUKA, action_scale=1.0, action_mode="power"))
+
+
+class TestTolerance:
+    """The shape of ``tolerance``."""
+
+    @pytest.mark.parametrize("slope", ["gaussian", "linear"])
+    def test_is_one_inside_the_bounds_and_falls_to_the_value_at_the_margin(
+        self, slope: str
+    ) -> None:
+        x = np.array([-1.0, 0.0, 1.0, 1.5, 3.0])
+        values = tolerance(x, (-1.0, 1.0), margin=2.0, value_at_margin=0.3, slope=slope)
+        assert values[:3].tolist() == [1.0, 1.0, 1.0]
+        assert 0.3 < values[3] < 1.0
+        assert values[4] == pytest.approx(0.3)
+
+    def test_linear_slope_ends_at_zero(self) -> None:
+        assert tolerance(9.0, margin=2.0, value_at_margin=0.0, slope="linear") == 0.0
+
+    def test_without_margin_it_is_a_step(self) -> None:
+        assert tolerance(np.array([0.0, 1.0, 1.01]), (0.0, 1.0)).tolist() == [1.0, 1.0, 0.0]
+
+    def test_reversed_bounds_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="Swap the bounds"):
+            tolerance(0.0, (1.0, 0.0))
+
+    def test_value_at_margin_must_fit_the_slope(self) -> None:
+        with pytest.raises(ValueError, match="inside"):
+            tolerance(0.0, margin=1.0, value_at_margin=0.0)

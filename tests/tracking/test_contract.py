@@ -1,0 +1,246 @@
+"""What every tracker must do, read back from where it was filed."""
+
+import logging
+import math
+import shutil
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wandb_file import read_run
+
+from rlzoo_plus.config.schema import TrackerConfig
+from rlzoo_plus.tracking.base import attachments, flatten
+from rlzoo_plus.tracking.safe import SafeTracker
+
+CONFIG = {
+    "algo": {"name": "ppo", "hyperparams": {"gamma": 0.99, "net_arch": [64, 64]}},
+    "normalize": None,
+    "many": {f"key{index}": index for index in range(120)},
+    "long": "x" * 7000,
+}
+RESULT = {"best": {"return": 12.5}, "reason": "n_timesteps reached"}
+
+
+class FakeTracker:
+    """A tracker in memory."""
+
+    def __init__(self):
+        self.filed: dict[str, Any] = {"metrics": [], "state": None}
+
+    def start(self, config, run_dir):
+        self.filed |= {"config": config, "state": "running"}
+        self.run_dir = run_dir
+
+    def log(self, metrics, step):
+        self.filed["metrics"] += [(name, value, step) for name, value in metrics.items()]
+
+    def finish(self, result, files):
+        names = {name.as_posix() for _, name in attachments(files, self.run_dir)}
+        summary = flatten(result, "/", "result/")
+        self.filed |= {"summary": summary, "files": names, "state": "finished"}
+
+    def fail(self, message):
+        self.filed |= {"error": message, "state": "failed"}
+
+
+class Fake:
+    """Reads a `FakeTracker`."""
+
+    def __init__(self):
+        self.tracker = FakeTracker()
+
+    def read(self, run_dir):
+        return {"files": set(), "summary": {}, "error": None} | self.tracker.filed
+
+
+class Wandb:
+    """Reads the file that an offline W&B run leaves."""
+
+    def __init__(self):
+        pytest.importorskip("wandb", reason="needs the extra wandb")
+        from rlzoo_plus.tracking.wandb_tracker import WandbTracker
+
+        config = {"project": "test", "offline": True, "kwargs": {"tags": ["a"]}}
+        self.tracker = WandbTracker(TrackerConfig(name="wandb", **config))
+
+    def read(self, run_dir):
+        run = read_run(run_dir / "wandb")
+        (files,) = (run_dir / "wandb").glob("offline-run-*/files")
+        attached = {file.relative_to(files / "attachments") for file in files.rglob("attach*/**/*")}
+        names = {path.as_posix() for path in attached if (files / "attachments" / path).is_file()}
+        pictures = {file.name.split("_")[0] for file in files.glob("media/images/**/*.png")}
+        return {
+            "config": run["config"],
+            "metrics": [
+                (name, value, row["global_step"])
+                for row in run["history"]
+                for name, value in row.items()
+                if "/" in name and not name.startswith("plots/")
+            ],
+            "summary": run["summary"],
+            "files": names | {f"plots/{name}.png" for name in pictures},
+            "error": run["summary"].get("error"),
+            "state": {0: "finished", 1: "failed", None: "running"}[run["exit_code"]],
+        }
+
+
+class Mlflow:
+    """Reads MLflow's offline store through its client."""
+
+    def __init__(self):
+        for package in ("mlflow", "sqlalchemy", "alembic"):
+            pytest.importorskip(package, reason="needs the extra mlflow")
+        from rlzoo_plus.tracking.mlflow_tracker import MlflowTracker
+
+        config = {"project": "test", "offline": True, "kwargs": {"tags": {"team": "a"}}}
+        self.tracker = MlflowTracker(TrackerConfig(name="mlflow", **config))
+
+    def read(self, run_dir):
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=f"sqlite:///{run_dir / 'mlflow' / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name("test")
+        (run,) = client.search_runs([experiment.experiment_id])
+        history = [
+            (point.key, point.value, point.step)
+            for name in run.data.metrics
+            for point in client.get_metric_history(run.info.run_id, name)
+        ]
+        folders = [None, "plots"]
+        listed = [item for path in folders for item in client.list_artifacts(run.info.run_id, path)]
+        return {
+            "config": run.data.params,
+            "metrics": [point for point in history if not point[0].startswith("result/")],
+            "summary": run.data.metrics | run.data.tags,
+            "files": {item.path for item in listed if not item.is_dir},
+            "error": run.data.tags.get("error"),
+            "state": run.info.status.lower(),
+        }
+
+
+@pytest.fixture(params=[Fake, Wandb, Mlflow], ids=["fake", "wandb", "mlflow"])
+def service(request, monkeypatch):
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_DIR", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return request.param()
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory):
+    """MLflow's tables, made once: that takes seconds."""
+    from mlflow import MlflowClient
+
+    file = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def ready_run_dir(run_dir, service, request):
+    """A run directory where MLflow need not make its tables first."""
+    if isinstance(service, Mlflow):
+        (run_dir / "mlflow").mkdir()
+        shutil.copy(request.getfixturevalue("empty_store"), run_dir / "mlflow")
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    folder = tmp_path / "run with space-s0"
+    (folder / "plots").mkdir(parents=True)
+    (folder / "config.yaml").write_text("seed: 0\n")
+    picture = pytest.importorskip("matplotlib.image")
+    picture.imsave(folder / "plots" / "returns.png", [[0.0, 1.0]])
+    return folder
+
+
+@pytest.mark.training
+def test_what_is_logged_can_be_read_back(service, run_dir, monkeypatch):
+    def no_network(self, address):
+        assert self.family == socket.AF_UNIX, f"offline, yet a connection to {address}"
+        return connect(self, address)
+
+    connect = socket.socket.connect
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    tracker = service.tracker
+    tracker.start(CONFIG, run_dir)
+    tracker.log({"rollout/ep_rew_mean": -3.5, "time/fps": 250}, step=2048)
+    tracker.log({"rollout/ep_rew_mean": 1.5}, step=4096)
+    tracker.log({"eval/mean_reward": 2.0}, step=4000)
+    files = [run_dir / "config.yaml", run_dir / "plots" / "returns.png", run_dir / "absent.mp4"]
+    tracker.finish(RESULT, files)
+
+    filed = service.read(run_dir)
+    assert ("rollout/ep_rew_mean", -3.5, 2048) in filed["metrics"]
+    assert ("rollout/ep_rew_mean", 1.5, 4096) in filed["metrics"]
+    assert ("time/fps", 250, 2048) in filed["metrics"]
+    assert ("eval/mean_reward", 2.0, 4000) in filed["metrics"]
+    assert filed["summary"]["result/best/return"] == 12.5
+    assert filed["summary"]["result/reason"] == "n_timesteps reached"
+    assert filed["files"] == {"config.yaml", "plots/returns.png"}
+    assert filed["state"] == "finished"
+    assert filed["error"] is None
+
+
+@pytest.mark.training
+def test_a_failed_run_says_why_and_keeps_its_config(service, ready_run_dir):
+    service.tracker.start(CONFIG, ready_run_dir)
+    service.tracker.log({"train/loss": math.nan}, step=1)
+    service.tracker.fail("interrupted by SIGTERM")
+
+    filed = service.read(ready_run_dir)
+    assert filed["state"] == "failed"
+    assert filed["error"] == "interrupted by SIGTERM"
+    config = filed["config"]
+    if "algo.name" in config:
+        config = {"algo": {"name": config["algo.name"]}, "many": {"key119": 119}}
+        assert filed["config"]["algo.hyperparams.net_arch"] == "[64, 64]"
+        assert filed["config"]["normalize"] == "null"
+        assert filed["config"]["many.key119"] == "119"
+        assert len(filed["config"]["long"]) == 500
+    assert config["algo"]["name"] == "ppo"
+    assert config["many"]["key119"] == 119
+
+
+@pytest.mark.training
+def test_nothing_runs_on_after_the_end(service, ready_run_dir):
+    threads, children = set(threading.enumerate()), _children()
+    service.tracker.start(CONFIG, ready_run_dir)
+    service.tracker.log({"train/loss": 1.0}, step=1)
+    service.tracker.finish({}, [])
+    assert set(threading.enumerate()) <= threads
+    assert _children() <= children
+
+
+def test_failing_before_the_start_is_allowed(service):
+    service.tracker.fail("broke early")
+
+
+def test_a_broken_service_is_left_with_one_warning(service, run_dir, monkeypatch, caplog):
+    def broken(metrics, step):
+        raise ConnectionError("http://user:secret@host is gone\nreally")
+
+    monkeypatch.setattr(service.tracker, "log", broken)
+    monkeypatch.setattr(service.tracker, "start", lambda config, run_dir: None)
+    safe = SafeTracker(service.tracker, "some")
+    safe.start({}, run_dir)
+    with caplog.at_level(logging.WARNING, logger="rlzoo_plus.tracking"):
+        safe.log({"a": 1.0}, 1)
+        safe.log({"a": 1.0}, 2)
+        safe.finish({}, [])
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "tracker=some stopped working (ConnectionError: http://***@host is gone really). "
+        "The run goes on without it."
+    ]
+
+
+def _children() -> set[str]:
+    """Return the process ids of this process's children."""
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        pytest.skip("counting child processes needs /proc")
+    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}

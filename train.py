@@ -1,0 +1,6 @@
+"""`python train.py algo=ppo env=cartpole_bullet` is the same as `rlzoo-plus train ...`."""
+
+from rlzoo_plus.commands.dispatch import entry_point
+
+if __name__ == "__main__":
+    entry_point("train")
