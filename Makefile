@@ -44,7 +44,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python -m benchmarks.train_cartpole
+	$(BIN)/python -m benchmarks.against_sb3
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

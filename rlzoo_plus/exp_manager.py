@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,7 @@ class ExpManager:
         run_dir: RunDir,
         stop: StopRequest | None = None,
         progress: ProgressCallback | None = None,
+        report: Callable[[], list[Path]] | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -72,11 +74,14 @@ class ExpManager:
             run_dir: Where all of it goes; `run_dir.start` has been called.
             stop: How it is asked to end from outside.
             progress: What the terminal shows, None for nothing.
+            report: Draws and films a finished run; returns the files, for trackers.
         """
         self.config = config
         self.run_dir = run_dir
         self.stop = stop or StopRequest()
         self.progress = progress
+        self.report = report
+        self.files: list[Path] = []
         self.seeds = SeedStreams.from_seed(config.seed)
 
     def train(self) -> TrainResult:
@@ -134,15 +139,15 @@ class ExpManager:
         started = time.monotonic()
         agent.before_iteration = callbacks.on_iteration
         state, reason = FINISHED, "all steps taken"
+        listening = callbacks.as_list()
         try:
-            agent.learn(
-                self.config.n_timesteps,
-                callbacks.as_list(),
-                log_interval=self.config.log.interval,
-            )
+            agent.learn(self.config.n_timesteps, listening, log_interval=self.config.log.interval)
+            if agent.num_timesteps < self.config.n_timesteps:
+                reason = "a callback ended it"
         except StopTraining as stop:
             state = INTERRUPTED if stop.interrupted else FINISHED
             reason = stop.reason
+            listening.on_training_end()
         evaluation = callbacks.evaluation
         if state == FINISHED:
             if evaluation is not None:
@@ -178,15 +183,14 @@ class ExpManager:
         if result.state == FINISHED:
             self.run_dir.write_result(data)
         self._set_status(result.state, num_timesteps=result.num_timesteps, message=result.reason)
+        if result.state == FINISHED and self.report is not None:
+            self.files = self.report()
         if tracker is None:
             return
         if result.state == FINISHED:
-            tracker.finish(data, self._attachments())
+            tracker.finish(data, [self.run_dir.config_file, *self.files])
         else:
             tracker.fail(result.reason)
-
-    def _attachments(self) -> list[Path]:
-        return [self.run_dir.config_file, self.run_dir.provenance_file]
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)

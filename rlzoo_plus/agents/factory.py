@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -83,28 +86,17 @@ def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
     return getattr(import_module(module), name)
 
 
-def import_algorithm_packages(algo: AlgoConfig) -> None:
-    """Import the packages that register an algorithm of the user's own.
-
-    Raises:
-        ConfigError: One cannot be imported.
-    """
-    for name in algo.packages:
-        try:
-            import_module(name)
-        except ImportError as error:
-            raise ConfigError(f"algo.packages: {name} cannot be imported: {error}") from error
-
-
 def check_device(name: str) -> None:
     """Check that a device is there.
 
     Raises:
         ConfigError: torch does not see it.
     """
-    if name.startswith("cuda"):
-        import torch
+    import torch
 
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device=mps: torch sees no Apple GPU here. Use device=cpu.")
+    if name.startswith("cuda"):
         index = int(name.partition(":")[2] or 0)
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
             raise ConfigError(
@@ -124,7 +116,11 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
     spec = ALGORITHMS[config.algo.name]
     if spec.family is not Family.OFF_POLICY:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
-    return os.cpu_count() or 1, f"all cores for a lone {spec.name} run; set num_threads=1 in sweeps"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > (cores or 1):
+        # Not chosen by load: the number of threads changes the last bits of a result.
+        log.warning("this machine is busy: num_threads=1 may be many times as fast")
+    return cores or 1, f"all cores for a lone {spec.name} run; set num_threads=1 beside others"
 
 
 def _hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> dict[str, Any]:

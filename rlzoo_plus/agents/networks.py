@@ -67,7 +67,7 @@ def policy_kwargs(
     Raises:
         ConfigError: The policy class does not take one of them.
     """
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = dict(spec.policy_defaults)
     if network.net_arch is not None:
         kwargs["net_arch"] = _net_arch(network.net_arch, spec)
     if network.activation is not None:
@@ -91,13 +91,7 @@ def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
         return list(arch)
     critic = "vf" if spec.family is Family.ON_POLICY else "qf"
     names = {"actor": "pi", "critic": critic, "vf": critic, "qf": critic}
-    parts = {names.get(part, part): list(sizes) for part, sizes in arch.items()}
-    if set(parts) != {"pi", critic}:
-        raise ConfigError(
-            f"network.net_arch={arch} leaves a part out. Give both actor and critic, "
-            "e.g. network.net_arch={actor: [64, 64], critic: [256, 256]}."
-        )
-    return parts
+    return {names.get(part, part): list(sizes) for part, sizes in arch.items()}
 
 
 def _check(kwargs: dict[str, Any], spec: AlgorithmSpec, policy_class: type) -> None:

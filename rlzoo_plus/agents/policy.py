@@ -109,11 +109,19 @@ def policy_from_bundle(bundle: Bundle) -> Policy:
     """Build a policy from a bundle that was read and verified."""
     from rlzoo_plus.agents.factory import make_policy
 
-    config = RunConfig.model_validate(bundle.config)
-    spaces = {name: decode_space(data) for name, data in bundle.spaces.items()}
-    network = make_policy(config, spaces["observation"], spaces["action"])
+    try:
+        config = RunConfig.model_validate(bundle.config)
+        observation_space = decode_space(bundle.spaces["observation"])
+        action_space = decode_space(bundle.spaces["action"])
+        normalizer = ObservationNormalizer.from_state(bundle.normalization)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the policy's description cannot be read: {reason}.") from error
+    network = make_policy(config, observation_space, action_space)
     load_weights(network, bundle.weights)
-    normalizer = ObservationNormalizer.from_state(bundle.normalization)
+    if config.algo.hyperparams.get("use_sde"):
+        # Drawn when the network was built, from the deviation before training.
+        network.reset_noise()
     return Policy(network, normalizer, maskable=get_algorithm(config.algo.name).maskable)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "MANIFEST.json"
-_PREVIOUS = ".previous"
+PREVIOUS = ".previous"
 
 
 class DamagedFolderError(Exception):
@@ -61,9 +61,9 @@ def read_folder(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     Raises:
         DamagedFolderError: The manifest is missing, or a file is not the one it describes.
     """
-    if not path.exists() and path.with_name(path.name + _PREVIOUS).is_dir():
+    if not path.exists() and path.with_name(path.name + PREVIOUS).is_dir():
         # A writer died between its two renames; the folder before is whole.
-        path = path.with_name(path.name + _PREVIOUS)
+        path = path.with_name(path.name + PREVIOUS)
     manifest = _read_manifest(path)
     files = {}
     for name, entry in manifest["files"].items():
@@ -108,7 +108,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _swap_in(temporary: Path, path: Path) -> None:
-    previous = path.with_name(path.name + _PREVIOUS)
+    previous = path.with_name(path.name + PREVIOUS)
     if path.exists():
         shutil.rmtree(previous, ignore_errors=True)
         os.rename(path, previous)

@@ -50,12 +50,15 @@ def load_bundle(path: Path) -> Bundle:
     files, about = read_folder(path)
     if about.get("schema") != SCHEMA_VERSION:
         raise DamagedFolderError(f"{path}: schema {about.get('schema')} is not known here")
-    policy = json.loads(files[_POLICY_FILE])
-    state = unpack(files)
-    return Bundle(
-        config=policy["config"],
-        spaces=policy["spaces"],
-        weights=state["weights"],
-        normalization=state["normalization"],
-        about=dict(about),
-    )
+    try:
+        policy = json.loads(files[_POLICY_FILE])
+        state = unpack(files)
+        return Bundle(
+            config=policy["config"],
+            spaces=policy["spaces"],
+            weights=state["weights"],
+            normalization=state["normalization"],
+            about=dict(about),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFolderError(f"{path}: not a bundle ({error!r})") from error

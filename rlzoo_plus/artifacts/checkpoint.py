@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.atomic import DamagedFolderError, read_folder, write_folder
+from rlzoo_plus.artifacts.atomic import PREVIOUS, DamagedFolderError, read_folder, write_folder
 from rlzoo_plus.artifacts.tree import pack, unpack
 
 SCHEMA_VERSION = 1
@@ -50,21 +50,19 @@ class CheckpointStore:
         """
         path = self.root / f"{step:012d}"
         write_folder(path, pack(state), {"schema": SCHEMA_VERSION, "step": step, **about})
-        for old in self.paths()[: -self.keep]:
-            shutil.rmtree(old, ignore_errors=True)
+        for old in self.steps()[: -self.keep]:
+            shutil.rmtree(self.root / f"{old:012d}", ignore_errors=True)
+            shutil.rmtree(self.root / f"{old:012d}{PREVIOUS}", ignore_errors=True)
         for leftover in self.root.glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
         return path
 
-    def paths(self) -> list[Path]:
-        """Return the folders of all checkpoints, oldest first, whole or not."""
+    def steps(self) -> list[int]:
+        """Return the steps of all checkpoints, oldest first, whole or not."""
         if not self.root.is_dir():
             return []
-        return sorted(p for p in self.root.iterdir() if p.is_dir() and p.name.isdigit())
-
-    def steps(self) -> list[int]:
-        """Return the steps of all checkpoints, oldest first."""
-        return [int(path.name) for path in self.paths()]
+        names = {p.name.removesuffix(PREVIOUS) for p in self.root.iterdir() if p.is_dir()}
+        return sorted(int(name) for name in names if name.isdigit())
 
     def load(self, step: int) -> Checkpoint:
         """Read one checkpoint.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,27 @@ PACKAGES = (
     "pydantic",
 )
 _LONGEST_DIFF = 200_000
-_SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "credential")
+_SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "credential", "credentials")
+_INNER_VALUE = re.compile(r"([\w-]+)\s*:\s*[^,{}]+")
 
 
-def command_line(arguments: list[str] | None = None) -> str:
-    """Return this process's command line, ready to be pasted, with secrets blanked out."""
-    words = list(sys.argv if arguments is None else arguments)
+def command_line(words: list[str]) -> str:
+    """Return a command line as one text, ready to be pasted, with secrets blanked out."""
     return shlex.join(_without_secret(word) for word in words)
 
 
 def _without_secret(word: str) -> str:
     key, equals, _ = word.partition("=")
-    name = key.lower().rsplit(".", 1)[-1]
-    is_secret = bool(equals) and any(name == s or name.endswith(f"_{s}") for s in _SECRET_WORDS)
-    return f"{key}=***" if is_secret else word
+    if equals and _is_secret(key.rsplit(".", 1)[-1]):
+        return f"{key}=***"
+    return _INNER_VALUE.sub(
+        lambda match: f"{match[1]}: ***" if _is_secret(match[1]) else match[0], word
+    )
+
+
+def _is_secret(name: str) -> bool:
+    plain = name.strip("-+'\" ").replace("-", "").replace("_", "").lower()
+    return plain.endswith(_SECRET_WORDS)
 
 
 def collect_provenance(source: Path) -> dict[str, Any]:
@@ -61,8 +68,9 @@ def git_state(source: Path) -> dict[str, Any]:
     if not commit:
         return {}
     diff = _git(source, "diff", "HEAD") or ""
+    dirty = bool((_git(source, "status", "--porcelain") or "").strip())
     cut = diff[:_LONGEST_DIFF]
-    return {"commit": commit.strip(), "dirty": bool(diff), "diff": cut, "cut": len(diff) > len(cut)}
+    return {"commit": commit.strip(), "dirty": dirty, "diff": cut, "cut": len(diff) > len(cut)}
 
 
 def machine_fingerprint() -> dict[str, Any]:
@@ -98,7 +106,8 @@ def _git(source: Path, *arguments: str) -> str | None:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=10,
             check=False,
         )

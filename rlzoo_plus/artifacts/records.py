@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(_finite(record)) + "\n" for record in records)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        with path.open("ab+") as file:
+            # A line that a kill cut short must not swallow this one.
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                text = "\n" + text
+            file.write(text.encode())
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -96,6 +98,27 @@ class RunDir:
     def exists(self) -> bool:
         """Tell whether a run was started here."""
         return self.status_file.is_file() or self.config_file.is_file()
+
+    def claim(self) -> None:
+        """Take the directory for one run.
+
+        Raises:
+            FileExistsError: Another run has it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        # Opening for creation either makes the file or fails: that decides every race.
+        self.config_file.open("x").close()
+
+    def discard(self) -> None:
+        """Remove what a run wrote that could not take its first step."""
+        for file in (self.config_file, self.command_file, self.provenance_file, self.status_file):
+            file.unlink(missing_ok=True)
+        self.metrics_file.unlink(missing_ok=True)
+        for folder in (self.monitor, self.tensorboard):
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            # Fails, as it should, if there is anything that is not ours.
+            self.path.rmdir()
 
     def start(self, config: dict[str, Any], command: str, provenance: dict[str, Any]) -> None:
         """Write what is known before the first step."""

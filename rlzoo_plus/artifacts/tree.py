@@ -39,6 +39,9 @@ def unpack(files: dict[str, bytes]) -> Any:
 def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, (np.generic, np.ndarray)) and not _is_plain(value):
+        kind = f"{type(value).__name__} of {value.dtype}"
+        raise TypeError(f"{path}: {kind} cannot be stored without code")
     if isinstance(value, np.generic):
         return {"~scalar": value.dtype.str, "bytes": value.tobytes().hex()}
     if isinstance(value, int):
@@ -46,8 +49,6 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
     if isinstance(value, float):
         return {"~float": value.hex()}
     if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
-            raise TypeError(f"{path}: an array of objects cannot be stored without code")
         name = str(len(tensors))
         # safetensors would drop the strides of a view.
         tensors[name] = np.array(value, order="C")
@@ -63,6 +64,12 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
         ]
         return {"~dict": pairs}
     raise TypeError(f"{path}: {type(value).__name__} cannot be stored without code")
+
+
+def _is_plain(value: np.generic | np.ndarray) -> bool:
+    """Tell whether an array or scalar is of bools, integers or floats, and nothing besides."""
+    is_masked = isinstance(value, np.ma.MaskedArray)
+    return value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and not is_masked
 
 
 def _decode(value: Any, tensors: dict[str, np.ndarray]) -> Any:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 ProgressCallback = BarProgress | LineProgress
 
-__all__ = ["ProgressCallback", "RunCallbacks", "StopRequest", "make_callbacks"]
+__all__ = [
+    "ProgressCallback",
+    "RunCallbacks",
+    "StopRequest",
+    "check_user_callbacks",
+    "make_callbacks",
+]
 
 
 @dataclass
@@ -77,6 +83,15 @@ def make_callbacks(
     if progress is not None:
         acting.append(progress)
     return RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+
+
+def check_user_callbacks(config: RunConfig) -> None:
+    """Check that the user's callbacks can be built, before anything else is.
+
+    Raises:
+        ConfigError: One cannot.
+    """
+    _user_callbacks(config)
 
 
 def _user_callbacks(config: RunConfig) -> list[BaseCallback]:

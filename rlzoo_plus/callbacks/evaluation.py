@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ class EvaluationCallback(RunCallback):
         self.last = result.record(step)
         append_records(self.run_dir.evaluations_file, [self.last])
         self._write_metrics(self.last)
-        is_best = self.best is None or self.last["mean_return"] > self.best["mean_return"]
+        is_best = self._is_best(self.last["mean_return"])
         self.since_best = 0 if is_best else self.since_best + 1
         if is_best:
             self.best = self.last
@@ -72,6 +73,11 @@ class EvaluationCallback(RunCallback):
         for listener in self.listeners:
             listener(self.last, is_best)
         return self.last
+
+    def _is_best(self, mean_return: float) -> bool:
+        """Compare; what is not a number is never better, and never stays the best."""
+        before = math.nan if self.best is None else self.best["mean_return"]
+        return self.best is None or mean_return > before or not math.isfinite(before)
 
     def _write_metrics(self, record: dict[str, Any]) -> None:
         """Pass the figures to every output at once, apart from the training metrics pending."""

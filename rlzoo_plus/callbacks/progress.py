@@ -28,13 +28,13 @@ class LineProgress(RunCallback):
         """Write the line."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = record["step"] / seconds
-        left = max(self.total - record["step"], 0) / max(rate, 1e-9)
+        left = max(self.total - record["step"], 0) / rate if rate else 0.0
         log.info(
             "step %s/%s  %s steps/s  %s left  mean return %s +- %.1f%s",
             f"{record['step']:,}",
             f"{self.total:,}",
             f"{rate:,.0f}",
-            _duration(left),
+            _duration(left) if rate else "-:--",
             f"{record['mean_return']:.1f}",
             record["std_return"],
             "  (best)" if is_best else "",

@@ -53,9 +53,19 @@ def run(verb: str, arguments: list[str]) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away, e.g. `rlzoo-plus runs | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not _reader_is_gone():
+            raise
         return 0
+
+
+def _reader_is_gone() -> bool:
+    """Tell whether it is our own output that nobody reads, as in `rlzoo-plus runs | head`."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def entry_point(verb: str | None = None) -> None:
@@ -64,8 +74,7 @@ def entry_point(verb: str | None = None) -> None:
     if verb is not None:
         sys.exit(run(verb, arguments))
     if arguments and arguments[0] == "-sc":
-        _complete_verb_line()
-        sys.exit(run("train", arguments))
+        sys.exit(_complete(arguments))
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         sys.exit(0)
@@ -77,9 +86,13 @@ def entry_point(verb: str | None = None) -> None:
     sys.exit(run(arguments[0], arguments[1:]))
 
 
-def _complete_verb_line() -> None:
-    """Hide the verb from Hydra's completion, which knows only the arguments of `train`."""
-    line = os.environ.get("COMP_LINE", "")
-    program, _, rest = line.partition(" ")
-    if rest.startswith("train "):
-        os.environ["COMP_LINE"] = f"{program} {rest.removeprefix('train ')}"
+def _complete(arguments: list[str]) -> int:
+    """Complete the verb here; what follows `train` is known to Hydra, which knows no verbs."""
+    program, _, rest = os.environ.get("COMP_LINE", "").partition(" ")
+    verb, space, after = rest.lstrip().partition(" ")
+    if arguments[1:] and arguments[1].startswith("query") and not (space and verb == "train"):
+        if not space:
+            print(" ".join(name for name in VERBS if name.startswith(verb)))
+        return 0
+    os.environ["COMP_LINE"] = f"{program} {after}"
+    return run("train", arguments)

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
         "rlzoo-plus evaluate outputs/cartpole_bullet/ppo/... --episodes 100",
     )
     parser.add_argument("--episodes", type=positive(int), default=20, help="default 20")
-    parser.add_argument("--n-envs", type=positive(int), default=5, help="side by side, default 5")
+    parser.add_argument("--n-envs", type=positive(int), default=10, help="side by side, default 10")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     one_torch_thread()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 
 from rlzoo_plus.config.errors import ConfigError
 
@@ -71,7 +72,13 @@ class Camera:
         return dict(self.venv.get_attr("metadata")[0] or {})
 
     def _picture(self) -> np.ndarray:
-        picture = self.venv.get_images()[0]
+        try:
+            picture = self.venv.get_images()[0]
+        except DependencyNotInstalled as error:
+            raise ConfigError(
+                "pictures of this environment need a package that is not installed. "
+                f"For Gymnasium's classic control: pip install 'rlzoo-plus[classic]' ({error})."
+            ) from error
         if picture is None:
             raise ConfigError("the environment returned no picture.")
         return np.asarray(picture)[..., :3].astype(np.uint8)

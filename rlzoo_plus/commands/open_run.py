@@ -83,9 +83,9 @@ def open_config(path: str, *, trust: bool = False) -> tuple[RunDir, RunConfig]:
             "run comes from, add --trust to import it."
         )
     if config.algo.packages:
-        from rlzoo_plus.agents.factory import import_algorithm_packages
+        from rlzoo_plus.config.catalog import import_algorithm_packages
 
-        import_algorithm_packages(config.algo)
+        import_algorithm_packages(config.algo.packages)
     return run, config
 
 
@@ -98,7 +98,9 @@ def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
     parser.add_argument(
         "--which", default="best", help="best (default), final, or the step of a checkpoint"
     )
-    parser.add_argument("--seed", type=int, default=0, help="another set of held-out episodes")
+    parser.add_argument(
+        "--seed", type=_not_negative, default=0, help="another set of held-out episodes"
+    )
     parser.add_argument("--stochastic", action="store_true", help="act with exploration")
     parser.add_argument(
         "--trust", action="store_true", help="import the run's own packages and wrappers"
@@ -117,6 +119,16 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 
     parse.__name__ = "number above 0"
     return parse
+
+
+def _not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+_not_negative.__name__ = "whole number of at least 0"
 
 
 def one_torch_thread() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,17 +77,32 @@ def print_result(
         table.add_row("seen", str(path))
     console.print()
     console.print(table)
-    console.print(_next_commands(run_dir.path), highlight=False)
+    console.print(_next_commands(run_dir.path, _trust(config)), highlight=False)
 
 
-def _next_commands(path: Path) -> str:
+def _trust(config: RunConfig) -> str:
+    from rlzoo_plus.envs.single import foreign_code
+
+    return " --trust" if foreign_code(config.env) or config.algo.packages else ""
+
+
+def _next_commands(path: Path, trust: str) -> str:
+    program = _program("rlzoo-plus")
     return (
         "\nnext:\n"
-        f"  rlzoo-plus evaluate {path} --episodes 100\n"
-        f"  rlzoo-plus enjoy {path}\n"
-        f"  tensorboard --logdir {path / 'tensorboard'}\n"
-        "  rlzoo-plus runs"
+        f"  {program} evaluate {path} --episodes 100{trust}\n"
+        f"  {program} enjoy {path}{trust}\n"
+        f"  {_program('tensorboard')} --logdir {path / 'tensorboard'}\n"
+        f"  {program} runs"
     )
+
+
+def _program(name: str) -> str:
+    """Return a program as it must be typed here: with its folder if that is not on the path."""
+    beside = Path(sys.executable).parent / name
+    if shutil.which(name) is not None or not beside.is_file():
+        return name
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
 def _try(what: str, make: object) -> list[Path]:

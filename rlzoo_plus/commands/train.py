@@ -41,6 +41,8 @@ def main(arguments: list[str]) -> int:
     mistakes: list[ConfigError] = []
 
     def job(cfg: DictConfig) -> None:
+        if {EXIT_SIGINT, EXIT_SIGTERM} & set(codes):
+            return  # a signal ends the whole sweep
         # Hydra would add a line of its own to an error that passes through it.
         try:
             codes.append(_run_job(cfg, arguments, is_sweep=is_sweep))
@@ -63,7 +65,7 @@ def _run_job(cfg: DictConfig, arguments: list[str], *, is_sweep: bool) -> int:
     for warning in warnings:
         console.print(f"[yellow]note:[/] {warning}")
     # Only now the second that importing torch takes.
-    return _train(config, console, is_sweep=is_sweep)
+    return _train(config, console, _command(arguments, is_sweep=is_sweep), is_sweep=is_sweep)
 
 
 def _resolve(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str]]:
@@ -113,29 +115,52 @@ def _check_before_building(config: RunConfig) -> None:
         raise ConfigError(f"run_dir={config.run_dir} cannot be made: {error}") from error
 
 
-def _train(config: RunConfig, console: Console, *, is_sweep: bool) -> int:
+def _train(config: RunConfig, console: Console, command: str, *, is_sweep: bool) -> int:
     from rlzoo_plus.agents.factory import check_device
-    from rlzoo_plus.callbacks import StopRequest
+    from rlzoo_plus.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.commands.report import print_header, print_result, write_report
     from rlzoo_plus.exp_manager import ExpManager
 
     check_device(config.device)
-    run_dir = _start_run_dir(config)
+    check_user_callbacks(config)
+    run_dir = _start_run_dir(config, command)
     print_header(console, config, run_dir)
     stop = StopRequest()
     stop.listen()
     try:
-        manager = ExpManager(config, run_dir, stop, _progress(config, console))
+        manager = ExpManager(
+            config,
+            run_dir,
+            stop,
+            _progress(config, console),
+            report=lambda: write_report(console, config, run_dir, is_sweep=is_sweep),
+        )
         result = manager.train()
-        files = write_report(console, config, run_dir, is_sweep=is_sweep)
-        print_result(console, config, run_dir, result, files)
+        print_result(console, config, run_dir, result, manager.files)
+    except ConfigError:
+        run_dir.discard()
+        raise
     finally:
         stop.restore()
     return _exit_code(result, stop.signal_number)
 
 
-def _start_run_dir(config: RunConfig) -> RunDir:
-    from rlzoo_plus.artifacts.provenance import collect_provenance, command_line
+def _command(arguments: list[str], *, is_sweep: bool) -> str:
+    """Return the command line of this run, ready to be pasted; of one job if it is a sweep."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.config.compose import config_options
+
+    words = list(arguments)
+    if is_sweep:
+        overrides = [str(word).removeprefix("++") for word in HydraConfig.get().overrides.task]
+        words = [*config_options(arguments), *overrides]
+    return command_line(["rlzoo-plus", "train", *words])
+
+
+def _start_run_dir(config: RunConfig, command: str) -> RunDir:
+    from rlzoo_plus.artifacts.provenance import collect_provenance
     from rlzoo_plus.artifacts.run_dir import RunDir, new_run_dir
     from rlzoo_plus.config.resolve import config_hash
     from rlzoo_plus.envs.seeding import SeedStreams
@@ -144,12 +169,18 @@ def _start_run_dir(config: RunConfig) -> RunDir:
         run_dir = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
     else:
         run_dir = RunDir(Path(config.run_dir))
+    try:
+        run_dir.claim()
+    except FileExistsError:
+        raise ConfigError(
+            f"run_dir={config.run_dir}: another run has just started there. Choose another."
+        ) from None
     provenance: dict[str, Any] = {
         **collect_provenance(Path(__file__)),
         "seed_streams": SeedStreams.from_seed(config.seed).report(),
         "config_hash": config_hash(config),
     }
-    run_dir.start(config.model_dump(mode="json"), command_line(), provenance)
+    run_dir.start(config.model_dump(mode="json"), command, provenance)
     return run_dir
 
 

@@ -46,6 +46,7 @@ class AlgorithmSpec:
         recurrent: Whether its policy carries a state from step to step.
         maskable: Whether it needs the environment's `action_masks`.
         replay_buffer: The replay buffer it uses unless told otherwise.
+        policy_defaults: Arguments that the algorithm itself gives its policy class.
     """
 
     name: str
@@ -57,6 +58,7 @@ class AlgorithmSpec:
     recurrent: bool = False
     maskable: bool = False
     replay_buffer: str | None = None
+    policy_defaults: tuple[tuple[str, Any], ...] = ()
 
 
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
@@ -71,7 +73,12 @@ ALGORITHMS: dict[str, AlgorithmSpec] = {
         AlgorithmSpec("a2c", "stable_baselines3.a2c.a2c:A2C", _ON, _ANY_ACTIONS),
         AlgorithmSpec("sac", "stable_baselines3.sac.sac:SAC", _OFF),
         AlgorithmSpec("td3", "stable_baselines3.td3.td3:TD3", _OFF),
-        AlgorithmSpec("ddpg", "stable_baselines3.ddpg.ddpg:DDPG", _OFF),
+        AlgorithmSpec(
+            "ddpg",
+            "stable_baselines3.ddpg.ddpg:DDPG",
+            _OFF,
+            policy_defaults=(("n_critics", 1),),
+        ),
         AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
         AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
         AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
@@ -189,6 +196,19 @@ def register_algorithm(spec: AlgorithmSpec) -> None:
             f"{ALGORITHMS[spec.name].entry_point}. Choose another name."
         )
     ALGORITHMS[spec.name] = spec
+
+
+def import_algorithm_packages(packages: list[str]) -> None:
+    """Import the packages that register algorithms of the user's own.
+
+    Raises:
+        ConfigError: One cannot be imported.
+    """
+    for name in packages:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ConfigError(f"algo.packages: {name} cannot be imported: {error}.") from error
 
 
 def load_named(what: str, name: str, known: dict[str, str]) -> Any:

@@ -15,6 +15,10 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import closest, unknown_name
 
 GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
+_OPTIONS_WITH_VALUE = (
+    *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
+)
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -35,6 +39,8 @@ def config_dirs(arguments: Sequence[str]) -> list[Path]:
         if option in ("--config-dir", "-cd", "--config-path", "-cp"):
             value = value or (arguments[position + 1] if position + 1 < len(arguments) else "")
             dirs.append(Path(value))
+        elif option == "hydra.searchpath":
+            dirs += [Path(path) for path in re.findall(r"file://([^,\]'\"]+)", value)]
     return [path for path in dirs if path.is_dir()]
 
 
@@ -42,7 +48,7 @@ def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
     """Return the names that `group=<name>` may take, nested ones as `folder/name`."""
     names = set()
     for root in dirs:
-        for path in (root / group).rglob("*.yaml"):
+        for path in (root / group).rglob("[!_]*.yaml"):
             names.add(path.relative_to(root / group).with_suffix("").as_posix())
     return sorted(names)
 
@@ -54,21 +60,50 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     that nothing of the default environment leaks into X. Dotted keys may be new or replace a
     value of another type; whether they exist is checked afterwards, with did-you-mean.
     """
-    parsed = [_ASSIGNMENT.fullmatch(argument) for argument in arguments]
+    options, overrides = _partition(arguments)
+    parsed = [_ASSIGNMENT.fullmatch(argument) for argument in overrides]
     keys = {match["key"]: match["value"] for match in parsed if match}
     prepared = []
-    for argument, match in zip(arguments, parsed, strict=True):
+    if "env.id" in keys and "env" not in keys:
+        prepared.append(f"env={_env_for(keys['env.id'], arguments)}")
+    for argument, match in zip(overrides, parsed, strict=True):
         is_value = match is not None and not match["prefix"] and "." in match["key"]
         is_hydra = match is not None and match["key"].split(".")[0].split("/")[0] == "hydra"
         is_group = match is not None and ("/" in match["key"] or "@" in match["key"])
-        prepared.append(f"++{argument}" if is_value and not is_hydra and not is_group else argument)
-    if "env.id" in keys and "env" not in keys and "experiment" not in keys:
-        prepared.insert(_first_override(arguments), f"env={_env_for(keys['env.id'], arguments)}")
-    return prepared
+        if not is_value or is_hydra or is_group:
+            prepared.append(argument)
+            continue
+        if argument.startswith("network.net_arch="):
+            # A list cannot be merged over a mapping, nor a mapping over a list.
+            prepared.append("++network.net_arch=null")
+        prepared.append(f"++{argument}")
+    return [*options, *prepared]
 
 
-def _first_override(arguments: Sequence[str]) -> int:
-    return next(i for i, argument in enumerate(arguments) if _ASSIGNMENT.fullmatch(argument))
+def config_options(arguments: Sequence[str]) -> list[str]:
+    """Return the options that say where configuration files lie."""
+    options, _ = _partition(arguments)
+    kept = []
+    for position, option in enumerate(options):
+        name, equals, _ = option.partition("=")
+        if name in ("--config-dir", "-cd"):
+            kept += [option] if equals else options[position : position + 2]
+    return kept
+
+
+def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part options from overrides: Hydra's parser wants the overrides together."""
+    options, overrides = [], []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if not argument.startswith("-"):
+            overrides.append(argument)
+            continue
+        options.append(argument)
+        if argument in _OPTIONS_WITH_VALUE and rest:
+            options.append(rest.pop(0))
+    return options, overrides
 
 
 def _env_for(env_id: str, arguments: Sequence[str]) -> str:
@@ -96,18 +131,36 @@ def run_hydra(job: Callable[[Any], None], arguments: Sequence[str]) -> None:
     # Without it Hydra prints an error of its own and exits with 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *prepare_overrides(arguments)]
+    started = []
+
+    def entered(cfg: Any) -> None:
+        started.append(True)
+        job(cfg)
+
     decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
     try:
-        decorate(job)()
+        decorate(entered)()
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(explain(error, arguments)) from error
     except ValueError as error:
-        if isinstance(error, ConfigError) or "group override" not in str(error):
+        if started:
             raise
-        raise ConfigError(
-            "a configuration group cannot be set to null here. Use its file none, "
-            "e.g. tuned=none, tracker=none."
-        ) from error
+        raise ConfigError(_explain_value_error(str(error), arguments)) from error
+
+
+def _explain_value_error(text: str, arguments: Sequence[str]) -> str:
+    """Explain what Hydra and OmegaConf raise as a plain ValueError."""
+    if "group override" in text:
+        return (
+            "a configuration group cannot be set to null on the command line. Choose one of its "
+            "files, or tuned=none, tracker=none, hpo=none."
+        )
+    if any("net_arch." in argument for argument in arguments):
+        return (
+            "network.net_arch is a list here. Write both parts: "
+            "network.net_arch={actor: [64, 64], critic: [256, 256]}."
+        )
+    return text
 
 
 def explain(error: Exception, arguments: Sequence[str]) -> str:
@@ -117,6 +170,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if missing and "/" in missing.group(1):
         group, _, name = missing.group(1).partition("/")
         message = unknown_name(group, name, group_options(group, config_dirs(arguments)))
+        if group == "env" and re.search(r"-v\d+$", name):
+            message += f" A Gymnasium id is written env.id={name}."
         return f"{group}={name}: {message}"
     override = re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text)
     if override:

@@ -8,19 +8,43 @@ from rlzoo_plus.config.catalog import ACTION_NOISES, REPLAY_BUFFERS, AlgorithmSp
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig
-from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.config.suggest import unknown_name
 
 _POSITIVE = ("batch_size", "n_steps", "n_epochs", "buffer_size", "n_delta", "policy_delay")
 
 
+def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
+    """Check names and types against the algorithm's constructor; return fitted values.
+
+    Raises:
+        ConfigError: An argument is unknown, set elsewhere, or of the wrong type.
+    """
+    for key in algo.hyperparams:
+        if key in MANAGED:
+            raise ConfigError(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
+    known = constructor_arguments(spec.entry_point)
+    if known is None:
+        return algo
+    fitted = {}
+    for key, value in algo.hyperparams.items():
+        if key not in known:
+            raise ConfigError(
+                unknown_name(f"hyperparameter of {spec.name}", key, known.keys() - MANAGED.keys())
+            )
+        try:
+            fitted[key] = fit_type(value, known[key])
+        except ValueError as error:
+            raise ConfigError(f"algo.hyperparams.{key}={value}: {error}.") from None
+    return algo.model_copy(update={"hyperparams": fitted})
+
+
 def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> list[str]:
-    """Check names, schedules and sizes; return warnings.
+    """Check schedules, sizes and what goes together; return warnings.
 
     Raises:
         ConfigError: A hyperparameter cannot work.
     """
-    _check_names(algo, spec)
     for key in spec.schedules:
         value = algo.hyperparams.get(key)
         if value is not None:
@@ -45,20 +69,6 @@ def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
         count, unit = train_freq if isinstance(train_freq, (list, tuple)) else (train_freq, "step")
         return n_envs if unit == "episode" else int(count) * n_envs
     return n_envs
-
-
-def _check_names(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
-    for key in algo.hyperparams:
-        if key in MANAGED:
-            raise ConfigError(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
-    known = constructor_arguments(spec.entry_point)
-    if known is None:
-        return
-    for key in algo.hyperparams:
-        if key not in known:
-            raise ConfigError(
-                unknown_name(f"hyperparameter of {spec.name}", key, known - MANAGED.keys())
-            )
 
 
 def _check_number(key: str, value: Any, spec: AlgorithmSpec) -> None:
@@ -119,13 +129,13 @@ def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> 
 def _check_train_freq(values: dict[str, Any], n_envs: int) -> None:
     train_freq = values.get("train_freq", 1)
     where = f"algo.hyperparams.train_freq={train_freq}"
-    if isinstance(train_freq, (list, tuple)):
-        if len(train_freq) != 2 or train_freq[1] not in ("step", "episode"):
-            raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")
-        if train_freq[1] == "episode" and n_envs > 1:
-            raise ConfigError(
-                f"{where}: updates counted in episodes need one environment, not n_envs={n_envs}. "
-                "Set n_envs=1, or count in steps."
-            )
-    elif isinstance(train_freq, bool) or not isinstance(train_freq, int) or train_freq < 1:
+    is_pair = isinstance(train_freq, (list, tuple)) and len(train_freq) == 2
+    count, unit = train_freq if is_pair else (train_freq, "step")
+    is_count = isinstance(count, int) and not isinstance(count, bool) and count >= 1
+    if not is_count or unit not in ("step", "episode"):
         raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")
+    if unit == "episode" and n_envs > 1:
+        raise ConfigError(
+            f"{where}: updates counted in episodes need one environment, not n_envs={n_envs}. "
+            "Set n_envs=1, or count in steps."
+        )

@@ -19,9 +19,10 @@ from rlzoo_plus.config.catalog import (
     AlgorithmSpec,
     Family,
     get_algorithm,
+    import_algorithm_packages,
 )
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.hyperparams import check_hyperparams, rollout_steps
+from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -36,6 +37,7 @@ _RULES = {
     ),
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
     "eval.n_envs": "must be a whole number of at least 1, or auto",
+    "run_dir": "must be the path of a directory, or null",
     "num_threads": "must be a whole number of at least 1, or auto",
     "report.video": "must be true, false or auto",
     "log.progress": "must be true, false or auto",
@@ -61,7 +63,9 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         ConfigError: Something is misspelled, of the wrong type, or cannot go together.
     """
     config = _validate(_with_defaults(values, env_name))
+    import_algorithm_packages(config.algo.packages)
     spec = get_algorithm(config.algo.name)
+    config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
     warnings = check_hyperparams(config.algo, spec, config.n_envs)
     _check_names(config)
     _check_network(config, spec)
@@ -87,7 +91,15 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     env = dict(data.get("env") or {})
     if not env.get("name") and isinstance(env.get("id"), str):
         env["name"] = env_name if env_name and env_name != "gym" else env_slug(env["id"])
+    if env.get("id") == "???":
+        raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
     data["env"] = env
+    tracker = data.get("tracker")
+    if isinstance(tracker, Mapping) and "name" not in tracker:
+        raise ConfigError(
+            f"tracker.{next(iter(tracker), 'name')} is set, but no tracker is chosen. "
+            "Add tracker=wandb or tracker=mlflow."
+        )
     if isinstance(data.get("normalize"), bool):
         data["normalize"] = {} if data["normalize"] else None
     return data
@@ -104,13 +116,13 @@ def _validate(data: dict[str, Any]) -> RunConfig:
 def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     path = [str(part) for part in item["loc"] if _is_key(part)]
     key = ".".join(path)
-    whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
-    if whole is not None:
-        return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
         known = [prefix + name for name in _fields_at(path[:-1])]
         return unknown_name("configuration key", key, known)
+    whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
+    if whole is not None:
+        return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
     if item["type"] == "missing":
         return f"{key} is not set. Add it: {key}=..."
     context = item.get("ctx", {})
@@ -191,6 +203,12 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
                 raise ConfigError(
                     unknown_name("part of network.net_arch", part, ("actor", "critic"))
                 )
+        has_actor = bool({"actor", "pi"} & arch.keys())
+        if not has_actor or not {"critic", "vf", "qf"} & arch.keys():
+            raise ConfigError(
+                f"network.net_arch={arch} leaves a part out. Give both actor and critic, "
+                "e.g. network.net_arch={actor: [64, 64], critic: [256, 256]}."
+            )
         if "Box" not in spec.actions and spec.family is Family.OFF_POLICY:
             raise ConfigError(
                 f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. "
@@ -207,7 +225,7 @@ def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     _check_cadence("checkpoint.every_steps", config.checkpoint.every_steps, rollout, config, spec)
     n_eval_envs = config.eval.n_envs
     if n_eval_envs == "auto":
-        n_eval_envs = min(config.eval.episodes, 5)
+        n_eval_envs = min(config.eval.episodes, 10)
     evaluation = config.eval.model_copy(update={"every_steps": every, "n_envs": n_eval_envs})
     return config.model_copy(update={"eval": evaluation})
 

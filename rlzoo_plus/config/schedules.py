@@ -63,7 +63,7 @@ def parse_schedule(value: Any, key: str) -> ScheduleSpec:
         ConfigError: The text names no schedule, or an `exp` one that would cross zero.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return ScheduleSpec("const", float(value), float(value))
+        return _checked(ScheduleSpec("const", float(value), float(value)), value, key)
     match = _PATTERN.fullmatch(str(value))
     kind = KINDS.get(match.group(1).lower()) if match else None
     if match is None or kind is None:
@@ -76,13 +76,21 @@ def parse_schedule(value: Any, key: str) -> ScheduleSpec:
             f"{key}={value}: an exponential schedule needs a start and an end above 0. "
             f"Use lin_{start:g} to reach 0."
         )
-    return ScheduleSpec(kind, start, end)
+    return _checked(ScheduleSpec(kind, start, end), value, key)
+
+
+def _checked(schedule: ScheduleSpec, value: Any, key: str) -> ScheduleSpec:
+    for number in (schedule.start, schedule.end):
+        if not math.isfinite(number) or number < 0:
+            raise ConfigError(f"{key}={value}: must be a finite number, and not negative.")
+    return schedule
 
 
 def _describe(value: Any, key: str) -> str:
     prefix = str(value).split("_")[0]
     near = closest(prefix, KINDS)
-    hint = f" Did you mean {str(value).replace(prefix, near, 1)!r}?" if near else ""
+    is_other = near is not None and near != prefix
+    hint = f" Did you mean {str(value).replace(prefix, str(near), 1)!r}?" if is_other else ""
     return (
         f"{key}={value} is neither a number nor a schedule.{hint} Schedules: lin_3e-4 (to 0), "
         "lin_3e-4_1e-5 (to an end value), cos_..., exp_..., const_... ."

@@ -18,9 +18,16 @@ def _whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _not_bool(value: Any) -> Any:
+    """Refuse true and false as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("needs a number")
+    return value
+
+
 Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1)]
 NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
+PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
 LayerSizes = list[Count]
 
 
@@ -187,7 +194,7 @@ class RunConfig(Section):
     normalize: NormalizeConfig | None
     device: str
     num_threads: Count | Literal["auto"]
-    run_dir: str | None
+    run_dir: Annotated[str, Field(min_length=1)] | None
     eval: EvalConfig
     checkpoint: CheckpointConfig
     stop: StopConfig

@@ -1,7 +1,7 @@
 """The constructor arguments of an algorithm, read from its source without importing it.
 
 Importing Stable-Baselines3 means importing torch, about a second; a typing mistake should be
-answered faster than that. Parsing the installed file gives the same names.
+answered faster than that. Parsing the installed file gives the same names and types.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
 
@@ -26,18 +27,30 @@ MANAGED: dict[str, str] = {
     "rollout_buffer_class": "it is chosen from the observation space",
     "_init_setup_model": "the manager sets it",
 }
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "None": (type(None),),
+    "dict": (dict,),
+    "tuple": (list, tuple),
+}
+# Names of a schedule are checked by `parse_schedule`.
+_SCHEDULES = ("Schedule", "Callable")
 
 
 @lru_cache(maxsize=64)
-def constructor_arguments(entry_point: str) -> frozenset[str] | None:
-    """Return the names of a class's constructor arguments, without `self`.
+def constructor_arguments(entry_point: str) -> dict[str, str] | None:
+    """Return a class's constructor arguments, without `self`, and their annotations.
 
     Args:
         entry_point: `package.module:Class`.
 
     Returns:
-        The names, or None when they cannot be known from the source (`**kwargs`, no `__init__`
-        of its own): then the check is left to the constructor itself.
+        Annotation by name, empty where there is none; or None when the arguments cannot be known
+        from the source (`**kwargs`, no `__init__` of its own): then the check is left to the
+        constructor itself.
 
     Raises:
         ConfigError: There is no such module or class.
@@ -48,6 +61,49 @@ def constructor_arguments(entry_point: str) -> frozenset[str] | None:
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             return _arguments_of(node)
     raise ConfigError(f"{entry_point}: {source.name} has no class {class_name}.")
+
+
+def fit_type(value: Any, annotation: str) -> Any:
+    """Return a value as an argument of this annotation takes it: 1e6 as an int is 1000000.
+
+    Raises:
+        ValueError: It is of another type; the text says which would be right.
+    """
+    names = [name.split("[")[0].split(".")[-1] for name in _alternatives(annotation)]
+    if not names or any(name not in _TYPES and name not in _SCHEDULES for name in names):
+        return value
+    if any(name in _SCHEDULES for name in names) and isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        if "bool" in names:
+            return value
+    elif any(isinstance(value, _TYPES.get(name, ())) for name in names):
+        return value
+    elif "int" in names and isinstance(value, float) and value.is_integer():
+        return int(value)
+    words = {"None": "null", "dict": "a mapping", "tuple": "a list", "str": "text"}
+    plain = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    allowed = [{**words, **plain}.get(name, "a schedule") for name in dict.fromkeys(names)]
+    raise ValueError(f"must be {' or '.join(dict.fromkeys(allowed))}")
+
+
+def _alternatives(annotation: str) -> list[str]:
+    """Split `int | tuple[int, str] | None` at its top level; Union and Optional alike."""
+    try:
+        node = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        return []
+    return _members(node)
+
+
+def _members(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _members(node.left) + _members(node.right)
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith(("Union", "Optional")):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        extra = ["None"] if ast.unparse(node.value).endswith("Optional") else []
+        return [name for item in inner for name in _members(item)] + extra
+    return [ast.unparse(node)]
 
 
 def _source_of(module: str) -> Path:
@@ -64,11 +120,11 @@ def _source_of(module: str) -> Path:
     raise ConfigError(f"there is no module {module!r} in {root}.")
 
 
-def _arguments_of(node: ast.ClassDef) -> frozenset[str] | None:
+def _arguments_of(node: ast.ClassDef) -> dict[str, str] | None:
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             if item.args.kwarg is not None:
                 return None
-            names = [a.arg for a in (*item.args.posonlyargs, *item.args.args)]
-            return frozenset(names[1:]) | {a.arg for a in item.args.kwonlyargs}
+            arguments = [*item.args.posonlyargs, *item.args.args][1:] + item.args.kwonlyargs
+            return {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in arguments}
     return None

@@ -44,6 +44,7 @@ def inspect_env(config: RunConfig) -> EnvFacts:
             "rgb_array" in (env.metadata or {}).get("render_modes", []),
         )
         spec = get_algorithm(config.algo.name)
+        _check_observations(facts.observation_space, config)
         _check_actions(facts.action_space, spec, config)
         _check_goal(facts.observation_space, config, spec)
         if spec.maskable:
@@ -68,6 +69,17 @@ def is_image(space: spaces.Space) -> bool:
         and space.dtype == np.uint8
         and bool(np.all(space.low == 0) and np.all(space.high == 255))
     )
+
+
+def _check_observations(space: spaces.Space, config: RunConfig) -> None:
+    plain = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    for part in parts:
+        if not isinstance(part, plain):
+            raise ConfigError(
+                f"{config.env.id} has {type(part).__name__} observations, which no policy here "
+                "can read. Add env.wrappers=[flatten_observation]."
+            )
 
 
 def _check_actions(space: spaces.Space, spec: AlgorithmSpec, config: RunConfig) -> None:

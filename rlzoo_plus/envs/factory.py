@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ def make_eval_env(
 
     Observations leave it unnormalised; the policy brings the statistics of its moment.
     """
-    return _make_vec_env(spec, n_envs, vec_env, None, render_mode, seeded_episodes=True)
+    return _make_vec_env(spec, n_envs, vec_env, None, render_mode)
 
 
 def _make_vec_env(
@@ -49,8 +50,6 @@ def _make_vec_env(
     vec_env: str,
     monitor: Path | None,
     render_mode: str | None = None,
-    *,
-    seeded_episodes: bool = False,
 ) -> VecEnv:
     from stable_baselines3.common.vec_env import (
         DummyVecEnv,
@@ -65,7 +64,7 @@ def _make_vec_env(
             spec,
             None if monitor is None else monitor / str(rank),
             render_mode,
-            seeded_episodes,
+            vec_env == "subproc",
         )
         for rank in range(n_envs)
     ]
@@ -79,11 +78,15 @@ def _make_vec_env(
 
 
 def _make_monitored(
-    spec: EnvConfig, monitor: Path | None, render_mode: str | None, seeded_episodes: bool
+    spec: EnvConfig, monitor: Path | None, render_mode: str | None, is_worker: bool
 ) -> gym.Env:
     from stable_baselines3.common.monitor import Monitor
 
-    env = make_env(spec, render_mode, seeded_episodes=seeded_episodes)
+    if is_worker:
+        # Ctrl-C reaches every process of the terminal; only the run itself decides how to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    env = make_env(spec, render_mode)
     return Monitor(env, None if monitor is None else str(monitor))
 
 
@@ -99,7 +102,8 @@ def _normalize(venv: VecEnv, normalize: NormalizeConfig, gamma: float) -> VecNor
     keys = None
     if isinstance(space, spaces.Dict):
         keys = [k for k, s in space.spaces.items() if isinstance(s, spaces.Box) and not is_image(s)]
-    observation = normalize.observation and not is_image(space) and keys != []
+    is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
+    observation = normalize.observation and is_normalizable and keys != []
     return VecNormalize(
         venv,
         norm_obs=observation,

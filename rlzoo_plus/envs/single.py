@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
-import sys
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -18,21 +14,19 @@ from rlzoo_plus.config.catalog import WRAPPERS, load_named
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
 
 EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
 SHIPPED_PACKAGES = (*EXTRAS, "robots")
 
 
-def make_env(
-    spec: EnvConfig, render_mode: str | None = None, *, seeded_episodes: bool = False
-) -> gym.Env:
+def make_env(spec: EnvConfig, render_mode: str | None = None) -> gym.Env:
     """Make one environment with all its wrappers; training, evaluation and films use this chain.
 
     Args:
         spec: What to make.
         render_mode: `None`, `human` or `rgb_array`.
-        seeded_episodes: Give each episode a seed of its own (`set_episode_seeds`).
 
     Raises:
         ConfigError: The environment, a package or a wrapper does not exist or refuses its
@@ -45,20 +39,23 @@ def make_env(
     if render_mode is not None:
         options["render_mode"] = render_mode
     try:
-        env = gym.make(spec.id, disable_env_checker=True, **options)
+        # Compiled simulators print as they start.
+        with native_output_hidden() if spec.packages else contextlib.nullcontext():
+            env = gym.make(spec.id, disable_env_checker=True, **options)
     except GymError as error:
         raise ConfigError(_explain(spec.id, error)) from error
     except TypeError as error:
         reason = str(error).split(" was raised from")[0]
         raise ConfigError(f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}.") from error
-    except ValueError as error:
-        raise ConfigError(f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {error}") from error
+    except (ValueError, KeyError, IndexError, AssertionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}") from error
     for entry in spec.wrappers:
         env = _wrap(env, entry)
     if spec.warmup_resets:
         env = WarmupResets(env, spec.warmup_resets)
     # Outermost: a warm-up must not use up an episode's seed.
-    return ReproducibleResets(env) if seeded_episodes else env
+    return ReproducibleResets(env)
 
 
 def import_packages(spec: EnvConfig) -> None:
@@ -72,16 +69,18 @@ def import_packages(spec: EnvConfig) -> None:
     early = ["pybullet"] if spec.id.startswith("robots/") else []
     for name in [*early, *spec.packages]:
         try:
-            with _native_output_hidden():
+            with native_output_hidden():
                 import_module(name)
         except ImportError as error:
             if error.name is not None and not name.startswith(error.name.split(".")[0]):
                 raise ConfigError(f"env.packages: importing {name} failed: {error}") from error
             extra = EXTRAS.get(name)
-            mend = f"'rlzoo-plus[{extra}]'" if extra else name
-            raise ConfigError(
-                f"env.packages: {name} is not installed. Install it: pip install {mend}"
-            ) from error
+            mend = (
+                f"Install it: pip install 'rlzoo-plus[{extra}]'"
+                if extra
+                else "Install it; if it is a file of yours, name its folder in PYTHONPATH"
+            )
+            raise ConfigError(f"env.packages: there is no module {name}. {mend}.") from error
 
 
 def foreign_code(spec: EnvConfig) -> list[str]:
@@ -89,8 +88,10 @@ def foreign_code(spec: EnvConfig) -> list[str]:
     wrappers = [
         w for entry in spec.wrappers for w in ([entry] if isinstance(entry, str) else entry)
     ]
+    module, colon, _ = spec.id.partition(":")
+    packages = [*spec.packages, *([module] if colon else [])]
     return [
-        *(name for name in spec.packages if name.split(".")[0] not in SHIPPED_PACKAGES),
+        *(name for name in packages if name.split(".")[0] not in SHIPPED_PACKAGES),
         *(name for name in wrappers if name not in WRAPPERS),
     ]
 
@@ -101,7 +102,7 @@ def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.En
         wrapper = load_named("wrapper", name, WRAPPERS) if name in WRAPPERS else _import(name)
         try:
             env = wrapper(env, **(kwargs or {}))
-        except (TypeError, ValueError, AssertionError) as error:
+        except (TypeError, ValueError, IndexError, AssertionError) as error:
             raise ConfigError(f"env.wrappers: {name} with {kwargs or {}}: {error}") from error
     return env
 
@@ -124,23 +125,3 @@ def _explain(env_id: str, error: GymError) -> str:
         f"env.id={env_id}: {str(error).splitlines()[0]}{hint} An id of another package needs "
         "env.packages=[package]."
     )
-
-
-@contextlib.contextmanager
-def _native_output_hidden() -> Iterator[None]:
-    """Keep away what compiled modules print when they are imported (build times, arguments)."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for descriptor in saved:
-            os.dup2(sink, descriptor)
-        yield
-    finally:
-        # The text may still be in the buffer of the C library.
-        ctypes.CDLL(None).fflush(None)
-        for descriptor, copy in saved.items():
-            os.dup2(copy, descriptor)
-            os.close(copy)
-        os.close(sink)

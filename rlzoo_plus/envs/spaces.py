@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ def encode_space(space: spaces.Space) -> dict[str, Any]:
     if isinstance(space, spaces.Discrete):
         return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
-        return {"type": "multi_discrete", "nvec": space.nvec.tolist()}
+        start = np.asarray(space.start).tolist()
+        return {"type": "multi_discrete", "nvec": space.nvec.tolist(), "start": start}
     if isinstance(space, spaces.MultiBinary):
         return {"type": "multi_binary", "n": np.asarray(space.n).tolist()}
     if isinstance(space, spaces.Dict):
-        return {"type": "dict", "spaces": {k: encode_space(s) for k, s in space.spaces.items()}}
+        # Pairs, because the order of the keys is the order of a network's inputs.
+        return {"type": "dict", "spaces": [[k, encode_space(s)] for k, s in space.spaces.items()]}
     raise TypeError(f"a space of type {type(space).__name__} cannot be stored")
 
 
@@ -47,22 +50,23 @@ def decode_space(data: dict[str, Any]) -> spaces.Space:
     if kind == "discrete":
         return spaces.Discrete(data["n"], start=data["start"])
     if kind == "multi_discrete":
-        return spaces.MultiDiscrete(data["nvec"])
+        return spaces.MultiDiscrete(data["nvec"], start=data["start"])
     if kind == "multi_binary":
         return spaces.MultiBinary(data["n"])
     if kind == "dict":
-        return spaces.Dict({k: decode_space(s) for k, s in data["spaces"].items()})
+        # An OrderedDict, because a plain one would be sorted.
+        return spaces.Dict(OrderedDict((k, decode_space(s)) for k, s in data["spaces"]))
     raise ValueError(f"unknown kind of space {kind!r}")
 
 
 def _encode_bound(bound: np.ndarray) -> Any:
     """Write equal bounds once; infinities, which JSON does not know, as text."""
-    values = np.asarray(bound, dtype=np.float64).ravel()
-    texts = [float(v) if np.isfinite(v) else str(v) for v in values]
-    return texts[0] if len(set(texts)) == 1 else texts
+    values = np.asarray(bound).ravel().tolist()
+    plain = [v if np.isfinite(v) else str(v) for v in values]
+    return plain[0] if len(set(plain)) == 1 else plain
 
 
 def _decode_bound(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if isinstance(data, list):
-        return np.array([float(v) for v in data]).astype(dtype).reshape(shape)
-    return np.full(shape, float(data)).astype(dtype)
+    plain = data if isinstance(data, list) else [data]
+    values = np.array([float(v) if isinstance(v, str) else v for v in plain], dtype=dtype)
+    return values.reshape(shape) if isinstance(data, list) else np.full(shape, values[0])

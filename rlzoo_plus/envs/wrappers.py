@@ -9,7 +9,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-_LARGEST_SEED = 2**31 - 1
+from rlzoo_plus.envs.quiet import native_output_hidden
+
+# Below the seeds of evaluation episodes, see `rlzoo_plus.envs.seeding`.
+_TRAINING_SEEDS = 2**29
 
 
 class ReproducibleResets(gym.Wrapper):
@@ -37,7 +40,7 @@ class ReproducibleResets(gym.Wrapper):
         elif self._next_seeds:
             seed = self._next_seeds.pop(0)
         else:
-            seed = int(self._seeds.integers(_LARGEST_SEED))
+            seed = int(self._seeds.integers(_TRAINING_SEEDS))
         return self.env.reset(seed=seed, options=options)
 
 
@@ -58,7 +61,8 @@ class WarmupResets(gym.Wrapper):
         """Reset, after the warm-up if this is the first."""
         while self._left:
             self._left -= 1
-            self.env.reset(seed=seed)
+            with native_output_hidden():
+                self.env.reset(seed=seed)
         return self.env.reset(seed=seed, options=options)
 
 
@@ -77,6 +81,9 @@ class MaskObservation(gym.ObservationWrapper):
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
             raise ValueError(f"mask_observation needs a flat Box observation, not {space}")
         self._hidden = list(hidden)
+        size = space.shape[0]
+        if any(not 0 <= index < size for index in self._hidden):
+            raise ValueError(f"hidden={self._hidden}: indices go from 0 to {size - 1}")
         low, high = space.low.copy(), space.high.copy()
         low[self._hidden], high[self._hidden] = 0, 0
         self.observation_space = spaces.Box(low, high, dtype=space.dtype)

@@ -1,0 +1,127 @@
+"""The layout of a run directory."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from rlzoo_plus.artifacts import run_dir as module
+from rlzoo_plus.artifacts.run_dir import FINISHED, RUNNING, RunDir, new_run_dir
+
+
+def test_a_new_directory_names_environment_algorithm_and_seed(tmp_path):
+    run = new_run_dir(tmp_path, "cartpole", "ppo", 0)
+    assert run.path.is_dir()
+    assert run.path.parent == tmp_path / "cartpole" / "ppo"
+    assert run.path.name.endswith("-s0")
+
+
+def test_twenty_runs_that_start_at_the_same_instant_get_twenty_directories(tmp_path):
+    barrier = Barrier(20)
+
+    def start(_):
+        barrier.wait()
+        return new_run_dir(tmp_path, "cartpole", "ppo", 0).path
+
+    with ThreadPoolExecutor(20) as pool:
+        paths = list(pool.map(start, range(20)))
+    assert len(set(paths)) == 20
+    assert all(path.is_dir() for path in paths)
+
+
+def test_two_processes_that_start_at_the_same_instant_get_two_directories(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from rlzoo_plus.artifacts.run_dir import new_run_dir\n"
+        "print(flush=True); sys.stdin.readline()\n"
+        "for _ in range(50): print(new_run_dir(Path(sys.argv[1]), 'e', 'a', 0).path)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    paths = [line for process in processes for line in process.communicate()[0].split()]
+    assert len(paths) == len(set(paths)) == 100
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_and_no_endless_loop(tmp_path, monkeypatch):
+    def refuse(self, *_, **__):
+        raise FileExistsError
+
+    parent = tmp_path / "e" / "a"
+    parent.mkdir(parents=True)
+    monkeypatch.setattr(module.Path, "mkdir", refuse)
+    with pytest.raises(OSError, match=r"too many runs|File exists|^$"):
+        new_run_dir(tmp_path, "e", "a", 0)
+
+
+def test_start_writes_what_is_known_before_the_first_step(tmp_path):
+    run = RunDir(tmp_path / "run")
+    assert not run.exists()
+    run.start({"seed": 0, "algo": {"name": "ppo"}}, "train.py seed=0", {"git": {}})
+    assert run.exists()
+    assert run.read_config() == {"seed": 0, "algo": {"name": "ppo"}}
+    assert run.command_file.read_text() == "train.py seed=0\n"
+    assert run.provenance_file.is_file()
+
+
+def test_the_keys_of_the_configuration_keep_their_order(tmp_path):
+    run = RunDir(tmp_path)
+    run.start({"z": 1, "a": 2}, "", {})
+    assert list(run.read_config()) == ["z", "a"]
+
+
+def test_a_configuration_is_read_as_data_and_never_as_code(tmp_path):
+    run = RunDir(tmp_path)
+    run.config_file.write_text("!!python/object/apply:os.mkdir [made]\n")
+    with pytest.raises(Exception, match="could not determine a constructor"):
+        run.read_config()
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "text"])
+def test_a_file_that_holds_no_configuration_is_refused(tmp_path, text):
+    run = RunDir(tmp_path)
+    run.config_file.write_text(text)
+    with pytest.raises(ValueError, match="holds no configuration"):
+        run.read_config()
+
+
+def test_the_status_keeps_when_the_run_started(tmp_path):
+    run = RunDir(tmp_path)
+    run.write_status(RUNNING, n_timesteps=100)
+    first = run.read_status()
+    run.write_status(FINISHED, num_timesteps=100)
+    last = run.read_status()
+    assert last["started_at"] == first["started_at"]
+    assert last["updated_at"] >= first["updated_at"]
+    assert (last["state"], last["n_timesteps"], last["num_timesteps"]) == (FINISHED, 100, 100)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\udcff"])
+def test_a_damaged_status_reads_as_none(tmp_path, text):
+    run = RunDir(tmp_path)
+    run.status_file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert run.read_status() == {}
+    run.write_status(RUNNING)
+    assert run.read_status()["state"] == RUNNING
+
+
+def test_a_result_comes_back(tmp_path):
+    run = RunDir(tmp_path)
+    assert run.read_result() == {}
+    run.write_result({"state": FINISHED, "best": None})
+    assert run.read_result() == {"state": FINISHED, "best": None}
+
+
+def test_no_two_parts_of_a_run_share_a_path(tmp_path):
+    run = RunDir(tmp_path)
+    properties = [n for n, v in vars(RunDir).items() if isinstance(v, property)]
+    paths = [getattr(run, name) for name in properties] + [run.checkpoints().root]
+    assert len(paths) == len(set(paths))
+    assert all(path.parent == tmp_path for path in paths)

@@ -1,0 +1,163 @@
+"""What the commands say about themselves, and what a shell completes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlzoo_plus.commands import dispatch
+from rlzoo_plus.commands.train_help import train_help
+from rlzoo_plus.config.compose import GROUPS, conf_dir, group_options
+from rlzoo_plus.config.schema import RunConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = ["-m", "rlzoo_plus"]
+SCRIPT = [str(ROOT / "train.py")]
+
+
+def start(*arguments, cwd, **environ):
+    environment = {**os.environ, **environ}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_overview_names_every_verb():
+    text = dispatch.usage()
+    for verb, (_, about) in dispatch.VERBS.items():
+        assert f"  {verb} " in text
+        assert about in text
+    assert "-sc install=bash" in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_without_a_verb_the_overview_is_shown(monkeypatch, capsys, arguments):
+    monkeypatch.setattr(sys, "argv", ["rlzoo-plus", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        dispatch.entry_point()
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.strip() == dispatch.usage()
+
+
+def test_the_version_is_told(monkeypatch, capsys):
+    import rlzoo_plus
+
+    monkeypatch.setattr(sys, "argv", ["rlzoo-plus", "--version"])
+    with pytest.raises(SystemExit) as stop:
+        dispatch.entry_point()
+    assert stop.value.code == 0
+    assert rlzoo_plus.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", sorted(dispatch.VERBS))
+def test_every_verb_has_a_help_with_an_example(capsys, verb):
+    try:
+        code = dispatch.run(verb, ["--help"])
+    except SystemExit as stop:
+        code = stop.code
+    text = capsys.readouterr().out
+    assert code == 0
+    assert verb in text
+    assert f"rlzoo-plus {verb}" in text
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_the_help_of_train_comes_wherever_it_is_asked_for(capsys, option):
+    assert dispatch.run("train", ["algo=sac", option]) == 0
+    assert "Train an agent" in capsys.readouterr().out
+
+
+def test_the_help_of_train_lists_every_group_and_choice():
+    words = train_help([]).split()
+    for group in GROUPS:
+        assert group in words
+        if group != "tuned":
+            assert set(group_options(group, [conf_dir()])) <= set(words)
+
+
+def test_the_help_of_train_lists_every_key_with_its_default_and_meaning():
+    text = train_help([])
+    config = yaml.safe_load((conf_dir() / "config.yaml").read_text())
+    keys = {}
+    for key, value in config.items():
+        if key in ("defaults", "hydra"):
+            continue
+        nested = isinstance(value, dict) and value
+        keys |= {f"{key}.{k}": v for k, v in value.items()} if nested else {key: value}
+    assert {key.split(".")[0] for key in keys} >= set(RunConfig.model_fields) - set(GROUPS)
+    for key, value in keys.items():
+        if isinstance(value, dict) and value:
+            continue
+        line = next((x for x in text.splitlines() if x.strip().startswith(f"{key}=")), None)
+        assert line is not None, f"{key} is not in the help"
+        if not key.startswith(("network.lstm", "tracker", "hpo")):
+            assert len(line.split()) > 1
+
+
+def test_the_help_of_train_shows_files_of_the_users_own(tmp_path):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "my_robot.yaml").touch()
+    assert "my_robot" in train_help(["--config-dir", str(tmp_path), "--help"])
+
+
+def test_the_help_of_train_imports_neither_hydra_nor_torch(tmp_path):
+    code = (
+        "import sys; from rlzoo_plus.commands import dispatch\n"
+        "dispatch.run('train', ['--help'])\n"
+        "print([m for m in ('hydra', 'torch', 'stable_baselines3', 'gymnasium', 'pybullet')"
+        " if m in sys.modules])"
+    )
+    assert start("-c", code, cwd=tmp_path).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", [[*MODULE, "train"], SCRIPT], ids=["verb", "train.py"])
+def test_the_whole_configuration_is_printed_as_yaml(tmp_path, command):
+    text = start(*command, "algo=sac", "seed=3", "--cfg", "job", cwd=tmp_path)
+    config = yaml.safe_load(text)
+    assert set(config) == set(RunConfig.model_fields)
+    assert (config["algo"]["name"], config["seed"]) == ("sac", 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [MODULE, SCRIPT], ids=["verb", "train.py"])
+def test_the_shell_gets_a_completion_function(tmp_path, command):
+    text = start(*command, "-sc", "install=bash", cwd=tmp_path)
+    assert "complete" in text
+    assert "query=bash" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "expected"),
+    [
+        (MODULE, "rlzoo-plus train algo=p", "algo=ppo"),
+        (MODULE, "rlzoo-plus train algo=ppo env=cartpole_b", "env=cartpole_bullet"),
+        (MODULE, "rlzoo-plus train checkpoint.ev", "checkpoint.every_steps="),
+        (SCRIPT, "train.py algo=p", "algo=ppo"),
+        (SCRIPT, "python train.py algo=p", "algo=ppo"),
+    ],
+)
+def test_the_shell_completes_groups_choices_and_keys(tmp_path, command, line, expected):
+    text = start(*command, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line)
+    assert expected in text.split()
+    assert "algo=sac" not in text.split()
+
+
+def test_the_shell_completes_a_verb(tmp_path):
+    text = start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE="rlzoo-plus ev")
+    assert text.split() == ["evaluate"]
+
+
+def test_the_shell_offers_no_keys_of_train_to_another_verb(tmp_path):
+    line = "rlzoo-plus evaluate algo=p"
+    assert start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split() == []
+
+
+def test_the_script_is_known_to_hydras_completion_function():
+    # Its bash function completes `python train.py` only where it finds this text in the file.
+    assert "@hydra.main" in (ROOT / "train.py").read_text()

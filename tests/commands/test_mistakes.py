@@ -1,0 +1,363 @@
+"""What a user who makes a mistake sees: exit code 2 and one message with the mend."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands import dispatch, train
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_SCREEN = 24
+
+
+class TrainedError(Exception):
+    """Training would have begun."""
+
+
+@pytest.fixture
+def start(in_process, monkeypatch, capsys):
+    """Return a function: arguments of `train` to exit code and message; nothing is trained."""
+
+    def refuse(config, console, command, *, is_sweep):
+        raise TrainedError(config)
+
+    monkeypatch.setattr(train, "_train", refuse)
+
+    def start_it(*arguments, verb="train"):
+        try:
+            code = dispatch.run(verb, list(arguments))
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return start_it
+
+
+def assert_one_screen(code, text):
+    assert code == 2, text
+    assert "Traceback" not in text
+    assert 0 < len(text.splitlines()) <= LONGEST_SCREEN
+    assert len(text) < 3000
+
+
+MISTAKES = {
+    "key": ("seeed=1", ["seeed", "'seed'"]),
+    "section key": ("eval.episods=3", ["eval.episods", "'eval.episodes'"]),
+    "added key": ("+foo=1", ["'foo'", "Known: "]),
+    "network key": ("network.polcy=mlp", ["network.polcy", "'network.policy'"]),
+    "hyperparameter": ("algo.hyperparams.gama=0.9", ["'gama'", "'gamma'"]),
+    "managed hyperparameter": ("algo.hyperparams.seed=1", ["algo.hyperparams.seed", "seed=..."]),
+    "algorithm": ("algo=pppo", ["algo=pppo", "'ppo'"]),
+    "environment": ("env=cartpole_bulet", ["env=cartpole_bulet", "'cartpole_bullet'"]),
+    "environment id": ("env.id=Pendulm-v1", ["env.id=Pendulm-v1", "'Pendulum-v1'"]),
+    "malformed id": ("env.id=pendulum", ["env.id=pendulum", "'Pendulum-v1'"]),
+    "network": ("network=smal", ["network=smal", "'small'"]),
+    "tracker": ("tracker=wanbd", ["tracker=wanbd", "'wandb'"]),
+    "experiment": ("experiment=cartpole_quik", ["cartpole_quik", "'cartpole_quick'"]),
+    "tuned": ("tuned=ppo/halfcheetah_bulle", ["halfcheetah_bulle", "'ppo/halfcheetah_bullet'"]),
+    "null group": ("tuned=null", ["null", "tuned=none"]),
+    "negative steps": ("n_timesteps=-5", ["n_timesteps=-5", "at least 1|equal to 1"]),
+    "fraction of a step": ("n_timesteps=1.5", ["n_timesteps=1.5", "integer"]),
+    "word for a number": ("n_timesteps=many", ["n_timesteps=many", "integer"]),
+    "switch for a number": ("n_envs=true", ["n_envs=True", "whole number"]),
+    "negative seed": ("seed=-1", ["seed=-1"]),
+    "schedule": ("algo.hyperparams.learning_rate=lim_3e-4", ["lim_3e-4", "'lin_3e-4'"]),
+    "schedule as a call": ("algo.hyperparams.learning_rate=linear(3e-4)", ["linear(3e-4)"]),
+    "negative rate": ("algo.hyperparams.learning_rate=-1", ["learning_rate=-1", "negative"]),
+    "discount": ("algo.hyperparams.gamma=2", ["gamma=2", "0 to 1"]),
+    "large batch": ("algo.hyperparams.batch_size=4096", ["batch_size=4096", "at most 1024"]),
+    "batch of zero": ("algo.hyperparams.batch_size=0", ["batch_size=0", "at least 1"]),
+    "early evaluation": ("eval.every_steps=10", ["eval.every_steps=10", "at least 1024"]),
+    "early checkpoint": ("checkpoint.every_steps=10", ["every_steps=10", "at least 1024"]),
+    "action space": ("algo=dqn", ["dqn cannot act in Box", "env.kwargs.discrete=true"]),
+    "action space, other way": (
+        "algo=sac env.kwargs.discrete=true",
+        ["sac cannot act in Discrete(2)", "ppo", "env.kwargs.discrete=false"],
+    ),
+    "no goal": ("algo=her", ["goal environment", "env=panda_reach"]),
+    "no masks": (
+        "algo=maskable_ppo env.kwargs.discrete=true",
+        ["action_masks", "algo=ppo"],
+    ),
+    "noise": ("algo.action_noise={type:normal,std:0.1}", ["action_noise", "ppo", "Remove it"]),
+    "replay buffer": ("algo.replay_buffer=her", ["algo.replay_buffer=her", "null"]),
+    "activation": ("network.activation=rellu", ["rellu", "'relu'"]),
+    "optimizer": ("network.optimizer=adamm", ["adamm", "'adam'"]),
+    "layers": ("network.net_arch=64", ["network.net_arch=64", "[64, 64]"]),
+    "part of the network": (
+        "network.net_arch={actr:[64],critic:[64]}",
+        ["'actr'", "'actor'"],
+    ),
+    "lstm": ("network.lstm.hidden_size=8", ["network.lstm", "algo=recurrent_ppo"]),
+    "wrapper": ("env.wrappers=[time_featur]", ["time_featur", "'time_feature'"]),
+    "own wrapper": ("env.wrappers=[nowhere.Wrapper]", ["nowhere.Wrapper", "dotted path"]),
+    "wrapper, not a list": ("env.wrappers=time_feature", ["env.wrappers=time_feature", "list"]),
+    "package": ("env.packages=[no_such_package]", ["no_such_package", "Install it"]),
+    "argument of the environment": ("env.kwargs.discret=true", ["discret", "refuses"]),
+    "argument, nested": ("env.kwargs.reward={alve:1}", ["'alve'", "'alive'"]),
+    "device": ("device=gpu", ["device=gpu", "cuda"]),
+    "threads": ("num_threads=0", ["num_threads=0", "auto"]),
+    "kind of vector": ("vec_env=dumy", ["vec_env=dumy", "'dummy'"]),
+    "normalize": ("normalize=observation", ["normalize=observation", "true"]),
+    "stop without evaluation": (
+        "eval.every_steps=null stop.reward_threshold=3",
+        ["stop.reward_threshold", "eval.every_steps=auto"],
+    ),
+    "log level": ("log.level=loud", ["log.level=loud", "'debug'"]),
+    "directory that cannot be": ("run_dir=/proc/nowhere", ["run_dir=/proc/nowhere"]),
+    "missing equals sign": ("algo ppo", ["algo", "key=value"]),
+    "list without brackets": ("network.net_arch=64,64", ["64,64", "[value1,value2]"]),
+    "unknown option": ("--confg-dir=x", ["--confg-dir"]),
+    "missing directory": ("--config-dir=/nowhere", ["/nowhere", "not found"]),
+    "sweep into one directory": ("-m seed=1,2 run_dir=x", ["run_dir", "Leave it out"]),
+    "sweep with a wrong choice": ("-m algo=ppo,pppo", ["algo=pppo", "'ppo'"]),
+    "package of algorithms": ("algo.packages=[no_such_package]", ["no_such_package"]),
+    "update interval": ("algo=sac algo.hyperparams.train_freq=[a,step]", ["train_freq=['a'"]),
+    "first update": ("algo=sac algo.hyperparams.learning_starts=soon", ["learning_starts=soon"]),
+    "layers inside a list": ("network=small network.net_arch.actor=[8]", ["net_arch"]),
+    "no id": ("env=gym", ["env.id", "env.id="]),
+    "empty directory": ("run_dir=", ["run_dir"]),
+    "option of another option": ("--resolve", ["--resolve", "--cfg"]),
+    "argument of a tracker": ("tracker.offline=true", ["tracker.offline", "tracker=wandb"]),
+    "key of normalize": ("normalize.observaton=true", ["observaton", "'normalize.observation'"]),
+}
+
+
+@pytest.mark.parametrize("mistake", list(MISTAKES))
+def test_a_mistake_gets_one_screen_that_names_the_value_and_a_mend(start, mistake):
+    line, parts = MISTAKES[mistake]
+    code, text = start(*line.split())
+    assert_one_screen(code, text)
+    for part in parts:
+        assert any(form in text for form in part.split("|")), f"{part!r} is not in: {text}"
+
+
+def test_the_case_of_nothing_wrong_reaches_training(start):
+    with pytest.raises(TrainedError):
+        start("algo=ppo", "env=cartpole_bullet")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env=halfcheetah_bullet network=small",
+        "env=halfcheetah_bullet network.net_arch=[8]",
+        "algo=sac env=halfcheetah_bullet network=separate",
+        "algo=ppo --config-dir {} seed=3",
+        "n_timesteps=1e6",
+        "normalize.observation=true",
+        "env.id='Pendulum-v1' algo=td3",
+    ],
+)
+def test_what_is_no_mistake_reaches_training(start, tmp_path, line):
+    if "halfcheetah" in line:
+        pytest.importorskip("pybullet_envs_gymnasium")
+    with pytest.raises(TrainedError):
+        start(*line.format(tmp_path).split())
+
+
+def test_options_may_stand_between_overrides(start):
+    with pytest.raises(TrainedError):
+        start("algo=ppo", "-m", "seed=1,2")
+
+
+def test_a_mistake_leaves_no_directory_behind(start, tmp_path):
+    for line in ("seeed=1", "algo=dqn", "eval.every_steps=10 run_dir=mine"):
+        start(*line.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_run_is_not_written_over(start, tmp_path):
+    run = RunDir(tmp_path / "mine")
+    run.start({}, "", {})
+    run.write_status("finished")
+    code, text = start("run_dir=mine")
+    assert_one_screen(code, text)
+    assert "run_dir=mine already holds a run (state: finished)" in text
+
+
+def test_a_tuned_file_that_is_not_there_is_said_with_what_is_used_instead(start, capsys):
+    with pytest.raises(TrainedError):
+        start("algo=sac", "env=cartpole_bullet")
+    text = capsys.readouterr().out
+    assert "no tuned values for sac/cartpole_bullet" in text
+    assert "conf/algo/sac.yaml" in text
+
+
+@pytest.mark.parametrize("option", ["--config-dir={}", "hydra.searchpath=[file://{}]"])
+def test_a_tuned_file_of_the_users_own_is_found(start, capsys, tmp_path, option):
+    for group in ("env", "tuned/ppo"):
+        (tmp_path / "mine" / group).mkdir(parents=True)
+    shipped = ROOT / "conf" / "env" / "cartpole.yaml"
+    (tmp_path / "mine" / "env" / "my_pole.yaml").write_text(shipped.read_text())
+    values = "# @package _global_\nseed: 17\n"
+    (tmp_path / "mine" / "tuned" / "ppo" / "my_pole.yaml").write_text(values)
+    with pytest.raises(TrainedError) as reached:
+        start("env=my_pole", option.format(tmp_path / "mine"))
+    assert reached.value.args[0].seed == 17
+    assert "no tuned values" not in capsys.readouterr().out
+
+
+def test_an_algorithm_of_the_users_own_is_registered_by_its_package(start, tmp_path, monkeypatch):
+    from rlzoo_plus.config import catalog
+
+    monkeypatch.setattr(catalog, "ALGORITHMS", dict(catalog.ALGORITHMS))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_algorithms.py").write_text(
+        "from rlzoo_plus import AlgorithmSpec, register_algorithm\n"
+        "from rlzoo_plus.config.catalog import Family\n"
+        "register_algorithm(AlgorithmSpec('mine', 'stable_baselines3.a2c.a2c:A2C',"
+        " Family.ON_POLICY, ('Box',)))\n"
+    )
+    with pytest.raises(TrainedError) as reached:
+        start("algo=a2c", "algo.name=mine", "algo.packages=[my_algorithms]")
+    assert reached.value.args[0].algo.name == "mine"
+
+
+def test_two_mistakes_of_a_sweep_are_both_told_once(start):
+    code, text = start("-m", "seed=1,2", "algo=dqn,her")
+    assert_one_screen(code, text)
+    assert text.count("dqn cannot act in Box") == 1
+    assert text.count("needs a goal environment") == 1
+
+
+def test_an_unknown_verb_gets_a_suggestion(start):
+    code, text = start(verb="trian")
+    assert_one_screen(code, text)
+    assert "'train'" in text
+
+
+# Commands on a run
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "enjoy", "record"])
+@pytest.mark.parametrize("option", [["--episods", "3"], ["--seed", "x"], []])
+def test_a_wrong_option_of_a_command_gets_exit_code_2(start, verb, option):
+    arguments = ["somewhere", *option] if option else []
+    assert_one_screen(*start(*arguments, verb=verb))
+
+
+@pytest.mark.parametrize(("option", "value"), [("--episodes", "0"), ("--n-envs", "-1")])
+def test_a_number_of_a_command_is_above_zero(start, option, value):
+    code, text = start("somewhere", option, value, verb="evaluate")
+    assert_one_screen(code, text)
+    assert value in text
+
+
+def test_a_window_without_a_display_is_refused(start, monkeypatch):
+    if not sys.platform.startswith("linux"):
+        pytest.skip("other systems always have a display")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    code, text = start("somewhere", verb="enjoy")
+    assert_one_screen(code, text)
+    assert "rlzoo-plus record somewhere" in text
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("verb", ["evaluate", "record"])
+def test_a_run_that_is_not_there_gets_one_line(start, verb):
+    code, text = start("nowhere", verb=verb)
+    assert_one_screen(code, text)
+    assert "nowhere: no such directory" in text
+    assert len(text.splitlines()) == 1
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (None, None, "config.yaml is missing"),
+        ("config.yaml", "", "is damaged"),
+        ("config.yaml", "{", "is damaged"),
+        ("config.yaml", "seed: 1\n", "is damaged"),
+        ("config.yaml", "!!python/object/apply:os.getcwd []\n", "is damaged"),
+        ("config.yaml", b"\xff\xfe\x00", "is damaged"),
+    ],
+)
+def test_a_damaged_run_gets_one_line(start, tmp_path, name, content, expected):
+    (tmp_path / "run").mkdir()
+    if name:
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / "run" / name).write_bytes(data)
+    code, text = start("run", verb="evaluate")
+    assert_one_screen(code, text)
+    assert expected in text
+    assert len(text.splitlines()) == 1
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("which", ["best", "final", "7", "newest"])
+def test_a_policy_that_was_never_saved_gets_one_line(start, tmp_path, resolve_config, which):
+    RunDir(tmp_path / "run").start(resolve_config().config.model_dump(mode="json"), "", {})
+    code, text = start("run", "--which", which, verb="evaluate")
+    assert_one_screen(code, text)
+    assert which in text
+    assert "It has saved nothing yet" in text
+
+
+@pytest.mark.training
+def test_a_run_that_needs_foreign_code_asks_for_trust(start, tmp_path, resolve_config):
+    resolved = resolve_config("env.wrappers=[their_package.Wrapper]").config
+    RunDir(tmp_path / "run").start(resolved.model_dump(mode="json"), "", {})
+    code, text = start("run", verb="evaluate")
+    assert_one_screen(code, text)
+    assert "their_package.Wrapper" in text
+    assert "--trust" in text
+
+
+# As a process of its own
+
+_PROBE = """
+import sys
+from rlzoo_plus.commands import dispatch
+for line in sys.argv[1:]:
+    code = dispatch.run("train", line.split())
+    print(code, "torch" in sys.modules, "stable_baselines3" in sys.modules)
+"""
+
+
+def test_mistakes_are_answered_without_importing_torch(tmp_path):
+    lines = ["seeed=1", "algo=pppo", "algo.hyperparams.gama=0.9", "env.id=Pendulm-v1", "algo=dqn"]
+    command = [sys.executable, "-c", _PROBE, *lines]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["2 False False"] * len(lines)
+    assert done.stderr.count("error: ") == len(lines)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[str(ROOT / "train.py"), "seeed=1"], ["-m", "rlzoo_plus", "train", "seeed=1"]],
+    ids=["train.py", "python -m"],
+)
+def test_the_process_ends_with_2_and_only_the_message(tmp_path, command):
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "Did you mean 'seed'?" in done.stderr
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("device=cuda:99", "device=cuda:99"),
+        ("callbacks=[nowhere]", "callbacks: nowhere"),
+        ("callbacks=[os.getcwd]", "is not a BaseCallback"),
+        ("network.n_critics=2", "'n_critics'"),
+        ("network.policy_kwargs.foo=1", "'foo'"),
+        ("algo.hyperparams.rollout_buffer_kwargs={a:1}", "refuses its configuration"),
+    ],
+)
+def test_a_mistake_that_needs_torch_is_answered_too(in_process, capsys, line, part):
+    code = dispatch.run("train", [*line.split(), "report.video=false", "report.plot=false"])
+    captured = capsys.readouterr()
+    assert_one_screen(code, captured.out + captured.err)
+    assert part in captured.err

@@ -1,0 +1,513 @@
+"""From composed values to a checked configuration."""
+
+import pytest
+
+from rlzoo_plus.config.compose import conf_dir, group_options
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import config_hash, env_slug, resolve
+
+TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
+TUNED_ALGORITHMS = sorted({name.split("/")[0] for name in TUNED})
+
+
+@pytest.fixture(scope="module")
+def defaults():
+    """Composed values by algorithm; composing is slow, so each is composed once."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    GlobalHydra.instance().clear()
+    known = {}
+
+    def get(algo):
+        if algo not in known:
+            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+                cfg = compose("config", [f"algo={algo}", "tuned=none"])
+            known[algo] = OmegaConf.to_container(cfg, resolve=True)
+        return known[algo]
+
+    return get
+
+
+@pytest.fixture
+def check(defaults):
+    """Return a function: dotted changes to the untuned defaults of an algorithm, resolved."""
+    import copy
+
+    def check_them(algo="ppo", **changes):
+        values = copy.deepcopy(defaults(algo))
+        for dotted, value in changes.items():
+            *path, last = dotted.split("__")
+            node = values
+            for part in path:
+                if not isinstance(node.get(part), dict):
+                    node[part] = {}
+                node = node[part]
+            node[last] = value
+        return resolve(values, env_name="cartpole_bullet")
+
+    return check_them
+
+
+def complaint(check, algo="ppo", **changes):
+    with pytest.raises(ConfigError) as caught:
+        check(algo, **changes)
+    return str(caught.value)
+
+
+# Counts and numbers
+
+
+@pytest.mark.parametrize("value", [1000000, 1e6])
+def test_a_count_may_be_written_with_an_exponent(check, value):
+    resolved = check(n_timesteps=value).config.n_timesteps
+    assert resolved == 1_000_000
+    assert isinstance(resolved, int)
+
+
+@pytest.mark.parametrize("value", [1.5, True, "abc", 0, -5, None, float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize("key", ["n_timesteps", "n_envs", "eval__episodes", "checkpoint__keep"])
+def test_what_is_no_count_is_refused_with_its_key_and_value(check, key, value):
+    text = complaint(check, **{key: value})
+    assert f"{key.replace('__', '.')}={value}" in text
+
+
+@pytest.mark.parametrize("value", [-1, True, 0.5])
+def test_a_seed_is_a_whole_number_of_at_least_zero(check, value):
+    assert "seed=" in complaint(check, seed=value)
+
+
+def test_seed_zero_is_kept(check):
+    assert check(seed=0).config.seed == 0
+
+
+def test_zero_and_false_are_values_and_not_gaps(check):
+    changes = {"algo__hyperparams__learning_starts": 0, "network__ortho_init": False}
+    config = check("sac", **changes).config
+    assert config.algo.hyperparams["learning_starts"] == 0
+    assert config.network.ortho_init is False
+
+
+def test_a_hyperparameter_that_counts_may_be_written_with_an_exponent(check):
+    value = check("sac", algo__hyperparams__buffer_size=1e6).config.algo.hyperparams["buffer_size"]
+    assert value == 1_000_000
+    assert isinstance(value, int)
+
+
+@pytest.mark.parametrize("key", ["checkpoint__every_minutes", "stop__wall_clock_minutes"])
+@pytest.mark.parametrize("value", [0, -1, "soon"])
+def test_a_duration_is_above_zero(check, key, value):
+    assert f"{key.replace('__', '.')}={value}" in complaint(check, **{key: value})
+
+
+# Unknown names
+
+
+def test_an_unknown_key_gets_a_suggestion(check):
+    assert "Did you mean 'seed'?" in complaint(check, seeed=1)
+    text = complaint(check, eval__episods=3)
+    assert "eval.episods" in text
+    assert "Did you mean 'eval.episodes'?" in text
+
+
+def test_a_key_without_a_relative_gets_the_known_ones(check):
+    text = complaint(check, foo=1)
+    assert "'foo'" in text
+    assert "n_timesteps" in text
+    assert "Did you mean" not in text
+
+
+def test_an_added_key_is_refused_with_the_known_ones(resolve_config):
+    with pytest.raises(ConfigError, match=r"'foo'.*Known: .*n_timesteps"):
+        resolve_config("+foo=1")
+
+
+def test_a_misspelled_key_of_normalize_gets_a_suggestion(check):
+    text = complaint(check, normalize={"observaton": True})
+    assert "observation" in text
+    assert "Did you mean" in text
+
+
+def test_several_mistakes_are_told_at_once(check):
+    text = complaint(check, seed=-1, n_envs=0)
+    assert "seed=-1" in text
+    assert "n_envs=0" in text
+
+
+def test_an_unknown_algorithm_gets_a_suggestion(check):
+    assert "Did you mean 'ppo'?" in complaint(check, algo__name="pppo")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("network__activation", "rellu", "'relu'"),
+        ("network__optimizer", "adamm", "'adam'"),
+        ("network__features_extractor", "nature", "'nature_cnn'"),
+        ("env__wrappers", ["time_featur"], "'time_feature'"),
+        ("env__wrappers", [{"rescale_actoin": {"min_action": -1}}], "'rescale_action'"),
+        ("algo__hyperparams__gama", 0.9, "'gamma'"),
+        ("network__net_arch", {"actr": [64], "critic": [64]}, "'actor'"),
+    ],
+)
+def test_a_misspelled_name_gets_a_suggestion(check, key, value, expected):
+    assert f"Did you mean {expected}?" in complaint(check, **{key: value})
+
+
+def test_a_dotted_wrapper_is_left_to_its_import(check):
+    wrappers = ["their_package.Wrapper", {"their_package.Other": {"a": 1}}, {"clip_action": None}]
+    assert check(env__wrappers=wrappers).config.env.wrappers == wrappers
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "mps", "cuda", "cuda:1", "cuda:10"])
+def test_a_device_is_accepted(check, device):
+    assert check(device=device).config.device == device
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "CUDA", "cpu ", "cuda:1\n", ""])
+def test_what_is_no_device_is_refused(check, device):
+    assert f"device={device}" in complaint(check, device=device)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("vec_env", "dumy"),
+        ("log__level", "loud"),
+        ("num_threads", "lots"),
+        ("report__video", "maybe"),
+        ("log__progress", "maybe"),
+        ("eval__every_steps", "none"),
+        ("eval__n_envs", 0),
+        ("normalize", "observation"),
+        ("network__net_arch", 64),
+        ("network__net_arch", [0]),
+        ("network__policy", "mpl"),
+        ("env__packages", "panda_gym"),
+        ("env__kwargs", 3),
+        ("env__id", None),
+        ("run_dir", 3),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_shown_with_its_key(check, key, value):
+    assert f"{key.replace('__', '.')}={value}" in complaint(check, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("normalize", "observation", "reward"),
+    [(True, True, True), ({"reward": False}, True, False), ({"observation": False}, False, True)],
+)
+def test_normalize_is_a_switch_or_a_mapping(check, normalize, observation, reward):
+    config = check(normalize=normalize).config.normalize
+    assert (config.observation, config.reward) == (observation, reward)
+
+
+@pytest.mark.parametrize("normalize", [False, None])
+def test_normalize_can_be_off(check, normalize):
+    assert check(normalize=normalize).config.normalize is None
+
+
+# Hyperparameters
+
+
+@pytest.mark.parametrize("key", ["policy", "env", "seed", "device", "verbose", "policy_kwargs"])
+def test_a_managed_argument_is_refused_with_where_it_is_set(check, key):
+    text = complaint(check, **{f"algo__hyperparams__{key}": 1})
+    assert f"algo.hyperparams.{key}" in text
+    assert "use " in text or "set network.policy" in text
+
+
+@pytest.mark.parametrize("key", ["batch_size", "n_steps", "n_epochs"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "many"])
+def test_a_size_is_a_whole_number_of_at_least_one(check, key, value):
+    text = complaint(check, **{f"algo__hyperparams__{key}": value})
+    assert f"algo.hyperparams.{key}={value}" in text
+
+
+@pytest.mark.parametrize("key", ["gamma", "gae_lambda"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, True, "high", [1], float("nan")])
+def test_a_discount_lies_between_zero_and_one(check, key, value):
+    assert f"{key}={value}" in complaint(check, **{f"algo__hyperparams__{key}": value})
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.99])
+def test_a_discount_may_be_zero_or_one(check, value):
+    assert check(algo__hyperparams__gamma=value).config.algo.hyperparams["gamma"] == value
+
+
+@pytest.mark.parametrize("value", ["lim_3e-4", -1, True, "fast", [1]])
+def test_a_learning_rate_is_a_number_or_a_schedule(check, value):
+    text = complaint(check, algo__hyperparams__learning_rate=value)
+    assert f"algo.hyperparams.learning_rate={value}" in text
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_learning_rate_that_cannot_train_is_refused(check, value):
+    assert "learning_rate" in complaint(check, algo__hyperparams__learning_rate=value)
+
+
+@pytest.mark.parametrize(
+    ("algo", "key", "value"),
+    [
+        ("ppo", "ent_coef", "abc"),
+        ("ppo", "max_grad_norm", "abc"),
+        ("ppo", "target_kl", "abc"),
+        ("ppo", "stats_window_size", "abc"),
+        ("sac", "gradient_steps", "abc"),
+        ("sac", "learning_starts", "abc"),
+        ("sac", "learning_starts", None),
+    ],
+)
+def test_a_hyperparameter_of_the_wrong_type_is_refused(check, algo, key, value):
+    text = complaint(check, algo, **{f"algo__hyperparams__{key}": value})
+    assert f"algo.hyperparams.{key}={value}" in text
+
+
+def test_a_batch_above_one_rollout_is_refused_with_the_sum(check):
+    text = complaint(
+        check, n_envs=2, algo__hyperparams__n_steps=16, algo__hyperparams__batch_size=64
+    )
+    assert "batch_size=64" in text
+    assert "n_steps 16 x n_envs 2 = 32" in text
+    assert "at most 32" in text
+
+
+def test_a_batch_of_exactly_one_rollout_is_accepted(check):
+    changes = {"algo__hyperparams__n_steps": 16, "algo__hyperparams__batch_size": 32}
+    assert not [w for w in check(n_envs=2, **changes).warnings if "batch_size" in w]
+
+
+def test_a_batch_that_does_not_divide_the_rollout_is_only_noted(check):
+    resolved = check(algo__hyperparams__n_steps=100, algo__hyperparams__batch_size=64)
+    assert any("batch_size=64 does not divide" in w for w in resolved.warnings)
+
+
+def test_a_batch_of_one_cannot_be_normalized(check):
+    assert "batch_size=1" in complaint(check, algo__hyperparams__batch_size=1)
+    both = {"algo__hyperparams__batch_size": 1, "algo__hyperparams__normalize_advantage": False}
+    assert check(**both).config.algo.hyperparams["batch_size"] == 1
+
+
+@pytest.mark.parametrize("value", [4, [4, "step"], [1, "episode"]])
+def test_an_update_comes_after_steps_or_episodes(check, value):
+    hyperparams = check("td3", algo__hyperparams__train_freq=value).config.algo.hyperparams
+    assert hyperparams["train_freq"] == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(0, -1, True, None, 1.5, "often", {"a": 1}),
+        *([4], [4, "steps"], [1, "episode", 2], [0, "step"], [-1, "episode"]),
+        *(["a", "step"], [[1], "step"], [1.5, "step"], [True, "step"]),
+    ],
+)
+def test_what_is_no_update_interval_is_refused(check, value):
+    text = complaint(check, "sac", algo__hyperparams__train_freq=value)
+    assert f"algo.hyperparams.train_freq={value}" in text
+
+
+def test_updates_counted_in_episodes_need_one_environment(check):
+    text = complaint(check, "td3", n_envs=2, algo__hyperparams__train_freq=[1, "episode"])
+    assert "n_envs=2" in text
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "dqn", "ars"])
+def test_action_noise_is_for_continuous_off_policy_algorithms(check, algo):
+    text = complaint(check, algo, algo__action_noise={"type": "normal", "std": 0.1})
+    assert algo in text
+    assert "Remove it" in text
+
+
+@pytest.mark.parametrize("kind", ["normal", "ou"])
+def test_action_noise_is_accepted_where_it_belongs(check, kind):
+    noise = check("td3", algo__action_noise={"type": kind, "std": 0.1}).config.algo.action_noise
+    assert (noise.type, noise.std) == (kind, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "expected"),
+    [
+        ({"type": "nrmal", "std": 0.1}, "Did you mean 'normal'?"),
+        ({"type": "normal", "std": -1}, "algo.action_noise.std=-1"),
+        ({"type": "normal"}, "algo.action_noise.std is not set"),
+        ({"std": 0.1}, "algo.action_noise.type is not set"),
+        ("normal", "algo.action_noise=normal"),
+    ],
+)
+def test_wrong_action_noise_is_explained(check, noise, expected):
+    assert expected in complaint(check, "td3", algo__action_noise=noise)
+
+
+def test_a_replay_buffer_is_for_off_policy_algorithms(check):
+    assert "keeps no replay buffer" in complaint(check, algo__replay_buffer="her")
+    assert "Did you mean 'her'?" in complaint(check, "sac", algo__replay_buffer="herr")
+    assert check("sac", algo__replay_buffer="nstep").config.algo.replay_buffer == "nstep"
+
+
+# Network
+
+
+def test_a_network_with_half_its_parts_is_refused_before_torch_is_needed(check):
+    assert "actor" in complaint(check, network__net_arch={"actor": [64]})
+
+
+def test_an_algorithm_with_one_network_takes_no_actor_and_critic(check):
+    text = complaint(check, "dqn", network__net_arch={"actor": [64], "critic": [64]})
+    assert "dqn has one network" in text
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "n_layers", "shared", "enable_critic"])
+def test_an_lstm_is_for_recurrent_policies(check, key):
+    assert "recurrent_ppo" in complaint(check, **{f"network__lstm__{key}": 1})
+    assert check("recurrent_ppo", **{f"network__lstm__{key}": 1})
+
+
+def test_a_kind_of_policy_that_the_algorithm_lacks_is_refused(check):
+    assert "network.policy=linear" in complaint(check, network__policy="linear")
+    assert check("ars", network__policy="linear").config.network.policy == "linear"
+
+
+# Cadence
+
+
+def test_automatic_evaluation_comes_twenty_times_in_a_run(check):
+    resolved = check("sac", n_timesteps=100_000)
+    assert resolved.config.eval.every_steps == 5000
+
+
+def test_automatic_evaluation_is_never_finer_than_a_rollout(check):
+    assert check(n_timesteps=2048, n_envs=2).config.eval.every_steps == 4096
+
+
+@pytest.mark.parametrize("episodes", [1, 3, 20, 100])
+def test_automatic_evaluation_environments_are_no_more_than_episodes(check, episodes):
+    n_envs = check(eval__episodes=episodes).config.eval.n_envs
+    assert isinstance(n_envs, int)
+    assert 1 <= n_envs <= episodes
+
+
+def test_evaluation_can_be_off(check):
+    assert check(eval__every_steps=None).config.eval.every_steps is None
+
+
+@pytest.mark.parametrize("key", ["eval", "checkpoint"])
+def test_a_cadence_below_one_rollout_is_refused_with_the_sum(check, key):
+    text = complaint(check, n_envs=4, **{f"{key}__every_steps": 1000})
+    assert f"{key}.every_steps=1000" in text
+    assert "n_steps 2048 x n_envs 4 = 8192" in text
+    assert "at least 8192" in text
+    assert check(n_envs=4, **{f"{key}__every_steps": 8192})
+
+
+def test_a_cadence_below_one_off_policy_update_is_refused(check):
+    changes = {"n_envs": 2, "algo__hyperparams__train_freq": 8}
+    assert "at least 16" in complaint(check, "sac", eval__every_steps=10, **changes)
+
+
+@pytest.mark.parametrize("key", ["reward_threshold", "no_improvement_evals"])
+def test_stopping_by_evaluations_needs_evaluations(check, key):
+    text = complaint(check, eval__every_steps=None, **{f"stop__{key}": 3})
+    assert f"stop.{key}" in text
+    assert "eval.every_steps=null" in text
+
+
+def test_stopping_by_time_needs_no_evaluations(check):
+    config = check(eval__every_steps=None, stop__wall_clock_minutes=3).config
+    assert config.stop.wall_clock_minutes == 3
+
+
+def test_a_run_that_ends_later_than_asked_says_so(check):
+    assert any("the run ends at 100352" in w for w in check(n_timesteps=100_000).warnings)
+    assert not check(n_timesteps=100_352).warnings
+
+
+def test_a_run_that_learns_nothing_says_so(check):
+    resolved = check("sac", n_timesteps=1000, algo__hyperparams__learning_starts=1000)
+    assert any("nothing will be learned" in w for w in resolved.warnings)
+
+
+# Names and hash
+
+
+@pytest.mark.parametrize(
+    ("env_id", "slug"),
+    [
+        ("Pendulum-v1", "pendulum-v1"),
+        ("robots/CartPole-v0", "robots-cartpole-v0"),
+        ("panda_gym:PandaReach-v3", "panda_gym-pandareach-v3"),
+        ("../../etc", "etc"),
+        ("..", "env"),
+        ("", "env"),
+    ],
+)
+def test_an_id_becomes_one_folder_name(env_id, slug):
+    assert env_slug(env_id) == slug
+
+
+def test_an_environment_is_named_by_its_file_or_its_id(defaults):
+    assert resolve(defaults("ppo"), env_name="mine").config.env.name == "mine"
+    assert resolve(defaults("ppo"), env_name="gym").config.env.name == "robots-cartpolebalance-v0"
+    assert resolve(defaults("ppo")).config.env.name == "robots-cartpolebalance-v0"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("run_dir", "elsewhere"),
+        ("log__sb3", True),
+        ("checkpoint__keep", 9),
+        ("checkpoint__every_minutes", 1),
+        ("report__plot", False),
+        ("export__sb3_zip", True),
+    ],
+)
+def test_what_does_not_change_the_outcome_does_not_change_the_hash(check, key, value):
+    assert config_hash(check(**{key: value}).config) == config_hash(check().config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seed", 1),
+        ("n_envs", 2),
+        ("n_timesteps", 7),
+        ("normalize", True),
+        ("algo__hyperparams__gamma", 0.5),
+        ("network__activation", "relu"),
+        ("env__kwargs__discrete", True),
+        ("vec_env", "subproc"),
+        ("num_threads", 2),
+        ("eval__episodes", 3),
+        ("stop__reward_threshold", 1),
+    ],
+)
+def test_what_changes_the_outcome_changes_the_hash(check, key, value):
+    assert config_hash(check(**{key: value}).config) != config_hash(check().config)
+
+
+def test_a_resolved_configuration_read_back_has_the_same_hash(check):
+    from rlzoo_plus.config.schema import RunConfig
+
+    config = check(normalize=True).config
+    assert config_hash(RunConfig.model_validate(config.model_dump(mode="json"))) == config_hash(
+        config
+    )
+
+
+# All tuned files
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("algo", TUNED_ALGORITHMS)
+def test_every_tuned_file_resolves_with_its_environment(resolve_config, algo):
+    failures = {}
+    for name in TUNED:
+        if name.split("/")[0] != algo:
+            continue
+        try:
+            resolve_config(f"algo={algo}", f"env={name.split('/')[1]}")
+        except Exception as error:
+            failures[name] = str(error)
+    assert not failures

@@ -1,0 +1,92 @@
+"""Constructor arguments read from source text."""
+
+import inspect
+import sys
+from importlib import import_module
+
+import pytest
+
+from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes an importable module and returns its name."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(source, name="their_algorithms"):
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+        return name
+
+    yield write
+    constructor_arguments.cache_clear()
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_the_arguments_read_from_source_are_those_of_the_class(name):
+    entry_point = ALGORITHMS[name].entry_point
+    module_name, class_name = entry_point.split(":")
+    algorithm = getattr(import_module(module_name), class_name)
+    real = set(inspect.signature(algorithm.__init__).parameters) - {"self"}
+    assert constructor_arguments(entry_point).keys() == real
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_the_schedules_of_the_catalog_are_arguments_of_the_class(name):
+    spec = ALGORITHMS[name]
+    assert set(spec.schedules) <= constructor_arguments(spec.entry_point).keys()
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_the_arguments_of_every_algorithm_can_be_read_from_its_source(name):
+    arguments = constructor_arguments(ALGORITHMS[name].entry_point)
+    assert arguments is not None
+    assert {"policy", "env", "learning_rate"} <= arguments.keys()
+
+
+def test_every_managed_argument_belongs_to_some_algorithm():
+    known = set().union(*(constructor_arguments(s.entry_point) for s in ALGORITHMS.values()))
+    assert set(MANAGED) <= known
+
+
+def test_all_kinds_of_arguments_are_found(module):
+    name = module("class A:\n    def __init__(self, a, /, b, *, c=1): ...\n")
+    assert constructor_arguments(f"{name}:A").keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A:\n    def __init__(self, a, **kwargs): ...\n",
+        "class B:\n    def __init__(self, a): ...\nclass A(B): ...\n",
+    ],
+    ids=["keyword arguments", "inherited constructor"],
+)
+def test_arguments_that_the_source_cannot_tell_are_left_open(module, source):
+    assert constructor_arguments(f"{module(source)}:A") is None
+
+
+def test_reading_arguments_does_not_run_the_module(module):
+    name = module("raise SystemExit('imported')\nclass A:\n    def __init__(self, a): ...\n")
+    assert constructor_arguments(f"{name}:A").keys() == {"a"}
+    assert name not in sys.modules
+
+
+def test_a_missing_class_is_named(module):
+    name = module("x = 1\n")
+    with pytest.raises(ConfigError, match=f"{name}:Absent.* no class Absent"):
+        constructor_arguments(f"{name}:Absent")
+
+
+def test_a_missing_package_is_named_with_its_installation():
+    with pytest.raises(ConfigError, match=r"no_such_package.*pip install no_such_package"):
+        constructor_arguments("no_such_package.module:A")
+
+
+def test_a_missing_module_of_an_installed_package_is_named():
+    with pytest.raises(ConfigError, match=r"no module 'stable_baselines3\.pppo'"):
+        constructor_arguments("stable_baselines3.pppo:PPO")

@@ -1,0 +1,61 @@
+"""Fixtures for tests that compose the shipped configuration or start a command in this process."""
+
+import logging
+import os
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def compose_values():
+    """Return a function: command-line arguments to composed plain values and group choices."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    from rlzoo_plus.config.compose import conf_dir, prepare_overrides
+
+    GlobalHydra.instance().clear()
+
+    def compose_them(*arguments):
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            overrides = prepare_overrides(list(arguments))
+            cfg = compose("config", overrides, return_hydra_config=True)
+        choices = dict(cfg.hydra.runtime.choices)
+        # Hydra's own node has values that only a started job can fill in.
+        values = {key: value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
+        return OmegaConf.to_container(OmegaConf.create(values), resolve=True), choices
+
+    return compose_them
+
+
+@pytest.fixture
+def resolve_config(compose_values):
+    """Return a function: command-line arguments to a checked configuration and its warnings."""
+    from rlzoo_plus.config.resolve import resolve
+
+    def resolve_them(*arguments):
+        values, choices = compose_values(*arguments)
+        return resolve(values, env_name=choices.get("env"))
+
+    return resolve_them
+
+
+@pytest.fixture
+def in_process(tmp_path, monkeypatch):
+    """Let a command run in this process, in a folder of its own, and undo what it leaves."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    root, own = logging.getLogger(), logging.getLogger("rlzoo_plus")
+    handlers, levels = list(root.handlers), (root.level, own.level)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    monkeypatch.setitem(os.environ, "HYDRA_FULL_ERROR", "1")
+    GlobalHydra.instance().clear()
+    yield tmp_path
+    GlobalHydra.instance().clear()
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    own.setLevel(levels[1])

@@ -1,0 +1,208 @@
+"""One wrapper chain for training and evaluation."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize, VecTransposeImage
+from support import tiny_envs
+from support.training import make_config, tiny_config
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.envs.checks import inspect_env
+from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+
+PANDA = ("algo=her", "env=panda_reach")
+
+
+def _layers(venv):
+    names, env = [], venv.unwrapped.envs[0]
+    while isinstance(env, gym.Wrapper):
+        names.append(type(env).__name__)
+        env = env.env
+    return names
+
+
+@pytest.fixture
+def build():
+    built = []
+
+    def _build(config, seed=0, monitor=None):
+        pair = make_train_env(config, seed, monitor), make_eval_env(config.env, config.n_envs)
+        built.extend(pair)
+        return pair
+
+    yield _build
+    for venv in built:
+        venv.close()
+
+
+def test_training_and_evaluation_have_the_same_wrappers(build):
+    config = tiny_config(
+        "ppo",
+        "tests/TinyReach-v0",
+        "env.wrappers=[{mask_observation: {hidden: [2]}},{support.tiny_envs.Doubled: {factor: 3}}]",
+        "env.time_limit=5",
+    )
+    train, evaluation = build(config)
+    assert _layers(train) == _layers(evaluation)
+    assert "Doubled" in _layers(evaluation)
+
+
+def test_environment_arguments_reach_training_and_evaluation(build):
+    # Known defect of rl_zoo3: env_kwargs of the file never reached the evaluation environment.
+    tiny_envs.CREATED.clear()
+    build(tiny_config("ppo", "tests/TinyReach-v0", "env.kwargs.scale=7", "n_envs=2"))
+    assert [made["scale"] for made in tiny_envs.CREATED] == [7, 7, 7, 7]
+
+
+def test_warm_up_reaches_training_and_evaluation(build):
+    train, evaluation = build(tiny_config("ppo", "tests/TinyReach-v0", "env.warmup_resets=1"))
+    assert "WarmupResets" in _layers(train)
+    assert "WarmupResets" in _layers(evaluation)
+
+
+def test_statistics_of_returns_use_the_algorithm_s_discount(build):
+    train, _ = build(
+        tiny_config("ppo", "tests/TinyReach-v0", "normalize=true", "algo.hyperparams.gamma=0.9")
+    )
+    assert isinstance(train, VecNormalize)
+    assert train.gamma == 0.9
+
+
+def test_settings_of_the_normalisation_are_passed_on(build):
+    train, _ = build(
+        tiny_config(
+            "ppo",
+            "tests/TinyReach-v0",
+            "normalize={observation: true, reward: false, clip_observation: 4, epsilon: 1e-4}",
+        )
+    )
+    assert (train.norm_obs, train.norm_reward) == (True, False)
+    assert (train.clip_obs, train.epsilon) == (4, 1e-4)
+
+
+def test_evaluation_returns_raw_observations_and_rewards(build):
+    train, evaluation = build(tiny_config("ppo", "tests/TinyReach-v0", "normalize=true"))
+    assert isinstance(train, VecNormalize)
+    assert not isinstance(evaluation, VecNormalize)
+
+
+def test_no_normalisation_unless_it_is_asked_for(build):
+    train, _ = build(tiny_config())
+    assert not isinstance(train, VecNormalize)
+
+
+def test_stacked_observations_reach_training_and_evaluation(build):
+    train, evaluation = build(tiny_config("ppo", "tests/TinyReach-v0", "env.frame_stack=3"))
+    assert isinstance(train, VecFrameStack)
+    assert train.observation_space == evaluation.observation_space
+    assert train.observation_space.shape == (9,)
+
+
+def test_pictures_are_transposed_for_training_and_evaluation(build):
+    train, evaluation = build(
+        tiny_config("ppo", "tests/TinyImage-v0", "normalize=true", "env.frame_stack=2")
+    )
+    assert train.observation_space == evaluation.observation_space
+    assert evaluation.observation_space.shape == (6, 36, 36)
+    assert isinstance(evaluation, VecTransposeImage)
+
+
+def test_pictures_are_not_normalised(build):
+    train, _ = build(tiny_config("ppo", "tests/TinyImage-v0", "normalize=true"))
+    assert train.reset().dtype == np.uint8
+
+
+def test_only_numbers_of_a_dictionary_are_normalised(build):
+    train, evaluation = build(tiny_config("ppo", "tests/TinyDict-v0", "normalize=true"))
+    assert sorted(train.norm_obs_keys) == ["alpha", "zeta"]
+    observation = train.reset()
+    assert observation["picture"].shape == (1, 3, 36, 36)
+    assert observation["picture"].dtype == np.uint8
+    assert evaluation.observation_space["picture"].shape == (3, 36, 36)
+
+
+def test_discrete_observations_are_left_alone_by_normalize(build):
+    train, _ = build(tiny_config("ppo", "FrozenLake-v1", "normalize=true"))
+    assert train.reset().shape == (1,)
+
+
+def test_observations_that_no_policy_can_use_are_a_user_error():
+    with pytest.raises(ConfigError, match=r"Blackjack-v1.*flatten_observation"):
+        inspect_env(tiny_config("ppo", "Blackjack-v1", "normalize=true"))
+
+
+def test_numbered_states_are_left_alone_by_normalisation(build):
+    train, _ = build(tiny_config("ppo", "FrozenLake-v1", "normalize=true"))
+    assert train.norm_obs is False
+    assert train.norm_reward is True
+
+
+def test_training_environments_have_consecutive_seeds(build):
+    config = tiny_config("ppo", "tests/TinyReach-v0", "n_envs=3")
+    train, _ = build(config, seed=40)
+    train.reset()
+    assert [seeds[0] for seeds in train.get_attr("seeds")] == [40, 41, 42]
+
+
+def test_one_monitor_file_is_written_for_each_training_environment(build, tmp_path):
+    config = tiny_config("ppo", "tests/TinyReach-v0", "n_envs=2")
+    train, _ = build(config, monitor=tmp_path / "monitor")
+    train.reset()
+    for _ in range(20):
+        train.step(np.zeros((2, 1), np.float32))
+    train.close()
+    files = sorted(path.name for path in (tmp_path / "monitor").iterdir())
+    assert files == ["0.monitor.csv", "1.monitor.csv"]
+    rows = (tmp_path / "monitor" / "1.monitor.csv").read_text().splitlines()
+    assert len(rows) == 2 + 2
+    assert rows[2].split(",")[1] == "8"
+
+
+def test_evaluation_environments_take_a_seed_for_each_episode(build):
+    _, evaluation = build(tiny_config())
+    evaluation.env_method("set_episode_seeds", [21, 22])
+    evaluation.reset()
+    for _ in range(8):
+        evaluation.step(np.zeros((1, 1), np.float32))
+    assert evaluation.get_attr("seeds")[0] == [21, 22]
+
+
+def test_panda_gym_s_resets_are_reproducible_in_training(build):
+    pytest.importorskip("panda_gym")
+    goals = []
+    for _ in range(2):
+        train, _ = build(make_config(*PANDA), seed=9)
+        train.reset()
+        goals.append([train.reset()["desired_goal"] for _ in range(2)])
+    np.testing.assert_array_equal(goals[0], goals[1])
+    assert not np.array_equal(goals[0][0], goals[0][1])
+
+
+@pytest.mark.training
+def test_processes_give_the_same_observations_as_one_process():
+    overrides = ("n_envs=2", "env.kwargs.scale=2")
+    seen = []
+    for kind in ("dummy", "subproc"):
+        config = tiny_config("ppo", "tests/TinyReach-v0", *overrides, f"vec_env={kind}")
+        venv = make_train_env(config, 5)
+        try:
+            first = venv.reset()
+            second, rewards, *_ = venv.step(np.ones((2, 1), np.float32))
+            seen.append((first, second, rewards))
+        finally:
+            venv.close()
+    for left, right in zip(*seen, strict=True):
+        # DummyVecEnv keeps rewards in single precision, SubprocVecEnv does not.
+        np.testing.assert_array_equal(left, right.astype(np.float32))
+
+
+@pytest.mark.training
+def test_evaluation_in_processes_takes_episode_seeds():
+    venv = make_eval_env(tiny_config().env, 2, "subproc")
+    try:
+        venv.env_method("set_episode_seeds", [31], indices=1)
+        venv.reset()
+        assert venv.get_attr("seeds", indices=1) == [[31]]
+    finally:
+        venv.close()

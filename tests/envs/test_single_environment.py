@@ -1,0 +1,135 @@
+"""One environment from its specification, and what a user reads when it cannot be made."""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from support.tiny_envs import Doubled
+from support.training import make_config, tiny_config
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.envs import single
+from rlzoo_plus.envs.single import foreign_code, make_env
+
+
+def _spec(*overrides, env="tests/TinyReach-v0"):
+    return tiny_config("ppo", env, *overrides).env
+
+
+def test_a_mistyped_id_gets_a_suggestion():
+    with pytest.raises(ConfigError, match="Did you mean 'Pendulum-v1'"):
+        make_env(_spec(env="Pendullum-v1"))
+
+
+def test_an_id_of_no_known_package_names_the_key_to_set():
+    with pytest.raises(ConfigError, match=r"env\.packages"):
+        make_env(_spec(env="SomethingQuiteDifferent-v7"))
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("panda_gym", "panda"), ("pybullet_envs_gymnasium", "bullet")]
+)
+def test_a_missing_shipped_package_names_its_extra(monkeypatch, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"pip install 'rlzoo-plus\[{extra}\]'"):
+        make_env(_spec(f"env.packages=[{package}]"))
+
+
+def test_a_missing_package_of_the_user_is_named():
+    with pytest.raises(ConfigError, match=r"no module no_such_robots.*PYTHONPATH"):
+        make_env(_spec("env.packages=[no_such_robots]"))
+
+
+def test_a_package_that_misses_another_says_which(tmp_path, monkeypatch):
+    (tmp_path / "robot_with_hole.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"robot_with_hole failed.*not_there_at_all"):
+        make_env(_spec("env.packages=[robot_with_hole]"))
+
+
+def test_unknown_arguments_name_env_kwargs():
+    with pytest.raises(ConfigError, match=r"env\.kwargs=.*wheels"):
+        make_env(_spec("env.kwargs.wheels=4"))
+
+
+def test_arguments_that_the_environment_refuses_name_env_kwargs():
+    with pytest.raises(ConfigError, match=r"env\.kwargs"):
+        make_env(_spec("env.kwargs={map_name: none_such}", env="FrozenLake-v1"))
+
+
+def test_arguments_reach_the_environment():
+    env = make_env(_spec("env.kwargs.scale=3.5"))
+    assert env.unwrapped.scale == 3.5
+
+
+def test_a_time_limit_ends_the_episode():
+    env = make_env(_spec("env.time_limit=3"))
+    env.reset(seed=0)
+    assert [env.step(env.action_space.sample())[3] for _ in range(3)] == [False, False, True]
+
+
+def test_wrappers_are_applied_innermost_first():
+    env = make_env(_spec("env.wrappers=[time_feature,{mask_observation: {hidden: [2]}}]"))
+    names = [type(layer).__name__ for layer in _layers(env)]
+    assert names.index("MaskObservation") < names.index("TimeFeatureWrapper")
+
+
+def test_every_environment_is_reproducible_without_asking_for_it():
+    env = make_env(_spec())
+    first = [env.reset(seed=3)[0], env.reset()[0], env.reset()[0]]
+    again = [env.reset(seed=3)[0], env.reset()[0], env.reset()[0]]
+    np.testing.assert_array_equal(first, again)
+
+
+def test_a_dotted_wrapper_of_the_user_gets_its_arguments():
+    env = make_env(_spec("env.wrappers=[{support.tiny_envs.Doubled: {factor: 5}}]"))
+    doubled = next(layer for layer in _layers(env) if isinstance(layer, Doubled))
+    assert doubled.factor == 5
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["support.tiny_envs.Tripled", "no_such_module.Wrapper", "support.tiny_envs.no.Deep"]
+)
+def test_a_dotted_wrapper_that_is_not_there_is_named(wrapper):
+    with pytest.raises(ConfigError, match=f"{wrapper} cannot be imported"):
+        make_env(_spec(f"env.wrappers=[{wrapper}]"))
+
+
+def test_arguments_that_a_wrapper_refuses_are_shown():
+    with pytest.raises(ConfigError, match=r"env\.wrappers: mask_observation.*colour"):
+        make_env(_spec("env.wrappers=[{mask_observation: {colour: red}}]"))
+
+
+def test_a_masked_entry_that_does_not_exist_is_a_user_error():
+    with pytest.raises(ConfigError, match=r"env\.wrappers: mask_observation"):
+        make_env(_spec("env.wrappers=[{mask_observation: {hidden: [99]}}]"))
+
+
+def test_shipped_code_is_not_foreign():
+    config = make_config("env=panda_reach", "algo=her")
+    assert foreign_code(config.env) == []
+
+
+def test_foreign_packages_and_wrappers_are_named():
+    spec = _spec("env.packages=[my_robots]", "env.wrappers=[clip_reward,{my.Wrapper: {a: 1}}]")
+    assert foreign_code(spec) == ["my_robots", "my.Wrapper"]
+
+
+def test_a_module_named_in_the_id_is_foreign():
+    # gymnasium.make imports what stands before the colon.
+    spec = _spec("env.packages=[]", env="some_module:Robot-v0")
+    assert foreign_code(spec) == ["some_module"]
+
+
+def test_what_compiled_modules_print_on_import_is_hidden(tmp_path, monkeypatch, capfd):
+    (tmp_path / "loud_module.py").write_text("import os; os.write(1, b'build time')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    single.import_packages(_spec("env.packages=[loud_module]"))
+    assert "build time" not in capfd.readouterr().out
+
+
+def _layers(env):
+    while isinstance(env, gym.Wrapper):
+        yield env
+        env = env.env

@@ -1,0 +1,140 @@
+"""Small, fast environments for the tests; importing this module registers them."""
+
+from collections import OrderedDict
+from typing import ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+LENGTH = 8
+CREATED: list[dict] = []  # the arguments of every TinyReach of this process, in order
+
+
+class TinyReach(gym.Env):
+    """Move a point to a goal drawn at reset; if restless, every unseeded reset is unpredictable."""
+
+    metadata: ClassVar = {"render_modes": []}
+
+    def __init__(self, scale=1.0, discrete=False, restless=False):
+        CREATED.append({"scale": scale, "discrete": discrete})
+        self.scale = scale
+        self.restless = restless
+        self.generator = None
+        self.seeds = []
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = spaces.Discrete(3) if discrete else spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.seeds.append(seed)
+        if seed is not None or self.restless or self.generator is None:
+            self.generator = np.random.default_rng(seed)
+        self.point, self.goal = self.generator.normal(size=2)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        move = float(action) - 1.0 if np.ndim(action) == 0 else float(action[0])
+        self.point += 0.3 * move
+        self.steps += 1
+        distance = abs(self.point - self.goal)
+        done = self.steps >= LENGTH
+        info = {"is_success": bool(distance < 0.5)} if done else {}
+        return self._observe(), -self.scale * distance, False, done, info
+
+    def _observe(self):
+        values = [10.0 * self.point, 5.0 + self.goal, self.steps]
+        return np.array(values, dtype=np.float32)
+
+
+class TinyMasked(TinyReach):
+    """Only one action is allowed in each step; any other raises."""
+
+    def __init__(self):
+        super().__init__(discrete=True)
+
+    def action_masks(self):
+        masks = np.zeros(3, dtype=bool)
+        masks[self.steps % 3] = True
+        return masks
+
+    def step(self, action):
+        if not self.action_masks()[int(action)]:
+            raise AssertionError(f"action {action} is masked in step {self.steps}")
+        return super().step(np.int64(action))
+
+
+class TinyMemory(TinyReach):
+    """Shows its goal in the first observation only: the return depends on a recurrent state."""
+
+    def _observe(self):
+        observation = super()._observe()
+        if self.steps:
+            observation[1] = 0.0
+        return observation
+
+
+class TinyImage(TinyReach):
+    """Pictures with the channels last."""
+
+    def __init__(self, size=36):
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (size, size, 3), np.uint8)
+
+    def _observe(self):
+        value = int(np.clip(128 + 20 * self.point, 0, 255))
+        return np.full(self.observation_space.shape, value, np.uint8)
+
+
+class TinyDict(TinyReach):
+    """A dictionary of numbers, a picture and a choice, whose keys are not in alphabetic order."""
+
+    def __init__(self, picture=True):
+        super().__init__()
+        parts = [
+            ("zeta", spaces.Box(-np.inf, np.inf, (2,), np.float32)),
+            ("kind", spaces.Discrete(3)),
+            ("alpha", spaces.Box(-np.inf, np.inf, (1,), np.float32)),
+        ]
+        if picture:
+            parts.append(("picture", spaces.Box(0, 255, (36, 36, 3), np.uint8)))
+        self.observation_space = spaces.Dict(OrderedDict(parts))
+
+    def _observe(self):
+        point, goal, steps = super()._observe()
+        values = {
+            "zeta": np.array([point, goal], np.float32),
+            "kind": np.int64(int(steps) % 3),
+            "alpha": np.array([steps], np.float32),
+            "picture": np.full((36, 36, 3), int(steps), np.uint8),
+        }
+        return {key: values[key] for key in self.observation_space.spaces}
+
+
+class TinyBroken(TinyReach):
+    """Breaks in its 20th step."""
+
+    taken = 0
+
+    def step(self, action):
+        self.taken += 1
+        if self.taken == 20:
+            raise RuntimeError("the gearbox broke")
+        return super().step(action)
+
+
+class Doubled(gym.RewardWrapper):
+    """Doubles the reward; a wrapper of a user's own."""
+
+    def __init__(self, env, factor=2.0):
+        super().__init__(env)
+        self.factor = factor
+
+    def reward(self, reward):
+        return self.factor * reward
+
+
+for _env in (TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyBroken):
+    _id = f"tests/{_env.__name__}-v0"
+    if _id not in gym.registry:
+        gym.register(_id, entry_point=_env)

@@ -1,0 +1,113 @@
+"""Composing the real conf/ for tests, and running tiny trainings with it."""
+
+import copy
+import functools
+from pathlib import Path
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from rlzoo_plus.artifacts.records import read_records
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.compose import conf_dir, prepare_overrides
+from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.config.schema import RunConfig
+
+TINY = (
+    "env.packages=[support.tiny_envs]",
+    "tuned=none",
+    "network.net_arch=[8]",
+    "eval.episodes=2",
+    "log.tensorboard=false",
+    "num_threads=1",
+    "device=cpu",
+    "n_timesteps=64",
+)
+ON_POLICY = ("algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16")
+SMALL = {
+    "ppo": (*ON_POLICY, "algo.hyperparams.n_epochs=2"),
+    "recurrent_ppo": (*ON_POLICY, "algo.hyperparams.n_epochs=2", "network.lstm.hidden_size=4"),
+    "maskable_ppo": (*ON_POLICY, "algo.hyperparams.n_epochs=2"),
+    "trpo": (*ON_POLICY,),
+    "a2c": ("algo.hyperparams.n_steps=16",),
+    "ars": ("algo.hyperparams.n_delta=2",),
+}
+OFF_POLICY = (
+    "algo.hyperparams.learning_starts=24",
+    "algo.hyperparams.batch_size=8",
+    "algo.hyperparams.buffer_size=500",
+    "algo.hyperparams.train_freq=4",
+)
+
+
+@functools.cache
+def _compose(overrides: tuple[str, ...]) -> RunConfig:
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
+        cfg = compose("config", prepare_overrides(overrides), return_hydra_config=True)
+    choices = cfg.hydra.runtime.choices
+    OmegaConf.set_struct(cfg, False)
+    cfg.pop("hydra")
+    values = OmegaConf.to_container(cfg, resolve=True)
+    return resolve(values, env_name=choices.get("env")).config
+
+
+def make_config(*overrides: str) -> RunConfig:
+    """Compose conf/ with a command line's overrides and check it, as `train` does."""
+    return copy.deepcopy(_compose(overrides))
+
+
+def tiny_config(algo: str = "ppo", env: str = "tests/TinyReach-v0", *overrides: str) -> RunConfig:
+    """Compose a configuration that trains in a moment; `env` is a Gymnasium id."""
+    small = SMALL.get(algo, OFF_POLICY)
+    network = () if algo != "ars" else ("network.policy=mlp",)
+    chosen = {override.partition("=")[0] for override in overrides}
+    # Each key once: what a test chooses replaces the tiny value.
+    tiny = [o for o in (*TINY, *small, *network) if o.partition("=")[0] not in chosen]
+    return make_config(f"algo={algo}", f"env.id={env}", *tiny, *overrides)
+
+
+def start_run(path: Path, config: RunConfig) -> RunDir:
+    """Write what `train` writes before the first step."""
+    path.mkdir(parents=True, exist_ok=True)
+    run_dir = RunDir(path)
+    run_dir.start(config.model_dump(mode="json"), "a test", {})
+    return run_dir
+
+
+def train_run(path: Path, config: RunConfig, stop=None):
+    """Train; return the run's directory and the result."""
+    from rlzoo_plus.exp_manager import ExpManager
+
+    run_dir = start_run(path, config)
+    return run_dir, ExpManager(config, run_dir, stop).train()
+
+
+def evaluations(run_dir: RunDir) -> list[dict]:
+    """Return the records of a run's evaluations."""
+    return read_records(run_dir.evaluations_file)
+
+
+def bundle_weights(path: Path) -> dict[str, np.ndarray]:
+    """Return the weights in a bundle."""
+    from rlzoo_plus.artifacts.bundle import load_bundle
+
+    return load_bundle(path).weights
+
+
+def assert_same_tree(left, right, path="") -> None:
+    """Compare nested data with arrays bit for bit."""
+    assert type(left) is type(right), f"{path}: {type(left)} and {type(right)}"
+    if isinstance(left, dict):
+        assert left.keys() == right.keys(), path
+        for key in left:
+            assert_same_tree(left[key], right[key], f"{path}.{key}")
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right), path
+        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_same_tree(a, b, f"{path}[{i}]")
+    elif isinstance(left, np.ndarray):
+        assert left.dtype == right.dtype, path
+        np.testing.assert_array_equal(left, right, err_msg=path)
+    else:
+        assert left == right, path
