@@ -1,24 +1,19 @@
 """What the manager costs: a run of ours against the same training written by hand with SB3.
 
-Both train PPO on the PyBullet cart-pole with the same values and the same number of threads, as
-whole processes, one after the other in turn, so that a busy machine slows both. Ours also
-evaluates nothing here, but keeps its records: metrics, monitor files, a checkpoint, a bundle.
+Both train PPO on the PyBullet cart-pole with the same values and one thread, as whole processes
+in turn. Ours evaluates nothing here, but keeps its records: metrics, monitor files, TensorBoard,
+a checkpoint and a bundle.
 
-    python -m benchmarks.against_sb3 [--pairs 5] [--steps 20480]
+    python -m benchmarks.against_sb3 [--rounds 5] [--steps 20480]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.processes import ONE_THREAD, ROOT, print_ratios, seconds
+
 BY_HAND = """
 import torch
 torch.set_num_threads(1)
@@ -34,29 +29,20 @@ agent.save("model.zip")
 
 
 def main() -> None:
-    """Measure in turn and print the ratio pair by pair."""
+    """Measure in turn and print the ratio of each round."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20480)
     options = parser.parse_args()
     ours = [sys.executable, str(ROOT / "train.py"), f"n_timesteps={options.steps}"]
     ours += ["eval.every_steps=null", "report.plot=false", "report.video=false", "device=cpu"]
     by_hand = [sys.executable, "-c", BY_HAND.format(steps=options.steps)]
     ratios = []
-    for pair in range(options.pairs):
-        first, second = _seconds(ours), _seconds(by_hand)
+    for number in range(1, options.rounds + 1):
+        first, second = seconds(ours, ONE_THREAD), seconds(by_hand, ONE_THREAD)
         ratios.append(first / second)
-        print(f"pair {pair + 1}: ours {first:.1f} s, by hand {second:.1f} s, {ratios[-1]:.2f}")
-    low, high = min(ratios), max(ratios)
-    print(f"ours / by hand: median {statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})")
-
-
-def _seconds(command: list[str]) -> float:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
-        return time.perf_counter() - started
+        print(f"round {number}: ours {first:.1f} s, by hand {second:.1f} s", flush=True)
+    print_ratios("ours / by hand", ratios)
 
 
 if __name__ == "__main__":

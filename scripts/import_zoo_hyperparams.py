@@ -9,15 +9,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlzoo_plus.commands.import_zoo import (
+from rlzoo_plus.commands.import_zoo import print_report
+from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.zoo_files import (
     ALGORITHM_OF_STEM,
     ImportRequest,
     load_env_files,
-    print_report,
     write_tuned_files,
 )
-from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.zoo_import import read_zoo_file
 
 CONF = Path(__file__).resolve().parents[1] / "conf"

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,9 +106,9 @@ def _program(name: str) -> str:
     return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
-def _try(what: str, make: object) -> list[Path]:
+def _try(what: str, make: Callable[[], Path]) -> list[Path]:
     try:
-        return [make()]  # type: ignore[operator]
+        return [make()]
     except ConfigError as error:
         log.warning("no %s: %s", what, error)
     except Exception as error:

@@ -69,7 +69,7 @@ def test_the_command_line_wins_over_network_and_tuned(compose_values):
 def test_an_experiment_wins_over_tuned_values(compose_values):
     values, choices = compose_values("experiment=cartpole_quick")
     assert choices["tuned"] == "ppo/cartpole_bullet"
-    assert values["n_timesteps"] == 20000
+    assert values["n_timesteps"] == 20480
     assert values["eval"]["episodes"] == 5
     assert values["n_envs"] == 8
 
