@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
 
+Step = tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The episodes of one evaluation, in the order of their seeds.
@@ -73,15 +76,12 @@ def evaluate(
     left = np.array([len(seeds[rank::n_envs]) for rank in range(n_envs)])
     finished: list[list[tuple[float, int, bool | None]]] = [[] for _ in range(n_envs)]
     with _random_state_kept():
-        observation, state = venv.reset(), None
-        starts = np.ones(n_envs, dtype=bool)
-        while left.any():
-            masks = _action_masks(policy, venv)
-            actions, state = policy.predict(observation, state, starts, deterministic, masks)
-            observation, _, starts, infos = venv.step(actions)
-            for rank in np.flatnonzero(starts & (left > 0)):
+        for _, dones, infos in play(policy, venv, deterministic=deterministic):
+            for rank in np.flatnonzero(dones & (left > 0)):
                 finished[rank].append(_outcome(infos[rank]))
                 left[rank] -= 1
+            if not left.any():
+                break
     # Episode k was played by environment k modulo n_envs.
     ordered = [finished[k % n_envs][k // n_envs] for k in range(len(seeds))]
     return Evaluation(
@@ -89,13 +89,29 @@ def evaluate(
     )
 
 
+def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterator[Step]:
+    """Reset and act, for as long as the caller asks for more.
+
+    Args:
+        policy: Acts on raw observations.
+        venv: From `make_eval_env`.
+        deterministic: Act without exploration.
+
+    Yields:
+        Rewards and ends of episodes, shape (n_envs,) each, and the infos, after every step.
+    """
+    observation, state = venv.reset(), None
+    starts = np.ones(venv.num_envs, dtype=bool)
+    while True:
+        masks = np.stack(venv.env_method("action_masks")) if policy.maskable else None
+        actions, state = policy.predict(observation, state, starts, deterministic, masks)
+        observation, rewards, starts, infos = venv.step(actions)
+        yield rewards, starts, infos
+
+
 def _outcome(info: dict[str, Any]) -> tuple[float, int, bool | None]:
     episode, success = info["episode"], info.get("is_success")
     return float(episode["r"]), int(episode["l"]), None if success is None else bool(success)
-
-
-def _action_masks(policy: Policy, venv: VecEnv) -> np.ndarray | None:
-    return np.stack(venv.env_method("action_masks")) if policy.maskable else None
 
 
 @contextlib.contextmanager

@@ -6,8 +6,6 @@ import os
 import sys
 import time
 
-import numpy as np
-
 from rlzoo_plus.commands.open_run import one_torch_thread, open_run, positive, run_parser
 from rlzoo_plus.config.errors import ConfigError
 
@@ -32,28 +30,25 @@ def main(arguments: list[str]) -> int:
 
     from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
+    from rlzoo_plus.evaluation import play
 
     mode = None if options.no_window else "human"
     venv = make_eval_env(opened.config.env, 1, render_mode=mode)
     venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
     metadata = venv.get_attr("metadata")[0] or {}
     step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
+    steps = play(opened.policy, venv, deterministic=not options.stochastic)
+    played, begun = 0, time.monotonic()
     try:
-        observation, state = venv.reset(), None
-        start = np.ones(1, dtype=bool)
-        played = 0
-        while played < options.episodes:
+        for _, dones, infos in steps:
+            time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
             begun = time.monotonic()
-            masks = np.stack(venv.env_method("action_masks")) if opened.policy.maskable else None
-            actions, state = opened.policy.predict(
-                observation, state, start, not options.stochastic, masks
-            )
-            observation, _, start, infos = venv.step(actions)
-            if start[0]:
+            if dones[0]:
                 played += 1
                 episode = infos[0]["episode"]
                 print(f"episode {played}: return {episode['r']:.2f} in {episode['l']} steps")
-            time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
+            if played == options.episodes:
+                break
     finally:
         venv.close()
     return 0

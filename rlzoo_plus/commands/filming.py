@@ -52,17 +52,18 @@ class Camera:
         Yields:
             A picture, uint8 of shape (height, width, 3), and the return of its episode so far.
         """
+        from rlzoo_plus.evaluation import play
+
         self.venv.env_method("set_episode_seeds", seeds)
-        observation, state = self.venv.reset(), None
-        start, episode_return = np.ones(1, dtype=bool), 0.0
-        wanted = max(1, round(seconds * self.fps))
-        for step in range(wanted * self.stride):
+        left, episode_return = max(1, round(seconds * self.fps)), 0.0
+        steps = play(policy, self.venv, deterministic=deterministic)
+        for step, (rewards, dones, _) in enumerate(steps):
+            episode_return = 0.0 if dones[0] else episode_return + float(rewards[0])
             if step % self.stride == 0:
                 yield self._picture(), episode_return
-            masks = np.stack(self.venv.env_method("action_masks")) if policy.maskable else None
-            actions, state = policy.predict(observation, state, start, deterministic, masks)
-            observation, rewards, start, _ = self.venv.step(actions)
-            episode_return = 0.0 if start[0] else episode_return + float(rewards[0])
+                left -= 1
+            if not left:
+                return
 
     def close(self) -> None:
         """Close the environment."""
