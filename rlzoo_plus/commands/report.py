@@ -50,7 +50,13 @@ def write_report(
 
 
 def print_result(
-    console: Console, config: RunConfig, run_dir: RunDir, result: TrainResult, files: list[Path]
+    console: Console,
+    config: RunConfig,
+    run_dir: RunDir,
+    result: TrainResult,
+    files: list[Path],
+    *,
+    is_sweep: bool,
 ) -> None:
     """Print the closing table, the files and the commands to type next."""
     from rich.table import Table
@@ -78,22 +84,24 @@ def print_result(
         table.add_row("seen", str(path))
     console.print()
     console.print(table)
-    console.print(_next_commands(run_dir.path, _trust(config)), highlight=False)
+    if not is_sweep:
+        console.print(_next_commands(config, run_dir, has_best=result.best is not None))
 
 
-def _trust(config: RunConfig) -> str:
+def _next_commands(config: RunConfig, run_dir: RunDir, *, has_best: bool) -> str:
     from rlzoo_plus.envs.single import foreign_code
 
-    return " --trust" if foreign_code(config.env) or config.algo.packages else ""
-
-
-def _next_commands(path: Path, trust: str) -> str:
     program = _program("rlzoo-plus")
+    options = "" if has_best else " --which final"
+    options += " --trust" if foreign_code(config.env) or config.algo.packages else ""
+    # Without a display there is nothing to watch a robot in.
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
     return (
         "\nnext:\n"
-        f"  {program} evaluate {path} --episodes 100{trust}\n"
-        f"  {program} enjoy {path}{trust}\n"
-        f"  {_program('tensorboard')} --logdir {path / 'tensorboard'}\n"
+        f"  {program} evaluate {run_dir.path} --episodes 100{options}\n"
+        f"  {program} {watch} {run_dir.path}{options}\n"
+        f"  {_program('tensorboard')} --logdir {run_dir.tensorboard}\n"
         f"  {program} runs"
     )
 

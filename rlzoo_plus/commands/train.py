@@ -136,7 +136,7 @@ def _train(config: RunConfig, console: Console, command: str, *, is_sweep: bool)
             report=lambda: write_report(console, config, run_dir, is_sweep=is_sweep),
         )
         result = manager.train()
-        print_result(console, config, run_dir, result, manager.files)
+        print_result(console, config, run_dir, result, manager.files, is_sweep=is_sweep)
     except ConfigError:
         run_dir.discard()
         raise

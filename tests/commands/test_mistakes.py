@@ -182,10 +182,10 @@ def test_an_existing_run_is_not_written_over(start, tmp_path):
 
 def test_a_tuned_file_that_is_not_there_is_said_with_what_is_used_instead(start, capsys):
     with pytest.raises(TrainedError):
-        start("algo=sac", "env=cartpole_bullet")
+        start("algo=crossq", "env=reacher_bullet")
     text = capsys.readouterr().out
-    assert "no tuned values for sac/cartpole_bullet" in text
-    assert "conf/algo/sac.yaml" in text
+    assert "no tuned values for crossq/reacher_bullet" in text
+    assert "conf/algo/crossq.yaml" in text
 
 
 @pytest.mark.parametrize("option", ["--config-dir={}", "hydra.searchpath=[file://{}]"])
