@@ -1,6 +1,6 @@
 """Run the tests: `fast`, or `all` with a rotating, seeded sample of the slow ones.
 
-`python scripts/run_tests.py all --slow 12 --seed 3` repeats a sample; `--slow all` runs every one.
+`python scripts/run_tests.py all --slow 30 --seed 3` repeats a sample; `--slow all` runs every one.
 The seed of a day is its number, so that each day's run takes other slow tests.
 """
 
@@ -24,7 +24,7 @@ def main() -> int:
     """Run the chosen tests and return pytest's exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("fast", "all"))
-    parser.add_argument("--slow", default="12", help="how many slow tests, or all; default 12")
+    parser.add_argument("--slow", default="30", help="how many slow tests, or all; default 30")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
     options = parser.parse_args()
     if options.what == "fast":
