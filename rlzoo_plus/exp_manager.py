@@ -109,7 +109,8 @@ class ExpManager:
         threads, why = thread_policy(self.config)
         torch.set_num_threads(threads)
         log.info("threads: %d (%s)", threads, why)
-        log.debug("seeds: %s, environments from %d", seed_all(self.seeds), self.seeds.train)
+        seeded = seed_all(self.seeds)
+        log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
         train_env, eval_env = self._make_envs()
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)

@@ -110,7 +110,10 @@ class RunDir:
         self.config_file.open("x").close()
 
     def discard(self) -> None:
-        """Remove what a run wrote that could not take its first step."""
+        """Remove what a run wrote that never came to save anything; any other run stays."""
+        saved = (self.best, self.final, self.evaluations_file, self.path / "checkpoints")
+        if any(path.exists() for path in saved):
+            return
         for file in (self.config_file, self.command_file, self.provenance_file, self.status_file):
             file.unlink(missing_ok=True)
         self.metrics_file.unlink(missing_ok=True)

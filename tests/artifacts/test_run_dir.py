@@ -125,3 +125,29 @@ def test_no_two_parts_of_a_run_share_a_path(tmp_path):
     paths = [getattr(run, name) for name in properties] + [run.checkpoints().root]
     assert len(paths) == len(set(paths))
     assert all(path.parent == tmp_path for path in paths)
+
+
+def test_a_run_that_saved_nothing_can_be_discarded(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.claim()
+    run.write_status("failed")
+    run.discard()
+    assert not run.path.exists()
+
+
+def test_a_run_that_saved_something_is_never_discarded(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.claim()
+    run.write_status("failed")
+    run.evaluations_file.write_text("{}\n")
+    run.discard()
+    assert run.status_file.is_file()
+    assert run.evaluations_file.is_file()
+
+
+def test_discarding_leaves_files_that_are_not_ours(tmp_path):
+    run = RunDir(tmp_path)
+    run.claim()
+    (tmp_path / "notes.txt").write_text("mine")
+    run.discard()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
