@@ -85,14 +85,23 @@ def print_result(
     console.print()
     console.print(table)
     if not is_sweep:
-        console.print(_next_commands(config, run_dir, has_best=result.best is not None))
+        console.print(_next_commands(config, run_dir))
 
 
-def _next_commands(config: RunConfig, run_dir: RunDir, *, has_best: bool) -> str:
+def _saved_policy(run_dir: RunDir) -> str:
+    """Return the option that chooses a policy which is there: the best needs none."""
+    if run_dir.best.is_dir():
+        return ""
+    if run_dir.final.is_dir():
+        return " --which final"
+    return "".join(f" --which {step}" for step in run_dir.checkpoints().steps()[-1:])
+
+
+def _next_commands(config: RunConfig, run_dir: RunDir) -> str:
     from rlzoo_plus.envs.single import foreign_code
 
     program = _program("rlzoo-plus")
-    options = "" if has_best else " --which final"
+    options = _saved_policy(run_dir)
     options += " --trust" if foreign_code(config.env) or config.algo.packages else ""
     # Without a display there is nothing to watch a robot in.
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
