@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,14 @@ import torch
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
+from rlzoo_plus.artifacts.log_files import rewind_logs
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
+from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
@@ -44,6 +47,10 @@ class TrainResult:
         final: Record of the last evaluation, the same way.
         solved: Whether the best reached `env.solved_return`; None if that is not known.
         config_hash: Hash of all that decides the outcome.
+        resumed_at: Environment steps at which the run went on after an interruption.
+        exact: Whether it is, bit for bit, the run that would have been without interruptions.
+        inexact_since: The step after which it may differ, None if it is exact.
+        inexact_because: Why it may.
     """
 
     state: str
@@ -54,10 +61,17 @@ class TrainResult:
     final: dict[str, Any] | None
     solved: bool | None
     config_hash: str
+    resumed_at: list[int] = field(default_factory=list)
+    exact: bool = True
+    inexact_since: int | None = None
+    inexact_because: list[str] = field(default_factory=list)
 
 
 class ExpManager:
-    """Runs one training; it parses no configuration and decides no path."""
+    """Runs one training; it parses no configuration and decides no path.
+
+    A run directory that holds checkpoints goes on from the newest that is whole.
+    """
 
     def __init__(
         self,
@@ -111,16 +125,22 @@ class ExpManager:
         log.info("threads: %d (%s)", threads, why)
         seeded = seed_all(self.seeds)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
+        checkpoint = self.run_dir.checkpoints().load_newest()
+        _rewind_logs(self.run_dir, checkpoint)
         train_env, eval_env = self._make_envs()
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
+            if agent.device.type != "cpu":
+                log.info(
+                    "exact resume is certified on the CPU only; rlzoo-plus verify-resume tries it"
+                )
             train_env.seed(self.seeds.train)
             agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
             callbacks = make_callbacks(
                 self.config, self.run_dir, eval_env, self.stop, self.progress
             )
-            return self._learn(agent, callbacks)
+            return self._learn(agent, callbacks, checkpoint)
         finally:
             if self.progress is not None:
                 self.progress.close()
@@ -136,36 +156,64 @@ class ExpManager:
         n_envs = min(int(evaluation.n_envs), evaluation.episodes)
         return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
 
-    def _learn(self, agent: BaseAlgorithm, callbacks: RunCallbacks) -> TrainResult:
-        started = time.monotonic()
-        agent.before_iteration = callbacks.on_iteration
-        state, reason = FINISHED, "all steps taken"
+    def _learn(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, checkpoint: Checkpoint | None
+    ) -> TrainResult:
+        begin = _Beginning(agent, callbacks, checkpoint)
+        agent.before_iteration = begin.before_iteration
+        agent.resume_from = 0 if checkpoint is None else checkpoint.step
+        ended = self._ended(checkpoint)
+        state, reason = FINISHED, ended or "all steps taken"
         listening = callbacks.as_list()
         try:
-            agent.learn(self.config.n_timesteps, listening, log_interval=self.config.log.interval)
-            if agent.num_timesteps < self.config.n_timesteps:
+            total = self.config.n_timesteps if ended is None else 0
+            agent.learn(total, listening, log_interval=self.config.log.interval)
+            begin.restore_once()  # where there was no iteration left
+            if ended is None and agent.num_timesteps < self.config.n_timesteps:
                 reason = "a callback ended it"
         except StopTraining as stop:
             state = INTERRUPTED if stop.interrupted else FINISHED
             reason = stop.reason
             listening.on_training_end()
-        evaluation = callbacks.evaluation
+        finally:
+            callbacks.checkpoint.close()
         if state == FINISHED:
-            if evaluation is not None:
-                evaluation.evaluate_now()
-            callbacks.checkpoint.save()
-            self._save_final(agent, {} if evaluation is None else evaluation.last or {})
+            self._save_last(agent, callbacks, reason)
         agent.logger.close()
+        return self._result(agent, callbacks, state, reason)
+
+    def _ended(self, checkpoint: Checkpoint | None) -> str | None:
+        """Return why training had ended already, when a run was killed after its last step."""
+        if checkpoint is None or checkpoint.about.get("n_timesteps") != self.config.n_timesteps:
+            return None
+        return checkpoint.about.get("ended")
+
+    def _save_last(self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str) -> None:
+        """Evaluate the last policy, and save all there is."""
+        evaluation = callbacks.evaluation
+        if evaluation is not None:
+            evaluation.evaluate_now()
+        callbacks.checkpoint.save_last(reason)
+        self._save_final(agent, {} if evaluation is None else evaluation.last or {})
+
+    def _result(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, state: str, reason: str
+    ) -> TrainResult:
+        evaluation, snapshot = callbacks.evaluation, callbacks.checkpoint.snapshot
         best = None if evaluation is None else evaluation.best
         return TrainResult(
             state=state,
             reason=reason,
             num_timesteps=agent.num_timesteps,
-            training_time_s=round(time.monotonic() - started, 3),
+            training_time_s=round(snapshot.training_time_s, 3),
             best=best,
             final=None if evaluation is None else evaluation.last,
             solved=self._is_solved(best),
             config_hash=config_hash(self.config),
+            resumed_at=snapshot.exactness.resumed_at,
+            exact=snapshot.exactness.inexact_since is None,
+            inexact_since=snapshot.exactness.inexact_since,
+            inexact_because=snapshot.exactness.because,
         )
 
     def _save_final(self, agent: BaseAlgorithm, record: dict[str, Any]) -> None:
@@ -195,3 +243,46 @@ class ExpManager:
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
+
+
+def _rewind_logs(run_dir: RunDir, checkpoint: Checkpoint | None) -> None:
+    if checkpoint is not None and "logs" not in checkpoint.about:
+        return  # of schema 1: what was recorded after it stays
+    try:
+        rewind_logs(run_dir, {} if checkpoint is None else checkpoint.about["logs"])
+    except ValueError as error:
+        assert checkpoint is not None
+        raise ConfigError(f"{checkpoint.path} does not fit this run: {error}.") from error
+
+
+class _Beginning:
+    """Puts a run back to its checkpoint at its first iteration, and then lets callbacks act."""
+
+    def __init__(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, checkpoint: Checkpoint | None
+    ) -> None:
+        self.agent = agent
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def before_iteration(self) -> None:
+        """Restore if that is still to be done; act."""
+        self.restore_once()
+        self.callbacks.on_iteration()
+
+    def restore_once(self) -> None:
+        """Restore, the first time."""
+        checkpoint, self.checkpoint = self.checkpoint, None
+        if checkpoint is not None:
+            saving = self.callbacks.checkpoint
+            try:
+                saving.snapshot.restore(self.agent, checkpoint)
+            # Of another run, or forged, any part of it may be nonsense.
+            except Exception as error:
+                log.debug("what does not fit:", exc_info=True)
+                raise ConfigError(
+                    f"{checkpoint.path} does not fit this run: {one_line(error)}. Move it away to "
+                    "go on from the one before, or start anew with restart=true."
+                ) from error
+            saving.start_at(checkpoint.step)
+            log.info("goes on from step %s", f"{checkpoint.step:,}")

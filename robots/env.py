@@ -1,6 +1,7 @@
 """The Gymnasium environment: a simulation, a robot and a task."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -12,6 +13,16 @@ from numpy.typing import NDArray
 from robots.camera import Camera
 from robots.robot import ActionMode, Robot, RobotSpec
 from robots.simulation import Simulation
+from robots.state import (
+    ENV_KEYS,
+    InexactStateError,
+    overridden_alone,
+    read_bit_generator_state,
+    read_entries,
+    read_number,
+    read_same,
+    read_whole,
+)
 from robots.task import Task
 
 Observation = NDArray[np.float32]
@@ -173,6 +184,73 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
             self.render()
         return task.observation(state), reward, terminated, truncated, info
 
+    @property
+    def exact_state(self) -> bool:
+        """Whether ``state_dict`` gives the state; if not, replay the actions of the episode.
+
+        True where the joints are the whole state of the physics: the base of the robot is fixed
+        and there is nothing to touch. False also for a subclass that overrides ``step`` or
+        ``reset`` without ``state_dict``, since it may remember more.
+        """
+        return self._hidden_state() is None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the exact state between two steps, as plain data that shares nothing with it.
+
+        An environment made with the same arguments, in another process too, continues from it bit
+        for bit, into the next episodes. Not part of it: the arguments, the generators of the two
+        spaces, and whatever a wrapper keeps.
+
+        Returns:
+            Nested dictionaries of strings, numbers, lists and float64 arrays.
+
+        Raises:
+            InexactStateError: If ``exact_state`` is False.
+        """
+        self._require_exact_state()
+        return {
+            "step_s": self.simulation.step_s,
+            "robot": self.robot.state_dict(),
+            "task": {"name": type(self.task).__name__, "state": self.task.state_dict()},
+            "num_steps": self._num_steps,
+            "episode_terms": dict(self._episode_terms),
+            "np_random": self.np_random.bit_generator.state,
+            "np_random_seed": self.np_random_seed,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``state_dict`` returned, in place of a ``reset``.
+
+        Args:
+            state: From an environment made with the same arguments.
+
+        Raises:
+            InexactStateError: If ``exact_state`` is False.
+            ValueError: If the state is of another environment, or not in order; the environment
+                is then as it was.
+        """
+        self._require_exact_state()
+        parts = read_entries("state", state, ENV_KEYS)
+        read_same("step_s", parts["step_s"], self.simulation.step_s)
+        joints = self.robot.read_state_dict(parts["robot"])
+        task = read_entries("task", parts["task"], ("name", "state"))
+        read_same("task.name", task["name"], type(self.task).__name__)
+        num_steps = read_whole("num_steps", parts["num_steps"], at_least=0)
+        terms = read_entries("episode_terms", parts["episode_terms"], self.task.weights)
+        totals = {
+            name: read_number(f"episode_terms.{name}", terms[name]) for name in self.task.weights
+        }
+        generator = read_bit_generator_state("np_random", parts["np_random"], self.np_random)
+        seed = read_whole("np_random_seed", parts["np_random_seed"], at_least=-1)
+        # Last of what may refuse, first of what changes.
+        self.task.load_state_dict(task["state"])
+        self.simulation.restore()
+        self.robot.reset_movable(joints)
+        self._num_steps = num_steps
+        self._episode_terms = totals
+        self.np_random.bit_generator.state = generator
+        self._np_random_seed = seed
+
     def render(self) -> NDArray[np.uint8] | None:
         """Return a frame, shape (height, width, 3); in "human" mode keep the window in real time.
 
@@ -197,6 +275,21 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
     def close(self) -> None:
         """Disconnect from PyBullet; calling it again does nothing."""
         self.simulation.close()
+
+    def _hidden_state(self) -> str | None:
+        """Return what ``state_dict`` may leave out, or None if it is complete."""
+        overridden = overridden_alone(type(self), ("reset", "step"), "state_dict")
+        if overridden is not None:
+            return f"{overridden} is overridden without state_dict"
+        return self.simulation.state_beyond_joints(self.robot.body)
+
+    def _require_exact_state(self) -> None:
+        hidden = self._hidden_state()
+        if hidden is not None:
+            raise InexactStateError(
+                f"The state of {type(self).__name__} cannot be given exactly: {hidden}. "
+                "Ask exact_state first, and replay the actions of the episode instead."
+            )
 
     def _make_action_space(self) -> spaces.Space[Any]:
         if self._discrete_actions is not None:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 import pybullet
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from robots.camera import Vector3
 from robots.simulation import JointInfo, Simulation
+from robots.state import read_entries, read_same, read_vector
 
 
 class ActionMode(StrEnum):
@@ -83,6 +85,9 @@ class Robot:
             spec.urdf, position=spec.base_position, fixed_base=spec.fixed_base
         )
         movable = simulation.movable_joints(self.body)
+        self._urdf_name = PurePath(spec.urdf).name
+        self._movable = [joint.name for joint in movable]
+        self._movable_indices = [joint.index for joint in movable]
         self.joints = _matching("joints", spec.joints, movable)
         self.actuated = _matching("actuated", spec.actuated, self.joints)
         rest = (0.0,) * len(self.joints) if spec.rest_position is None else spec.rest_position
@@ -141,6 +146,35 @@ class Robot:
     def reset(self, state: RobotState) -> None:
         """Put the joints into a state, arrays of shape (n_joints,)."""
         self._simulation.reset_joints(self.body, self._joint_indices, *state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of all movable joints, the unread ones too, and whose it is."""
+        states = self._simulation.joint_reader(self.body, self._movable_indices)()
+        return {
+            "urdf": self._urdf_name,
+            "joints": list(self._movable),
+            "position": np.array([joint[0] for joint in states], np.float64),
+            "velocity": np.array([joint[1] for joint in states], np.float64),
+        }
+
+    def read_state_dict(self, state: object) -> RobotState:
+        """Return the state of all movable joints that ``state_dict`` returned; place nothing.
+
+        Raises:
+            ValueError: If it is of another robot, or not in order.
+        """
+        parts = read_entries("robot", state, ("urdf", "joints", "position", "velocity"))
+        read_same("robot.urdf", parts["urdf"], self._urdf_name)
+        read_same("robot.joints", parts["joints"], self._movable)
+        count = len(self._movable)
+        return RobotState(
+            read_vector("robot.position", parts["position"], count),
+            read_vector("robot.velocity", parts["velocity"], count),
+        )
+
+    def reset_movable(self, state: RobotState) -> None:
+        """Put all movable joints into a state, arrays of shape (n_movable,)."""
+        self._simulation.reset_joints(self.body, self._movable_indices, *state)
 
     def _make_driver(self, spec: RobotSpec) -> tuple[Callable[..., None], str]:
         """Return the function that commands the joints, and the name its targets go by."""

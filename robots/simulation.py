@@ -1,7 +1,5 @@
 """The PyBullet client: connect, step, batched reads and writes, render, close."""
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +11,9 @@ import pybullet_data
 from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour, Vector3
+from robots.display import require_display
 
-
-class DisplayError(RuntimeError):
-    """A window was asked for on a machine that has no display."""
+_MOVABLE = (pybullet.JOINT_REVOLUTE, pybullet.JOINT_PRISMATIC)
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Simulation:
                 "Set for example time_step_s=0.005 and substeps=4."
             )
         if gui:
-            _require_display()
+            require_display()
         physics_step_s = float(np.float32(time_step_s))
         self.step_s = physics_step_s * substeps
         self.gui = gui
@@ -88,6 +85,7 @@ class Simulation:
         if self.client < 0:
             raise RuntimeError("PyBullet could not connect. Close environments no longer in use.")
         self._saved_state = -1
+        self._flags = 0
         self._further_calls = range(0 if hold_torques else substeps - 1)
         self._step = self._bind(pybullet.stepSimulation)
         self._bind(pybullet.setAdditionalSearchPath)(pybullet_data.getDataPath())
@@ -115,6 +113,7 @@ class Simulation:
         Raises:
             FileNotFoundError: If PyBullet cannot load the file.
         """
+        self._flags |= flags
         try:
             body: int = self._bind(pybullet.loadURDF)(
                 path, position, useFixedBase=fixed_base, flags=flags
@@ -138,11 +137,10 @@ class Simulation:
         """Return the revolute and prismatic joints of a body in the order of its URDF."""
         count = self._bind(pybullet.getNumJoints)(body)
         infos = [self._bind(pybullet.getJointInfo)(body, joint) for joint in range(count)]
-        movable = (pybullet.JOINT_REVOLUTE, pybullet.JOINT_PRISMATIC)
         return [
             JointInfo(info[0], info[1].decode(), info[8], info[9], info[10])
             for info in infos
-            if info[2] in movable
+            if info[2] in _MOVABLE
         ]
 
     def joint_reader(self, body: int, joints: Sequence[int]) -> Callable[[], Sequence[Any]]:
@@ -200,6 +198,32 @@ class Simulation:
     def restore(self) -> None:
         """Go back to the nominal state, whatever happened since; masses are not part of it."""
         self._bind(pybullet.restoreState)(self._saved_state)
+
+    def state_beyond_joints(self, body: int) -> str | None:
+        """Return what of the state of the world the movable joints of a body may leave out.
+
+        Bullet keeps contacts, and the impulses that start its next solution of them, where Python
+        cannot set them, and hands out the pose of a free base rounded.
+
+        Returns:
+            A reason, or None: nothing but the joints moves, and there is nothing to touch.
+        """
+        if self._flags:
+            return f"a body was loaded with flags={self._flags} and may touch itself"
+        if self._bind(pybullet.getNumConstraints)():
+            return "the world has constraints"
+        for index in range(self._bind(pybullet.getNumBodies)()):
+            other = self._bind(pybullet.getBodyUniqueId)(index)
+            joints = range(self._bind(pybullet.getNumJoints)(other))
+            if self._bind(pybullet.getDynamicsInfo)(other, -1)[0] != 0:
+                return f"the base of body {other} is free"
+            if other == body:
+                kinds = {self._bind(pybullet.getJointInfo)(body, joint)[2] for joint in joints}
+                if kinds - {pybullet.JOINT_FIXED, *_MOVABLE}:
+                    return "the robot has joints that are neither revolute nor prismatic"
+            elif joints or self._bind(pybullet.getCollisionShapeData)(other, -1):
+                return f"body {other} can move or be touched"
+        return None
 
     def add_box(self, half_extents: Vector3, position: Vector3, colour: Colour) -> None:
         """Add scenery: a box that is seen but touches nothing, at a world position [m]."""
@@ -265,15 +289,4 @@ class Simulation:
         raise TypeError(
             "A Simulation cannot be copied or pickled: the copy would share, and then disconnect, "
             "its PyBullet client. Make a second environment instead."
-        )
-
-
-def _require_display() -> None:
-    """Raise ``DisplayError`` on Linux without a display, where PyBullet would kill the process."""
-    if sys.platform.startswith("linux") and not (
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
-        raise DisplayError(
-            "render_mode='human' needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. "
-            "Use render_mode='rgb_array', or start under a display, for example with xvfb-run."
         )

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -40,10 +40,11 @@ def observation_of(*values: Floats) -> NDArray[np.float32]:
 class Task(ABC):
     """What a robot should do.
 
-    A task holds no state of an episode. Its functions take arrays whose leading dimensions, written
-    ``...``, count worlds: none for one environment, (n_worlds,) for many. Take arrays apart with
-    ``columns`` and keep to elementwise NumPy, and both give the same numbers. Write squares as
-    ``x * x``: the operator ``**`` rounds a float otherwise than an array.
+    A task holds no state of an episode; one that must gives it with ``state_dict``. Its functions
+    take arrays whose leading dimensions, written ``...``, count worlds: none for one environment,
+    (n_worlds,) for many. Take arrays apart with ``columns`` and keep to elementwise NumPy, and both
+    give the same numbers. Write squares as ``x * x``: the operator ``**`` rounds a float otherwise
+    than an array.
 
     Attributes:
         weights: Weight of every reward term; the reward is the sum of weights times terms.
@@ -111,3 +112,19 @@ class Task(ABC):
         """
         del state
         return survived
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the task remembers of the episode, as plain data; by default nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` returned.
+
+        Raises:
+            ValueError: If it does not fit; the task must then be as it was.
+        """
+        if state != {}:
+            raise ValueError(
+                f"state={state!r} of {type(self).__name__} must be empty: it remembers nothing. "
+                "Load the state of the same task, or override load_state_dict."
+            )

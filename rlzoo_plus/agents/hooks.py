@@ -1,9 +1,9 @@
 """A place to stand between two iterations of a Stable-Baselines3 algorithm.
 
 The top of the `learn()` loop, before experience is collected, is the one point where an
-algorithm's state is small and complete. Evaluation, checkpoints and stopping happen there, so
-that a later resume can continue from the same point. SB3 offers no callback for it: its
-`on_rollout_start` comes after exploration noise has been drawn.
+algorithm's state is small and complete. Evaluation, checkpoints, stopping and resuming happen
+there. SB3 offers no callback for it: its `on_rollout_start` comes after exploration noise has
+been drawn.
 """
 
 from __future__ import annotations
@@ -27,24 +27,64 @@ class StopTraining(Exception):  # noqa: N818 - a signal, not an error
 
 
 class IterationHook:
-    """Mixin for an algorithm: calls `before_iteration` at the top of its loop."""
+    """Mixin for an algorithm: calls `before_iteration` at the top of its loop.
+
+    Attributes:
+        before_iteration: What to call.
+        resume_from: Environment steps that were taken before this process began.
+        log_every: Iterations between two dumps of an on-policy algorithm's log.
+        iterations: Iterations begun so far; SB3 counts them in a variable that a resume loses.
+    """
 
     before_iteration: Callable[[], None] | None = None
+    resume_from: int = 0
+    log_every: int = 1
+    iterations: int = 0
+
+    def learn(
+        self, total_timesteps: int, callback: Any = None, log_interval: int = 1, **kwargs: Any
+    ) -> Any:
+        """Learn until `total_timesteps` are reached, those before a resume included."""
+        from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+        if isinstance(self, OnPolicyAlgorithm):
+            self.log_every, log_interval = log_interval, 1
+        return super().learn(  # type: ignore[misc]
+            total_timesteps, callback, log_interval=log_interval, **kwargs
+        )
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._setup_learn(*args, **kwargs)  # type: ignore[misc]
+        if self.resume_from:
+            # The loop ends at the total, whatever was counted before this process.
+            self.num_timesteps = self._num_timesteps_at_start = self.resume_from
+        return result
 
     def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
         """Collect experience, after the hook; on- and off-policy algorithms pass here."""
-        if self.before_iteration is not None:
-            self.before_iteration()
+        self._begin_iteration()
         return super().collect_rollouts(*args, **kwargs)  # type: ignore[misc]
 
     def _do_one_update(self, *args: Any, **kwargs: Any) -> Any:
         """Update once, after the hook; augmented random search passes here."""
-        if self.before_iteration is not None:
-            self.before_iteration()
+        self._begin_iteration()
         return super()._do_one_update(*args, **kwargs)  # type: ignore[misc]
 
+    def dump_logs(self, *iteration: int) -> None:
+        """Write the log; an on-policy algorithm passes its iteration, which is counted here."""
+        if not iteration:
+            super().dump_logs()  # type: ignore[misc]
+        elif self.iterations % self.log_every == 0:
+            super().dump_logs(self.iterations)  # type: ignore[misc]
+
+    def _begin_iteration(self) -> None:
+        if self.before_iteration is not None:
+            self.before_iteration()
+        self.iterations += 1
+
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "before_iteration"]  # type: ignore[misc]
+        mine = ["before_iteration", "resume_from", "log_every", "iterations"]
+        return [*super()._excluded_save_params(), *mine]  # type: ignore[misc]
 
 
 def with_iteration_hook(algorithm: type) -> type:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rlzoo_plus.agents.policy import Policy, policy_from_bundle
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
-from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
+from rlzoo_plus.artifacts.bundle import Bundle, check_step, load_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, one_line, parse_yaml, read_plain_file
 from rlzoo_plus.config.errors import ConfigError
 
 
@@ -24,14 +26,17 @@ def load_run_policy(run: RunDir, which: str = "best") -> tuple[Policy, dict[str,
     Raises:
         ConfigError: The run has no such policy, or it is damaged.
     """
-    if which not in ("best", "final") and not which.isdigit():
+    is_step = re.fullmatch(r"[0-9]{1,15}", which) is not None
+    if which not in ("best", "final") and not is_step:
         raise ConfigError(
             f"--which {which}: must be best, final or the step of a checkpoint. {_available(run)}"
         )
     try:
-        bundle = _checkpoint_bundle(run, int(which)) if which.isdigit() else _bundle(run, which)
-    except DamagedFolderError as error:
-        raise ConfigError(f"{which} is damaged: {error}. {_available(run)}") from error
+        bundle = _checkpoint_bundle(run, int(which)) if is_step else _bundle(run, which)
+    except (DamagedFolderError, KeyError, TypeError, ValueError, OSError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{which} is damaged: {one_line(error)}. {_available(run)}") from error
     return policy_from_bundle(bundle), bundle.about
 
 
@@ -43,19 +48,27 @@ def _bundle(run: RunDir, which: str) -> Bundle:
 
 
 def _checkpoint_bundle(run: RunDir, step: int) -> Bundle:
-    if step not in run.checkpoints().steps():
+    if step not in _steps(run):
         raise ConfigError(f"{run.path} has no checkpoint at step {step}. {_available(run)}")
     checkpoint = run.checkpoints().load(step)
     return Bundle(
-        config=run.read_config(),
+        config=parse_yaml(read_plain_file(run.config_file, LARGEST_YAML_BYTES)),
         spaces=checkpoint.state["spaces"],
         weights=checkpoint.state["agent"]["parameters"]["policy"],
         normalization=checkpoint.state["normalizer"],
-        about={"step": checkpoint.step},
+        about={"step": check_step(checkpoint.step)},
     )
 
 
 def _available(run: RunDir) -> str:
     names = [path.name for path in (run.best, run.final) if path.is_dir()]
-    names += [str(step) for step in run.checkpoints().steps()]
+    names += [str(step) for step in _steps(run)]
     return f"It has: {', '.join(names)}." if names else "It has saved nothing yet."
+
+
+def _steps(run: RunDir) -> list[int]:
+    try:
+        return run.checkpoints().steps()
+    except (OSError, ValueError):
+        # Folders of a stranger can have any name.
+        return []

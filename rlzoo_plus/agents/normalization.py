@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium import spaces
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecNormalize
@@ -48,8 +49,39 @@ class ObservationNormalizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any] | None) -> ObservationNormalizer | None:
-        """Rebuild from `state()`."""
-        return None if state is None else cls(**state)
+        """Rebuild from `state()`.
+
+        Raises:
+            ValueError: It is not such a state.
+        """
+        if state is None:
+            return None
+        if state.keys() != {"mean", "var", "count", "clip", "epsilon"}:
+            raise ValueError("the normalisation has other parts than mean, var, count, ...")
+        mean, var, count = state["mean"], state["var"], state["count"]
+        if not all(isinstance(part, dict) for part in (mean, var, count)):
+            raise ValueError("the normalisation's statistics are no mappings")
+        if not mean.keys() == var.keys() == count.keys():
+            raise ValueError("the normalisation's statistics are of different observations")
+        for array in [*mean.values(), *var.values()]:
+            if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+                raise ValueError("the normalisation's statistics are no arrays of numbers")
+        for number in (state["clip"], state["epsilon"], *count.values()):
+            if type(number) not in (int, float) or not number >= 0:
+                raise ValueError(f"the normalisation's clip, epsilon or count is {number!r}")
+        return cls(**state)
+
+    def check_fits(self, space: spaces.Space) -> None:
+        """Check that the statistics are of this space: others would broadcast without a word.
+
+        Raises:
+            ValueError: They are not.
+        """
+        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {_WHOLE: space}
+        for key, mean in self.mean.items():
+            shape = parts[key].shape if key in parts else None
+            if mean.shape != shape or self.var[key].shape != shape:
+                raise ValueError(f"the normalisation does not fit the observation {key!r}")
 
     def state(self) -> dict[str, Any]:
         """Return the statistics as plain data with arrays."""

@@ -10,13 +10,15 @@ import numpy as np
 
 from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
-from rlzoo_plus.artifacts.bundle import Bundle, load_bundle, save_bundle
-from rlzoo_plus.config.catalog import get_algorithm
+from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
+from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 
 if TYPE_CHECKING:
+    from gymnasium import spaces
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.policies import BasePolicy
 
@@ -100,28 +102,30 @@ def load_policy(path: str | Path) -> Policy:
     if (folder / "best").is_dir() and not (folder / "policy.json").exists():
         folder = folder / "best"
     try:
-        return policy_from_bundle(load_bundle(folder))
+        bundle = load_bundle(folder)
     except DamagedFolderError as error:
         raise ConfigError(f"no usable policy: {error}.") from error
+    return policy_from_bundle(bundle)
 
 
 def policy_from_bundle(bundle: Bundle) -> Policy:
-    """Build a policy from a bundle that was read and verified."""
-    from rlzoo_plus.agents.factory import make_policy
+    """Build a policy from a bundle that was read and verified; whoever wrote it.
 
+    Raises:
+        ConfigError: It describes no policy, or another than its weights are for.
+    """
     try:
+        check_types(bundle)
         config = RunConfig.model_validate(bundle.config)
         observation_space = decode_space(bundle.spaces["observation"])
         action_space = decode_space(bundle.spaces["action"])
         normalizer = ObservationNormalizer.from_state(bundle.normalization)
-    except (ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"the policy's description cannot be read: {reason}.") from error
-    network = make_policy(config, observation_space, action_space)
-    load_weights(network, bundle.weights)
-    if config.algo.hyperparams.get("use_sde"):
-        # Drawn when the network was built, from the deviation before training.
-        network.reset_noise()
+        if normalizer is not None:
+            normalizer.check_fits(observation_space)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"the policy's description cannot be read: {one_line(error)}.") from error
+    _check_known(config)
+    network = _build(config, observation_space, action_space, bundle.weights)
     return Policy(network, normalizer, maskable=get_algorithm(config.algo.name).maskable)
 
 
@@ -129,11 +133,59 @@ def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
     """Copy arrays into a network's parameters.
 
     Raises:
-        ConfigError: Names or shapes are not the network's.
+        ConfigError: Names, shapes or types are not the network's.
     """
     import torch
 
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in weights.items()}
+    own = network.state_dict()
+    for name in [*own, *(name for name in tensors if name not in own)]:
+        there, wanted = _described(tensors.get(name)), _described(own.get(name))
+        if there != wanted:
+            raise ConfigError(
+                f"the weights do not fit the network: {printable(name, 80)} is {there}, and the "
+                f"network's is {wanted}."
+            )
+    network.load_state_dict(tensors)
+
+
+def _build(
+    config: RunConfig,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    weights: dict[str, Any],
+) -> BasePolicy:
+    from rlzoo_plus.agents.allocation import AllocationLimit
+    from rlzoo_plus.agents.factory import make_policy
+
+    if not all(isinstance(v, np.ndarray) for v in weights.values()):
+        raise ConfigError("the weights do not fit the network: they are no arrays.")
     try:
-        network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
-    except RuntimeError as error:
-        raise ConfigError(f"the weights do not fit the network: {error}") from error
+        with AllocationLimit(weights):
+            network = make_policy(config, observation_space, action_space)
+            load_weights(network, weights)
+            if config.algo.hyperparams.get("use_sde"):
+                # Drawn when the network was built, from the deviation before training.
+                network.reset_noise()
+    except ConfigError as error:
+        raise ConfigError(printable(error)) from error
+    # Any: a stranger's free arguments reach constructors that check nothing.
+    except Exception as error:
+        raise ConfigError(f"the policy's network cannot be built: {one_line(error)}.") from error
+    return network
+
+
+def _check_known(config: RunConfig) -> None:
+    """Name the package that a policy needs; it is the user's to import it."""
+    if config.algo.name in ALGORITHMS or not config.algo.packages:
+        return
+    packages = printable(", ".join(config.algo.packages))
+    raise ConfigError(
+        f"the policy's algorithm {config.algo.name!r} is registered by {packages}, which is not "
+        "imported. If you know where the policy comes from, import it first, or add --trust to "
+        "the command."
+    )
+
+
+def _described(tensor: Any) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"

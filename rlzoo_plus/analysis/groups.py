@@ -10,6 +10,7 @@ import numpy as np
 from rlzoo_plus.analysis.runs import identity
 from rlzoo_plus.analysis.series import Series, load_series
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.statistics import stratified_bootstrap_ci
@@ -22,6 +23,7 @@ SHARED: dict[str | None, tuple[str, ...]] = {
     "env": ("env",),
 }
 _MOST_POINTS = 300
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def load_curve(run: RunDir, key: str) -> Curve:
     """Return a metric of a run as a curve; it has no points where the run has no such metric."""
     known = identity(run)
     algo, env = known["algo"] or "unknown", known["env"] or run.path.name
+    # A pair of dollar signs would be a formula.
+    algo, env = (printable(name, _LONGEST_NAME).replace("$", r"\$") for name in (algo, env))
     return Curve(algo, env, known["seed"], known["solved_return"], load_series(run, key))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -79,8 +78,7 @@ def identity(run: RunDir) -> dict[str, Any]:
     """Return algo, env, seed, n_timesteps and solved_return of a run, None where not known."""
     try:
         config = run.read_config()
-    # A YAML parser's errors are of its own class.
-    except Exception:
+    except (OSError, ValueError):
         config = {}
     env, algo = _section(config, "env"), _section(config, "algo")
     env_name, algo_name = env.get("name") or env.get("id"), algo.get("name")
@@ -160,10 +158,7 @@ def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
 
 
 def _ran_here(run: RunDir) -> bool:
-    try:
-        machine = json.loads(run.provenance_file.read_text(encoding="utf-8"))["machine"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
+    machine = run.read_provenance().get("machine")
     return bool(not machine or machine == machine_fingerprint())
 
 

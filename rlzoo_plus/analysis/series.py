@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo_plus.artifacts.records import read_records
+from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 
 TRAINING_RETURN = "rollout/ep_rew_mean"
@@ -56,7 +56,11 @@ def finite(value: Any) -> float | None:
     """Return a finite number as a float, and None for everything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        # A whole number can have more digits than a float.
+        return None
 
 
 def load_evaluations(run: RunDir) -> list[Evaluation]:
@@ -65,7 +69,7 @@ def load_evaluations(run: RunDir) -> list[Evaluation]:
     Of several at one step, as a resumed run may leave, the last one counts.
     """
     by_step = {}
-    for record in read_records(run.evaluations_file):
+    for record in iter_records(run.evaluations_file):
         step, mean = finite(record.get("step")), finite(record.get("mean_return"))
         if step is None or mean is None:
             continue
@@ -84,17 +88,17 @@ def load_series(run: RunDir, key: str) -> Series:
         key: A key of its metrics file, or one of `EVALUATION_KEYS`.
     """
     if key in EVALUATION_KEYS:
-        records = read_records(run.evaluations_file)
+        records = iter_records(run.evaluations_file)
         return _series((r.get("step"), r.get(key)) for r in records)
-    records = read_records(run.metrics_file)
+    records = iter_records(run.metrics_file)
     return _series((r.get("step"), r.get("value")) for r in records if r.get("key") == key)
 
 
 def metric_keys(run: RunDir) -> set[str]:
     """Return the names that `load_series` finds values for."""
-    records = read_records(run.metrics_file)
+    records = iter_records(run.metrics_file)
     keys = {str(r["key"]) for r in records if "key" in r and finite(r.get("value")) is not None}
-    evaluations = read_records(run.evaluations_file)
+    evaluations = list(iter_records(run.evaluations_file))
     return keys | {
         k for k in EVALUATION_KEYS if any(finite(e.get(k)) is not None for e in evaluations)
     }

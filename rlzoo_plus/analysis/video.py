@@ -48,6 +48,8 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> int:
         raise ConfigError(f"{path}: fps={fps} is not above 0. Set it to e.g. 30.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A link that someone laid there must not lead the film elsewhere.
+    temporary.unlink(missing_ok=True)
     try:
         n_frames = writer(_checked(frames), temporary, fps)
         if n_frames == 0:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_MANIFEST_BYTES,
+    one_line,
+    parse_json,
+    printable,
+    read_plain_file,
+)
+
 MANIFEST = "MANIFEST.json"
 PREVIOUS = ".previous"
+MOST_FILES = 10_000
 
 
 class DamagedFolderError(Exception):
-    """A folder's files do not match its manifest."""
+    """A folder's files do not match its manifest; the text is safe to print."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(printable(reason))
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -52,8 +65,14 @@ def write_folder(path: Path, files: Mapping[str, bytes], about: Mapping[str, Any
     _swap_in(temporary, path)
 
 
-def read_folder(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+def read_folder(
+    path: Path, largest: Mapping[str, int] | None = None
+) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Read a folder written by `write_folder` and check every byte of it.
+
+    Args:
+        path: The folder.
+        largest: The files it must hold, and no other, with the most bytes of each; None for any.
 
     Returns:
         The files' contents by name, and what the manifest says about them.
@@ -61,28 +80,69 @@ def read_folder(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     Raises:
         DamagedFolderError: The manifest is missing, or a file is not the one it describes.
     """
-    if not path.exists() and path.with_name(path.name + PREVIOUS).is_dir():
-        # A writer died between its two renames; the folder before is whole.
-        path = path.with_name(path.name + PREVIOUS)
-    manifest = _read_manifest(path)
-    files = {}
-    for name, entry in manifest["files"].items():
-        if Path(name).name != name:
-            raise DamagedFolderError(f"{path}: the manifest names {name!r}, outside the folder")
-        file = path / name
-        if file.is_symlink() or not file.is_file():
-            raise DamagedFolderError(f"{path}: {name} is missing")
-        data = file.read_bytes()
-        if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise DamagedFolderError(f"{path}: {name} was changed or cut short")
-        files[name] = data
-    return files, manifest["about"]
+    path = _whole_one(path)
+    entries, about = _read_manifest(path)
+    if largest is not None:
+        _check_listed(path, entries, largest)
+    return {name: _read_listed(path / name, *entry) for name, entry in entries.items()}, about
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """Read what the manifest of a folder says about it; its files are not looked at.
+
+    Raises:
+        DamagedFolderError: The manifest is missing or was changed.
+    """
+    return _read_manifest(_whole_one(path))[1]
+
+
+def _whole_one(path: Path) -> Path:
+    previous = path.with_name(path.name + PREVIOUS)
+    # A writer that died between its two renames left the folder before, whole.
+    return previous if not path.exists() and previous.is_dir() else path
+
+
+def _check_listed(
+    path: Path, entries: Mapping[str, tuple[int, str]], largest: Mapping[str, int]
+) -> None:
+    if entries.keys() != largest.keys():
+        names = ", ".join(sorted(largest))
+        raise DamagedFolderError(f"{path}: the manifest must list {names}, and no other file")
+    for name, (size, _) in entries.items():
+        if size > largest[name]:
+            raise DamagedFolderError(
+                f"{path}: {name} has {size} bytes, more than the {largest[name]} allowed"
+            )
+
+
+def _read_listed(file: Path, size: int, sha256: str) -> bytes:
+    try:
+        data = read_plain_file(file, size)
+    except OSError as error:
+        raise DamagedFolderError(f"{file.parent}: {file.name} is missing") from error
+    except ValueError as error:
+        reason = f"{file.name} was changed or cut short: it {error}"
+        raise DamagedFolderError(f"{file.parent}: {reason}") from error
+    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+        raise DamagedFolderError(f"{file.parent}: {file.name} was changed or cut short")
+    return data
+
+
+def finite(value: Any) -> Any:
+    """Return plain data with NaN and infinities, which JSON does not know, replaced by null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
 
 
 def _manifest(files: Mapping[str, bytes], about: Mapping[str, Any]) -> bytes:
     body = {
         "format": 1,
-        "about": dict(about),
+        "about": finite(about),
         "files": {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in files.items()
@@ -91,16 +151,34 @@ def _manifest(files: Mapping[str, bytes], about: Mapping[str, Any]) -> bytes:
     return json.dumps({**body, "sha256": _digest(body)}, indent=2).encode()
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> tuple[dict[str, tuple[int, str]], dict[str, Any]]:
+    """Return size and hash by file name, and the rest; every name lies in the folder."""
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = parse_json(read_plain_file(path / MANIFEST, LARGEST_MANIFEST_BYTES))
+        if not isinstance(manifest, dict):
+            raise ValueError("it is no mapping")
         claimed = manifest.pop("sha256")
         whole = claimed == _digest(manifest) and manifest["format"] == 1
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DamagedFolderError(f"{path}: no readable {MANIFEST}") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise DamagedFolderError(f"{path}: no readable {MANIFEST} ({one_line(error)})") from error
     if not whole:
         raise DamagedFolderError(f"{path}: {MANIFEST} was changed, or is of a newer format")
-    return dict(manifest)
+    listed, about = manifest.get("files"), manifest.get("about")
+    if not isinstance(listed, dict) or not isinstance(about, dict):
+        raise DamagedFolderError(f"{path}: {MANIFEST} lists no files")
+    if len(listed) > MOST_FILES:
+        raise DamagedFolderError(f"{path}: {MANIFEST} lists more than {MOST_FILES} files")
+    return {name: _entry(path, name, entry) for name, entry in listed.items()}, about
+
+
+def _entry(path: Path, name: str, entry: Any) -> tuple[int, str]:
+    if Path(name).name != name or any(c in name for c in "/\\:\0") or name in ("", "..", "."):
+        raise DamagedFolderError(f"{path}: the manifest names {name!r}, outside the folder")
+    size, sha256 = (entry.get("size"), entry.get("sha256")) if isinstance(entry, dict) else (0, 0)
+    # A size of True would pass for 1.
+    if type(size) is not int or size < 0 or not isinstance(sha256, str):
+        raise DamagedFolderError(f"{path}: the manifest gives {name!r} no size or hash")
+    return size, sha256
 
 
 def _digest(body: Mapping[str, Any]) -> str:
@@ -118,7 +196,9 @@ def _swap_in(temporary: Path, path: Path) -> None:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    # Created anew: a link that someone laid there must not lead the data elsewhere.
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.atomic import DamagedFolderError, read_folder, write_folder
-from rlzoo_plus.artifacts.tree import pack, unpack
+from rlzoo_plus.artifacts.atomic import (
+    DamagedFolderError,
+    finite,
+    read_about,
+    read_folder,
+    write_folder,
+)
+from rlzoo_plus.artifacts.tree import STATE_FILE, TENSOR_FILE, pack, unpack
+from rlzoo_plus.artifacts.untrusted import one_line, parse_json
 
 SCHEMA_VERSION = 1
+LARGEST_STEP = 10**15
 _POLICY_FILE = "policy.json"
+# More than any policy of Stable-Baselines3 needs, and less than a machine has [bytes].
+_LARGEST = {_POLICY_FILE: 2**22, STATE_FILE: 2**22, TENSOR_FILE: 2**30}
 
 
 @dataclass(frozen=True)
@@ -35,30 +45,61 @@ class Bundle:
 
 def save_bundle(path: Path, bundle: Bundle) -> None:
     """Write a bundle in one step; the one before it stays whole until then."""
-    policy = {"config": bundle.config, "spaces": bundle.spaces}
+    policy = {"config": finite(bundle.config), "spaces": bundle.spaces}
     state = {"weights": bundle.weights, "normalization": bundle.normalization}
     files = {_POLICY_FILE: json.dumps(policy, indent=2).encode(), **pack(state)}
     write_folder(path, files, {"schema": SCHEMA_VERSION, **bundle.about})
 
 
 def load_bundle(path: Path) -> Bundle:
-    """Read a bundle and check its hashes; nothing in it is executed.
+    """Read a bundle and check its schema and hashes, then its content; nothing in it is executed.
 
     Raises:
-        DamagedFolderError: It is missing, incomplete, changed, or of a newer schema.
+        DamagedFolderError: It is missing, incomplete, changed, of a newer schema, or no bundle.
     """
-    files, about = read_folder(path)
-    if about.get("schema") != SCHEMA_VERSION:
-        raise DamagedFolderError(f"{path}: schema {about.get('schema')} is not known here")
+    schema = read_about(path).get("schema")
+    if schema != SCHEMA_VERSION:
+        raise DamagedFolderError(f"{path}: schema {schema} is not known here")
+    files, about = read_folder(path, _LARGEST)
     try:
-        policy = json.loads(files[_POLICY_FILE])
-        state = unpack(files)
-        return Bundle(
+        policy, state = parse_json(files[_POLICY_FILE]), unpack(files)
+        if not isinstance(policy, dict) or not isinstance(state, dict):
+            raise TypeError("it holds no mappings")
+        bundle = Bundle(
             config=policy["config"],
             spaces=policy["spaces"],
             weights=state["weights"],
             normalization=state["normalization"],
-            about=dict(about),
+            about=about,
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFolderError(f"{path}: not a bundle ({error!r})") from error
+        check_types(bundle)
+    except (KeyError, TypeError, ValueError, DamagedFolderError) as error:
+        raise DamagedFolderError(f"{path}: not a bundle ({one_line(error)})") from error
+    return bundle
+
+
+def check_step(step: Any) -> int:
+    """Return a step as a number.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    if type(step) is not int or not 0 <= step <= LARGEST_STEP:
+        raise ValueError(f"step {step!r} is not a whole number from 0 to {LARGEST_STEP}")
+    return step
+
+
+def check_types(bundle: Bundle) -> None:
+    """Check that the parts of a bundle are of the types that they are declared as.
+
+    Raises:
+        KeyError: It has no step.
+        TypeError: One is of another type.
+        ValueError: Its step is no step.
+    """
+    check_step(bundle.about["step"])
+    for name in ("config", "spaces", "weights"):
+        if not isinstance(getattr(bundle, name), dict):
+            raise TypeError(f"{name} is not a mapping")
+    if not isinstance(bundle.normalization, dict | None):
+        raise TypeError("normalization is not a mapping")

@@ -1,18 +1,34 @@
-"""Checkpoints of a run: whole folders named by their step, the newest few kept."""
+"""Checkpoints of a run: whole folders named by their step, and the chunks that they share."""
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.atomic import PREVIOUS, DamagedFolderError, read_folder, write_folder
-from rlzoo_plus.artifacts.tree import pack, unpack
+from numpy.typing import NDArray
 
-SCHEMA_VERSION = 1
+from rlzoo_plus.artifacts.atomic import (
+    PREVIOUS,
+    DamagedFolderError,
+    read_about,
+    read_folder,
+    write_folder,
+)
+from rlzoo_plus.artifacts.chunk_index import ChunkIndex
+from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
+from rlzoo_plus.artifacts.tree import pack, unpack
+from rlzoo_plus.artifacts.untrusted import has_control_characters
+
+SCHEMA_VERSION = 2
+READABLE_SCHEMAS = (1, 2)
+BEST, MILESTONE = "best", "milestone"
+CHUNK_FOLDER = "chunks"
+_STEP = re.compile(r"[0-9]{12,18}")
 log = logging.getLogger(__name__)
 
 
@@ -25,36 +41,79 @@ class Checkpoint:
         step: Environment steps taken when it was written.
         state: The nested state that was saved.
         about: What its manifest says: schema version, config hash and the like.
+        schema: The version of its layout.
+        chunks: Where the rows of large arrays are, by the name they were saved under.
+        kept_as: `best` or `milestone` if it stays for ever, otherwise None.
     """
 
     path: Path
     step: int
     state: Any
     about: Mapping[str, Any]
+    schema: int = SCHEMA_VERSION
+    chunks: Mapping[str, ChunkIndex] = field(default_factory=dict)
+    kept_as: str | None = None
+
+    def read_rows(self, name: str, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Fill the rows in use of arrays of the saved shapes; see `ChunkStore.read`.
+
+        Raises:
+            KeyError: Nothing was saved under this name.
+            DamagedFolderError: A chunk is damaged or does not fit.
+        """
+        ChunkStore(self.path.parent / CHUNK_FOLDER).read(self.chunks[name], columns)
 
 
 class CheckpointStore:
-    """The checkpoints in one folder; a single process writes, any number read."""
+    """The checkpoints in one folder; a single process writes, any number read.
+
+    Any thread may save, one at a time.
+    """
 
     def __init__(self, root: Path, keep: int = 3) -> None:
         self.root = root
         self.keep = keep
 
-    def save(self, step: int, state: Any, about: Mapping[str, Any]) -> Path:
-        """Write a checkpoint in one step, then drop those beyond the newest `keep`.
+    def chunk_store(self) -> ChunkStore:
+        """Return the chunks that all these checkpoints share."""
+        return ChunkStore(self.root / CHUNK_FOLDER)
+
+    def save(
+        self,
+        step: int,
+        state: Any,
+        about: Mapping[str, Any],
+        *,
+        chunks: Mapping[str, PendingChunks] | None = None,
+        kept_as: str | None = None,
+    ) -> Path:
+        """Write a checkpoint in one step, then drop what need not be kept any longer.
+
+        The newest `keep` up to this step stay, and each that was saved with `kept_as`.
 
         Args:
             step: Environment steps taken so far.
             state: Plain nested data with NumPy arrays.
             about: Further entries of the manifest.
+            chunks: Snapshots of large arrays, made by `chunk_store()`, by name.
+            kept_as: `best` or `milestone` to keep it for ever.
+
+        Raises:
+            OSError: It cannot be written; all checkpoints before are as they were.
         """
-        path = self.root / f"{step:012d}"
-        write_folder(path, pack(state), {"schema": SCHEMA_VERSION, "step": step, **about})
-        for old in self.steps()[: -self.keep]:
-            shutil.rmtree(self.root / f"{old:012d}", ignore_errors=True)
-            shutil.rmtree(self.root / f"{old:012d}{PREVIOUS}", ignore_errors=True)
-        for leftover in self.root.glob(".*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        if kept_as not in (None, BEST, MILESTONE):
+            raise ValueError(f"kept_as={kept_as!r} must be {BEST!r}, {MILESTONE!r} or None")
+        files = pack(state)
+        path = self._folder(step)
+        try:
+            # Chunks first: a checkpoint that is there must find its rows.
+            stored = {name: self.chunk_store().write(p) for name, p in (chunks or {}).items()}
+            indices = {name: index.to_dict() for name, index in stored.items()}
+            ours = {"schema": SCHEMA_VERSION, "step": step, "kept_as": kept_as, "chunks": indices}
+            write_folder(path, files, {**about, **ours})
+        finally:
+            # After a failure too: a full disk is not helped by what was half written.
+            self._tidy(step)
         return path
 
     def steps(self) -> list[int]:
@@ -62,25 +121,119 @@ class CheckpointStore:
         if not self.root.is_dir():
             return []
         names = {p.name.removesuffix(PREVIOUS) for p in self.root.iterdir() if p.is_dir()}
-        return sorted(int(name) for name in names if name.isdigit())
+        # As `_folder` writes it: a stranger's names can have digits that are none, or millions.
+        return sorted(int(name) for name in names if _STEP.fullmatch(name))
+
+    def chunks_at(self, step: int) -> Mapping[str, ChunkIndex]:
+        """Return where a checkpoint's rows are, for the snapshot after it; none if it is lost."""
+        try:
+            return _read_indices(self._read_about(step))
+        except DamagedFolderError:
+            return {}
+
+    def is_whole(self, step: int) -> bool:
+        """Tell whether a checkpoint can be loaded."""
+        try:
+            self.load(step)
+        except DamagedFolderError:
+            return False
+        return True
 
     def load(self, step: int) -> Checkpoint:
-        """Read one checkpoint.
+        """Read one checkpoint and check its chunks.
 
         Raises:
             DamagedFolderError: It is incomplete, changed, or of a newer schema.
         """
-        path = self.root / f"{step:012d}"
+        path = self._folder(step)
         files, about = read_folder(path)
-        if about.get("schema") != SCHEMA_VERSION:
-            raise DamagedFolderError(f"{path}: schema {about.get('schema')} is not known here")
-        return Checkpoint(path, int(about["step"]), unpack(files), about)
+        if has_control_characters(about):
+            raise DamagedFolderError(f"{path}: a text in its manifest has control characters")
+        schema = about.get("schema")
+        if schema not in READABLE_SCHEMAS:
+            raise DamagedFolderError(f"{path}: schema {schema} is not known here")
+        if about.get("step") != step:
+            raise DamagedFolderError(f"{path}: holds step {about.get('step')}")
+        kept_as = about.get("kept_as")
+        if kept_as not in (None, BEST, MILESTONE):
+            raise DamagedFolderError(f"{path}: kept as {kept_as}")
+        chunks = _read_indices(about)
+        for index in chunks.values():
+            self.chunk_store().verify(index)
+        return Checkpoint(path, step, unpack(files), about, schema, chunks, kept_as)
 
-    def load_newest(self) -> Checkpoint | None:
-        """Read the newest whole checkpoint, or None; damaged ones are passed over with a word."""
+    def load_newest(self, before_or_at: int | None = None) -> Checkpoint | None:
+        """Read the newest whole checkpoint, or None; damaged ones are passed over with a word.
+
+        Args:
+            before_or_at: The last step that is wanted, None for any.
+        """
         for step in reversed(self.steps()):
+            if before_or_at is not None and step > before_or_at:
+                continue
             try:
                 return self.load(step)
             except DamagedFolderError as error:
                 log.warning("%s: using the checkpoint before it", error)
         return None
+
+    def _folder(self, step: int) -> Path:
+        return self.root / f"{step:012d}"
+
+    def _tidy(self, step: int) -> None:
+        """Drop what need not be kept after a save at a step; a failure costs disk, not the run."""
+        try:
+            self._prune(step)
+            self._collect()
+        except OSError as error:
+            log.warning("%s: old checkpoints are not cleared away now: %s", self.root, error)
+
+    def _prune(self, step: int) -> None:
+        # Later steps are of a run that this one went back behind: it will come by them again.
+        older = [other for other in self.steps() if other <= step]
+        for old in older[: -max(self.keep, 1)]:
+            if not self._is_kept(old):
+                shutil.rmtree(self._folder(old), ignore_errors=True)
+                shutil.rmtree(self.root / f"{old:012d}{PREVIOUS}", ignore_errors=True)
+        for leftover in self.root.glob(".*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def _is_kept(self, step: int) -> bool:
+        try:
+            return self._read_about(step).get("kept_as") is not None
+        except DamagedFolderError:
+            return False
+
+    def _collect(self) -> None:
+        live: list[ChunkIndex] = []
+        for step in self.steps():
+            try:
+                live += _read_indices(self._read_about(step)).values()
+            except DamagedFolderError as error:
+                # Its chunks may be all that is left of it: better a full disk.
+                log.warning("%s: no chunk is cleared away", error)
+                return
+        self.chunk_store().collect_garbage(live)
+
+    def _read_about(self, step: int) -> dict[str, Any]:
+        """Return what a checkpoint's manifest says.
+
+        Raises:
+            DamagedFolderError: It is lost.
+            OSError: It cannot be read now, but may be later.
+        """
+        try:
+            return read_about(self._folder(step))
+        except DamagedFolderError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+                raise cause from None
+            raise
+
+
+def _read_indices(about: Mapping[str, Any]) -> dict[str, ChunkIndex]:
+    # Schema 1 has none.
+    stored = about.get("chunks", {})
+    if not isinstance(stored, dict):
+        raise DamagedFolderError("a manifest lists chunks that are none")
+    return {name: ChunkIndex.from_dict(index) for name, index in stored.items()}

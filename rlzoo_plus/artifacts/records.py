@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from rlzoo_plus.artifacts.untrusted import read_plain_lines
 
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -23,18 +26,30 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file, none if there is no file; a torn last line is passed over."""
-    if not path.is_file():
-        return []
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    """Return the records of a file, see `iter_records`."""
+    return list(iter_records(path))
+
+
+def iter_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file; what is no record is passed over, as a torn last line is.
+
+    Without a plain file there are none.
+    """
+    # A FIFO would block, and a link may lead anywhere.
+    with contextlib.suppress(OSError, ValueError):
+        for line in read_plain_lines(path):
+            record = _parse(line)
+            if record is not None:
+                yield record
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line.decode("utf-8", "replace"))
+    # Of a stranger, a line may be nested without end.
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _finite(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -16,8 +15,19 @@ import yaml
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
+from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_MANIFEST_BYTES,
+    LARGEST_YAML_BYTES,
+    parse_json,
+    parse_yaml,
+    read_plain_file,
+)
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
+
+# Where training writes besides the run directory itself.
+WRITTEN_FOLDERS = ("checkpoints", "monitor", "tensorboard", "best_sb3", "final_sb3")
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,16 @@ class RunDir:
         """Pictures."""
         return self.path / "plots"
 
+    @property
+    def checkpoint_request(self) -> Path:
+        """A file that asks the training process for a checkpoint, which then removes it."""
+        return self.path / ".checkpoint-request"
+
+    @property
+    def lock(self) -> RunLock:
+        """What a process must hold to train here."""
+        return RunLock(self.path / ".lock")
+
     def checkpoints(self, keep: int = 3) -> CheckpointStore:
         """Return the store of this run's checkpoints."""
         return CheckpointStore(self.path / "checkpoints", keep)
@@ -98,6 +118,11 @@ class RunDir:
     def exists(self) -> bool:
         """Tell whether a run was started here."""
         return self.status_file.is_file() or self.config_file.is_file()
+
+    def has_begun(self) -> bool:
+        """Tell whether a run came as far as to write its configuration here."""
+        file = self.config_file
+        return self.status_file.is_file() or (file.is_file() and file.stat().st_size > 0)
 
     def claim(self) -> None:
         """Take the directory for one run.
@@ -116,7 +141,8 @@ class RunDir:
             return
         for file in (self.config_file, self.command_file, self.provenance_file, self.status_file):
             file.unlink(missing_ok=True)
-        self.metrics_file.unlink(missing_ok=True)
+        for file in (self.metrics_file, self.checkpoint_request, self.path / ".lock"):
+            file.unlink(missing_ok=True)
         for folder in (self.monitor, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -129,9 +155,22 @@ class RunDir:
         write_atomic(self.command_file, command + "\n")
         write_json(self.provenance_file, provenance)
 
+    def go_on(self, config: dict[str, Any], command: str) -> None:
+        """Record that the run goes on: its configuration now, and one more command line."""
+        write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
+        before = self.command_file.read_text(encoding="utf-8") if self.command_file.exists() else ""
+        write_atomic(self.command_file, f"{before}{command}\n")
+        # Of a run that is made longer; a run that goes on has no outcome yet.
+        self.result_file.unlink(missing_ok=True)
+
     def read_config(self) -> dict[str, Any]:
-        """Return the configuration as plain data; nothing in it is instantiated."""
-        data = yaml.safe_load(self.config_file.read_text(encoding="utf-8"))
+        """Return the configuration as plain data; nothing in it is instantiated.
+
+        Raises:
+            OSError: It is missing, or a link.
+            ValueError: It is no configuration.
+        """
+        data = parse_yaml(read_plain_file(self.config_file, LARGEST_YAML_BYTES))
         if not isinstance(data, dict):
             raise ValueError(f"{self.config_file} holds no configuration")
         return data
@@ -155,6 +194,21 @@ class RunDir:
     def read_result(self) -> dict[str, Any]:
         """Return the outcome, empty while there is none."""
         return _read_json(self.result_file)
+
+    def read_provenance(self) -> dict[str, Any]:
+        """Return code, libraries, machine and seeds, empty if they are not known."""
+        return _read_json(self.provenance_file)
+
+    def find_odd_entry(self) -> Path | None:
+        """Return an entry that training would write to and that leads elsewhere or blocks."""
+        folders = (self.path, *(self.path / name for name in WRITTEN_FOLDERS))
+        for folder in folders:
+            # A folder that is itself a link is found in the one above it, first.
+            for entry in os.scandir(folder) if folder.is_dir() else ():
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not is_folder and not entry.is_file(follow_symlinks=False):
+                    return Path(entry.path)
+        return None
 
 
 def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
@@ -182,7 +236,8 @@ def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        # What Python wrote: a mean return can be NaN.
+        data = parse_json(read_plain_file(path, LARGEST_MANIFEST_BYTES), allow_nan=True)
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}

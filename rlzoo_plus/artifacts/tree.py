@@ -7,14 +7,29 @@ Floats are written as hexadecimal, so that every bit comes back.
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.untrusted import parse_json
+
 STATE_FILE = "state.json"
 TENSOR_FILE = "tensors.safetensors"
+LARGEST_HEADER_BYTES = 2**22
+MOST_DIMENSIONS = 32
+_LENGTH_BYTES = 8
+_ITEM_BYTES = {
+    **{"F64": 8, "F32": 4, "F16": 2, "BOOL": 1},
+    **{"I64": 8, "I32": 4, "I16": 2, "I8": 1},
+    **{"U64": 8, "U32": 4, "U16": 2, "U8": 1},
+}
+_SCALAR = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 
 
 def pack(value: Any) -> dict[str, bytes]:
@@ -32,8 +47,47 @@ def pack(value: Any) -> dict[str, bytes]:
 
 
 def unpack(files: dict[str, bytes]) -> Any:
-    """Return the nested value held by the files of `pack`."""
-    return _decode(json.loads(files[STATE_FILE]), load_tensors(files[TENSOR_FILE]))
+    """Return the nested value held by the files of `pack`.
+
+    Memory stays within a few times the size of the files, whoever wrote them.
+
+    Raises:
+        DamagedFolderError: They are not the files of `pack`.
+    """
+    try:
+        state, data = parse_json(files[STATE_FILE]), files[TENSOR_FILE]
+        _check_header(data)
+        return _decode(state, load_tensors(data))
+    except KeyError as error:
+        raise DamagedFolderError(f"{STATE_FILE}: {error} is missing") from error
+    except (ValueError, TypeError, OverflowError, AttributeError, SafetensorError) as error:
+        raise DamagedFolderError(f"{STATE_FILE}, {TENSOR_FILE}: {error}") from error
+
+
+def _check_header(data: bytes) -> None:
+    """Check that the tensors lie end to end and fill the file, each as large as its shape."""
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    end = _LENGTH_BYTES + length
+    if length > LARGEST_HEADER_BYTES or end > len(data):
+        raise ValueError(f"a header of {length} bytes in a file of {len(data)}")
+    header = parse_json(data[_LENGTH_BYTES:end])
+    header.pop("__metadata__", None)
+    spans = []
+    for name, entry in header.items():
+        shape, (begin, stop) = entry["shape"], entry["data_offsets"]
+        whole = [*shape, begin, stop]
+        if any(type(n) is not int or n < 0 for n in whole) or len(shape) > MOST_DIMENSIONS:
+            raise ValueError(f"tensor {name!r} has no valid shape")
+        if stop - begin != _ITEM_BYTES[entry["dtype"]] * math.prod(shape):
+            raise ValueError(f"tensor {name!r} is not as large as its shape says")
+        spans.append((begin, stop))
+    at = 0
+    for begin, stop in sorted(spans):
+        if begin != at:
+            raise ValueError("tensors overlap, or leave gaps")
+        at = stop
+    if at != len(data) - end:
+        raise ValueError("tensors do not fill the file")
 
 
 def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
@@ -77,12 +131,21 @@ def _decode(value: Any, tensors: dict[str, np.ndarray]) -> Any:
         return [_decode(v, tensors) for v in value]
     if not isinstance(value, dict):
         return value
-    if "~float" in value:
+    if value.keys() == {"~float"}:
         return float.fromhex(value["~float"])
-    if "~scalar" in value:
+    if value.keys() == {"~scalar", "bytes"}:
+        if _SCALAR.fullmatch(value["~scalar"]) is None:
+            raise ValueError(f"no scalar is of type {value['~scalar']!r}")
         return np.frombuffer(bytes.fromhex(value["bytes"]), np.dtype(value["~scalar"]))[0]
-    if "~array" in value:
-        return tensors[value["~array"]].copy()
-    if "~tuple" in value:
+    if value.keys() == {"~array"}:
+        # Each is there once: a thousand references to one would be a thousand copies.
+        return tensors.pop(value["~array"]).copy()
+    if value.keys() == {"~tuple"} and isinstance(value["~tuple"], list):
         return tuple(_decode(v, tensors) for v in value["~tuple"])
-    return {_decode(k, tensors): _decode(v, tensors) for k, v in value["~dict"]}
+    if value.keys() == {"~dict"}:
+        pairs = [(_decode(k, tensors), _decode(v, tensors)) for k, v in value["~dict"]]
+        decoded = dict(pairs)
+        if len(decoded) != len(pairs):
+            raise ValueError("a key is there twice")
+        return decoded
+    raise ValueError("an entry is of no known kind")

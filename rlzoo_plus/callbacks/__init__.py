@@ -70,7 +70,7 @@ def make_callbacks(
     come the reasons to stop.
     """
     evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env)
-    checkpoint = CheckpointCallback(config, run_dir)
+    checkpoint = CheckpointCallback(config, run_dir, evaluation)
     acting: list[RunCallback] = [
         checkpoint,
         StopCallback(config.stop, evaluation),
@@ -80,9 +80,11 @@ def make_callbacks(
         acting.insert(0, evaluation)
         if progress is not None:
             evaluation.listeners.append(progress.on_evaluation)
+    callbacks = RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+    checkpoint.snapshot.callbacks = [*acting, *callbacks.user]
     if progress is not None:
         acting.append(progress)
-    return RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+    return callbacks
 
 
 def check_user_callbacks(config: RunConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -19,25 +20,39 @@ class RunCallback(BaseCallback):
     def on_iteration(self) -> None:
         """Act between two iterations."""
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+
     def _on_step(self) -> bool:
         return True
 
 
 @dataclass
 class StopRequest:
-    """Asked for from outside, by a signal; honoured at the top of the next iteration.
+    """What is asked for from outside, by a signal; honoured at the top of the next iteration.
 
     Attributes:
-        signal_number: The signal that asked, None as long as none did.
+        signal_number: The signal that asked to stop, None as long as none did.
+        checkpoint: Whether a checkpoint is asked for.
     """
 
     signal_number: int | None = None
+    checkpoint: bool = False
     _handlers: dict[int, object] = field(default_factory=dict, repr=False)
 
     def listen(self) -> None:
-        """Take SIGINT and SIGTERM as the wish to end cleanly; a second SIGINT ends at once."""
+        """Take SIGINT and SIGTERM as the wish to end cleanly, SIGUSR1 as that for a checkpoint.
+
+        A second SIGINT ends at once.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._handlers[number] = signal.signal(number, self._on_signal)
+            self._handlers[number] = signal.signal(number, self._on_stop)
+        if hasattr(signal, "SIGUSR1"):
+            self._handlers[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
 
     def restore(self) -> None:
         """Give the signals back to who had them."""
@@ -45,7 +60,10 @@ class StopRequest:
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._handlers.clear()
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = number
+
+    def _on_checkpoint(self, _number: int, _frame: FrameType | None) -> None:
+        self.checkpoint = True

@@ -1,56 +1,140 @@
-"""Write checkpoints every so many steps or minutes, and when asked to stop."""
+"""Write checkpoints: every so many steps or minutes, at each best, at milestones, when asked to."""
 
 from __future__ import annotations
 
+import logging
 import time
-from pathlib import Path
+from typing import Any
 
-from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.agents.state import capture
+from rlzoo_plus.artifacts.background import BackgroundWriter
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
-from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.callbacks.evaluation import EvaluationCallback
+from rlzoo_plus.callbacks.snapshot import RunSnapshot, Snapshot
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.spaces import encode_space
+
+log = logging.getLogger(__name__)
+_BEST, _MILESTONE = "best", "milestone"
+# Between two looks for a request in the run directory.
+_LOOK_S = 0.2
 
 
 class CheckpointCallback(RunCallback):
-    """Saves the agent at the top of an iteration, where its state is complete."""
+    """Saves the run at the top of an iteration, where its state is complete.
 
-    def __init__(self, config: RunConfig, run_dir: RunDir) -> None:
+    The state is copied there and written in the background; neither draws a random number, so
+    that when and how often checkpoints are made changes nothing in the run.
+    """
+
+    def __init__(
+        self, config: RunConfig, run_dir: RunDir, evaluation: EvaluationCallback | None = None
+    ) -> None:
         super().__init__()
-        self.every_steps = config.checkpoint.every_steps
-        self.every_minutes = config.checkpoint.every_minutes
-        self.config_hash = config_hash(config)
+        self.config = config.checkpoint
+        self.run_dir = run_dir
         self.store = run_dir.checkpoints(config.checkpoint.keep)
+        self.snapshot = RunSnapshot(config, run_dir, self.store)
+        self.evaluation = evaluation
         self.last_step = 0
-        self._last_time = time.monotonic()
+        self._saved_step: int | None = None
+        self._writer = BackgroundWriter()
+        self._last_time = self._last_look = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: where the checkpoints are must not depend on where they were."""
+        return {}
+
+    def start_at(self, step: int) -> None:
+        """Count from a checkpoint that is there already."""
+        self.last_step = self._saved_step = step
 
     def on_iteration(self) -> None:
-        """Save if it is time by either measure."""
+        """Save if there is a reason to."""
         step = self.model.num_timesteps
-        by_steps = (
-            self.every_steps is not None
-            and step // self.every_steps > self.last_step // self.every_steps
-        )
-        minutes = (time.monotonic() - self._last_time) / 60.0
-        by_time = self.every_minutes is not None and minutes >= self.every_minutes
-        if by_steps or by_time:
+        if step == self._saved_step:
+            return
+        wanted = self._kept_as(step) is not None or self._is_due(step)
+        if wanted or self._is_requested():
             self.save()
 
-    def save(self) -> Path:
-        """Write a checkpoint of this moment."""
+    def save(self, ended: str | None = None) -> None:
+        """Take a checkpoint of this moment, unless there is one, and begin to write it.
+
+        A disk that is full does not end the training.
+
+        Args:
+            ended: Why training is over, for the last checkpoint of a run.
+        """
         step = self.model.num_timesteps
-        normalizer = ObservationNormalizer.from_vec_normalize(self.model.get_vec_normalize_env())
-        state = {
-            "agent": capture(self.model),
-            "normalizer": None if normalizer is None else normalizer.state(),
-            "spaces": {
-                "observation": encode_space(self.model.observation_space),
-                "action": encode_space(self.model.action_space),
-            },
-        }
-        path = self.store.save(step, state, {"config_hash": self.config_hash})
-        self.last_step = step
+        self._wait()
+        if step == self._saved_step and ended is None:
+            return
+        kept_as = self._kept_as(step)
+        answers_request = self.run_dir.checkpoint_request.exists()
+        try:
+            snapshot = self.snapshot.take(self.model, ended)
+        except OSError as error:
+            log.error("no checkpoint at step %d: %s; training goes on", step, error)
+            return
+        self._writer.submit(lambda: self._write(snapshot, kept_as, answers_request))
+        self.last_step = self._saved_step = step
         self._last_time = time.monotonic()
-        return path
+
+    def save_and_wait(self) -> None:
+        """Take a checkpoint, and return when it is on the disk, or could not be written."""
+        self.save()
+        self._wait()
+
+    def save_last(self, reason: str) -> None:
+        """Take the last checkpoint of a run.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self.save(reason)
+        self._writer.wait()
+
+    def close(self) -> None:
+        """Let the checkpoint that is being written be finished."""
+        self._wait()
+
+    def _write(self, snapshot: Snapshot, kept_as: str | None, answers_request: bool) -> None:
+        self.store.save(
+            snapshot.step,
+            snapshot.state,
+            snapshot.about,
+            chunks=snapshot.chunks,
+            kept_as=kept_as,
+        )
+        self.snapshot.has_written(self.store.chunks_at(snapshot.step))
+        if answers_request:
+            self.run_dir.checkpoint_request.unlink(missing_ok=True)
+
+    def _wait(self) -> None:
+        """Wait for the checkpoint before; training goes on without it if it failed."""
+        try:
+            self._writer.wait()
+        except Exception as error:
+            self._saved_step = None
+            log.error("the last checkpoint could not be written: %s; training goes on", error)
+
+    def _kept_as(self, step: int) -> str | None:
+        best = None if self.evaluation is None else self.evaluation.best
+        if self.config.keep_best and best is not None and best["step"] == step:
+            return _BEST
+        every = self.config.milestone_steps
+        is_milestone = every is not None and step // every > self.last_step // every
+        return _MILESTONE if is_milestone else None
+
+    def _is_due(self, step: int) -> bool:
+        every, minutes = self.config.every_steps, self.config.every_minutes
+        if every is not None and step // every > self.last_step // every:
+            return True
+        return minutes is not None and time.monotonic() - self._last_time >= 60.0 * minutes
+
+    def _is_requested(self) -> bool:
+        now = time.monotonic()
+        if now - self._last_look < _LOOK_S:
+            return False
+        self._last_look = now
+        return self.run_dir.checkpoint_request.exists()

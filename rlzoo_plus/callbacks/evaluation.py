@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.agents.policy import Policy, save_policy
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
@@ -17,6 +20,16 @@ from rlzoo_plus.evaluation import evaluate
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
+log = logging.getLogger(__name__)
+_RECORD = (
+    "step",
+    "returns",
+    "mean_return",
+    "std_return",
+    "iqm_return",
+    "success_rate",
+    "episode_lengths",
+)
 _SCALARS = ("mean_return", "std_return", "iqm_return", "success_rate")
 
 
@@ -74,6 +87,36 @@ class EvaluationCallback(RunCallback):
             listener(self.last, is_best)
         return self.last
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the outcome so far, and when the next evaluation is."""
+        return {
+            "last": self.last,
+            "best": self.best,
+            "since_best": self.since_best,
+            "next": self._next,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from an outcome."""
+        self.last, self.best = (_checked_record(state[name]) for name in ("last", "best"))
+        self.since_best, self._next = state["since_best"], state["next"]
+        if not all(type(number) is int for number in (self.since_best, self._next or 0)):
+            raise ValueError("when the next evaluation is does not say it")
+
+    def keep_saved_best(self) -> None:
+        """Take the policy in best/ for the best if it is better than what is remembered.
+
+        A run that goes on inexactly from an earlier step may not find that policy again.
+        """
+        try:
+            about = load_bundle(self.run_dir.best).about
+        except DamagedFolderError:
+            return
+        record = {key: about[key] for key in _RECORD if key in about}
+        if len(record) == len(_RECORD) and self._is_best(record["mean_return"]):
+            self.best = record
+            log.info("best/ of step %s stays the best", f"{record['step']:,}")
+
     def _is_best(self, mean_return: float) -> bool:
         """Compare; what is not a number is never better, and never stays the best."""
         before = math.nan if self.best is None else self.best["mean_return"]
@@ -86,6 +129,17 @@ class EvaluationCallback(RunCallback):
         values["eval/mean_episode_length"] = sum(lengths) / len(lengths)
         for output in self.model.logger.output_formats:
             output.write(values, dict.fromkeys(values, ()), record["step"])
+
+
+def _checked_record(record: Any) -> dict[str, Any] | None:
+    """Check what a checkpoint says of an evaluation: it is compared, printed and written."""
+    if record is None:
+        return None
+    needed = [record["step"], record["mean_return"], record["std_return"]]
+    success = record["success_rate"]
+    if not all(isinstance(v, (int, float)) for v in [*needed, 0 if success is None else success]):
+        raise ValueError("an evaluation has no mean return")
+    return dict(record)
 
 
 def export_sb3(agent: Any, run_dir: RunDir, which: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any
 
@@ -23,11 +24,16 @@ class LineProgress(RunCallback):
         super().__init__()
         self.total = total
         self._started = time.monotonic()
+        self._first_step = 0
+
+    def _on_training_start(self) -> None:
+        self._started = time.monotonic()
+        self._first_step = self.model.num_timesteps
 
     def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
         """Write the line."""
         seconds = max(time.monotonic() - self._started, 1e-9)
-        rate = record["step"] / seconds
+        rate = (record["step"] - self._first_step) / seconds
         left = max(self.total - record["step"], 0) / rate if rate else 0.0
         log.info(
             "step %s/%s  %s steps/s  %s left  mean return %s +- %.1f%s",
@@ -64,6 +70,7 @@ class BarProgress(RunCallback):
         self._drawn = 0.0
 
     def _on_training_start(self) -> None:
+        self.progress.update(self._task, completed=self.model.num_timesteps)
         self.progress.start()
 
     def _on_step(self) -> bool:
@@ -77,7 +84,9 @@ class BarProgress(RunCallback):
         """Show the newest and the best mean return."""
         if is_best:
             self._best = record["mean_return"]
-        text = f"eval {record['mean_return']:.1f} · best {self._best:.1f}"
+        text = f"eval {record['mean_return']:.1f}"
+        if math.isfinite(self._best):
+            text += f" · best {self._best:.1f}"
         self.progress.update(self._task, completed=record["step"], evaluation=text)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from typing import Any
 
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.callbacks.base import RunCallback, StopRequest
@@ -21,6 +22,14 @@ class StopCallback(RunCallback):
         self.evaluation = evaluation
         self._started = time.monotonic()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the time used, of all processes that trained the run."""
+        return {"clock": time.monotonic() - self._started}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Count from the time used before."""
+        self._started = time.monotonic() - state["clock"]
+
     def on_iteration(self) -> None:
         """Raise `StopTraining` if there is a reason."""
         budget = self.config.wall_clock_minutes
@@ -37,7 +46,7 @@ class StopCallback(RunCallback):
 
 
 class InterruptCallback(RunCallback):
-    """Honours a request to stop: one last checkpoint, then the end."""
+    """Honours what a signal asks for: a checkpoint, or a last one and then the end."""
 
     def __init__(self, request: StopRequest, checkpoint: CheckpointCallback) -> None:
         super().__init__()
@@ -45,8 +54,11 @@ class InterruptCallback(RunCallback):
         self.checkpoint = checkpoint
 
     def on_iteration(self) -> None:
-        """Save and raise `StopTraining` if a signal came."""
-        if self.request.signal_number is not None:
+        """Save if asked to; save and raise `StopTraining` if a signal came."""
+        if self.request.checkpoint:
+            self.request.checkpoint = False
             self.checkpoint.save()
+        if self.request.signal_number is not None:
+            self.checkpoint.save_and_wait()
             name = signal.Signals(self.request.signal_number).name
             raise StopTraining(f"stopped by {name}", interrupted=True)

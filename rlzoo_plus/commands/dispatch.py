@@ -14,12 +14,20 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("rlzoo_plus.commands.evaluate", "measure a trained policy over fresh episodes"),
     "enjoy": ("rlzoo_plus.commands.enjoy", "watch a trained policy in a window"),
     "record": ("rlzoo_plus.commands.record", "film a trained policy"),
+    "resume": ("rlzoo_plus.commands.resume", "let an unfinished run go on, bit for bit"),
+    "checkpoint": ("rlzoo_plus.commands.checkpoint", "ask a running training for a checkpoint"),
+    "verify-resume": (
+        "rlzoo_plus.commands.verify_resume",
+        "prove that a killed and resumed run is the same, bit for bit",
+    ),
     "plot": ("rlzoo_plus.commands.plot", "draw learning curves of one or more runs"),
     "runs": ("rlzoo_plus.commands.runs", "list runs: state, algorithm, environment, best return"),
     "import-zoo": (
         "rlzoo_plus.commands.import_zoo",
         "convert rl_zoo3 hyperparameter files to conf/tuned",
     ),
+    "export": ("rlzoo_plus.commands.export", "write a policy as ONNX, TorchScript or an SB3 zip"),
+    "import-sb3": ("rlzoo_plus.commands.import_sb3", "take a Stable-Baselines3 zip into a run"),
 }
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -27,7 +35,7 @@ INTERRUPTED = 130
 
 def usage() -> str:
     """Return the overview of verbs."""
-    verbs = "\n".join(f"  {verb:<12}{text}" for verb, (_, text) in VERBS.items())
+    verbs = "\n".join(f"  {verb:<15}{text}" for verb, (_, text) in VERBS.items())
     return (
         "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
         f"{verbs}\n\n"
@@ -47,7 +55,10 @@ def run(verb: str, arguments: list[str]) -> int:
             raise ConfigError(unknown_name("verb", verb, VERBS))
         return int(import_module(VERBS[verb][0]).main(arguments) or 0)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from rlzoo_plus.artifacts.untrusted import printable_lines
+
+        # It may quote what a stranger wrote.
+        print(f"error: {printable_lines(error)}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

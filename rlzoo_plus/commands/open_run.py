@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -10,7 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_YAML_BYTES,
+    has_control_characters,
+    one_line,
+    parse_yaml,
+    printable,
+    read_plain_file,
+)
 from rlzoo_plus.config.errors import ConfigError
+
+MOST_WARMUP_RESETS = 100
+# Gymnasium's bridges to old Gym: their arguments name a module to import.
+IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
@@ -49,44 +62,102 @@ def open_run(path: str, which: str = "best", *, trust: bool = False) -> OpenedRu
     from rlzoo_plus.agents.loading import load_run_policy
 
     policy, about = load_run_policy(run, which)
+    _check_stack(config, policy)
     return OpenedRun(run, config, policy, int(about["step"]))
 
 
-def open_config(path: str, *, trust: bool = False) -> tuple[RunDir, RunConfig]:
+def open_config(
+    path: str, *, trust: bool = False, to_train: bool = False
+) -> tuple[RunDir, RunConfig]:
     """Open a run and read its configuration; nothing in it is instantiated.
+
+    Args:
+        path: The run's directory.
+        trust: Import what this project does not ship.
+        to_train: The run is to go on: its callbacks and tracker count, too.
 
     Raises:
         ConfigError: There is no such run, its configuration is damaged, or it needs trust.
     """
-    import yaml
-
-    from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.envs.single import foreign_code
-
-    run = RunDir(Path(path))
+    run, path = RunDir(Path(path)), printable(path)
     if not run.path.is_dir():
         raise ConfigError(f"{path}: no such directory. `rlzoo-plus runs` lists the runs there are.")
-    if not run.config_file.is_file():
+    # exists() would pass over a link that leads nowhere.
+    if not os.path.lexists(run.config_file):
         raise ConfigError(
             f"{path} holds no run: config.yaml is missing. `rlzoo-plus runs {path}` lists the "
             "runs below it."
         )
-    try:
-        config = RunConfig.model_validate(run.read_config())
-    except (ValueError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{run.config_file} is damaged: {reason}.") from error
-    foreign = [*foreign_code(config.env), *config.algo.packages]
+    config = _read_config(run)
+    foreign = [*_foreign(config), *(_foreign_to_train(config) if to_train else [])]
     if foreign and not trust:
         raise ConfigError(
-            f"{path} needs code that is not ours: {', '.join(foreign)}. If you know where the "
-            "run comes from, add --trust to import it."
+            f"{path} needs code that is not ours: {printable(', '.join(foreign))}. If you know "
+            "where the run comes from, add --trust to import it."
         )
     if config.algo.packages:
         from rlzoo_plus.config.catalog import import_algorithm_packages
 
         import_algorithm_packages(config.algo.packages)
     return run, config
+
+
+def _read_config(run: RunDir) -> RunConfig:
+    from rlzoo_plus.config.schema import RunConfig
+
+    try:
+        values = parse_yaml(read_plain_file(run.config_file, LARGEST_YAML_BYTES))
+        if has_control_characters(values):
+            raise ValueError("a text has control characters")
+        config = RunConfig.model_validate(values)
+        if config.env.warmup_resets > MOST_WARMUP_RESETS:
+            raise ValueError(f"env.warmup_resets is above {MOST_WARMUP_RESETS}")
+    except (ValueError, OSError) as error:
+        where, reason = printable(run.config_file), one_line(error)
+        raise ConfigError(f"{where} is damaged: {reason}.") from error
+    return config
+
+
+def _foreign(config: RunConfig) -> list[str]:
+    """Return what evaluating a run would import and we do not ship."""
+    from rlzoo_plus.envs.single import foreign_code
+
+    names = [*foreign_code(config.env), *config.algo.packages]
+    return [*names, *([config.env.id] if config.env.id in IMPORTING_IDS else [])]
+
+
+def _foreign_to_train(config: RunConfig) -> list[str]:
+    """Return what going on would import besides, or where it would send what it learns."""
+    names = [
+        n for entry in config.callbacks for n in ([entry] if isinstance(entry, str) else entry)
+    ]
+    tracker = config.tracker
+    return [*names, *([f"tracker {tracker.name}"] if tracker and tracker.kwargs else [])]
+
+
+def refuse_links(paths: list[Path], mend: str) -> None:
+    """Refuse links inside a run: what is written there would be written elsewhere.
+
+    Raises:
+        ConfigError: One is a link.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise ConfigError(f"{path} is a link, and may lead anywhere. {mend}")
+
+
+def _check_stack(config: RunConfig, policy: Policy) -> None:
+    """Refuse a stack that the policy's observations cannot hold, before it is allocated."""
+    from gymnasium import spaces
+
+    space = policy.network.observation_space
+    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    longest = max((max(part.shape or (1,), default=1) for part in parts), default=1)
+    if config.env.frame_stack > longest:
+        raise ConfigError(
+            f"env.frame_stack={config.env.frame_stack} is not what the policy was trained with: "
+            f"its observations have {longest} at most."
+        )
 
 
 def run_parser(verb: str, description: str, example: str) -> ArgumentParser:

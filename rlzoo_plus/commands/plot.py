@@ -11,6 +11,8 @@ from rlzoo_plus.analysis.groups import SHARED
 from rlzoo_plus.analysis.runs import find_runs, summarise
 from rlzoo_plus.analysis.series import load_series, metric_keys
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
+from rlzoo_plus.commands.open_run import refuse_links
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -21,7 +23,7 @@ def main(argv: list[str]) -> int:
     runs = _runs(arguments.runs)
     drawn = _with_values(runs, arguments.metric)
     out = arguments.out or _default_out(drawn, arguments.metric)
-    print(plot_learning_curve(drawn, out, arguments.metric, arguments.by))
+    print(printable(plot_learning_curve(drawn, out, arguments.metric, arguments.by), LONGEST_LINE))
     return 0
 
 
@@ -68,7 +70,8 @@ def _with_values(runs: list[RunDir], metric: str) -> list[RunDir]:
         raise ConfigError(_nothing_to_draw(runs, metric))
     for run in runs:
         if run not in drawn:
-            print(f"left out, no {_words(metric)}: {run.path}", file=sys.stderr)
+            where = printable(run.path, LONGEST_LINE)
+            print(f"left out, no {_words(metric)}: {where}", file=sys.stderr)
     return drawn
 
 
@@ -90,6 +93,7 @@ def _words(metric: str) -> str:
 def _default_out(runs: list[RunDir], metric: str) -> Path:
     name = metric.replace("/", "_")
     if len(runs) == 1:
+        refuse_links([runs[0].plots], "Name another place with --out.")
         is_return = metric == EVALUATION_RETURN
         return runs[0].plots / ("learning_curve.png" if is_return else f"{name}.png")
     return Path("learning_curves.png" if metric == EVALUATION_RETURN else f"{name}.png")

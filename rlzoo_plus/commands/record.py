@@ -15,6 +15,7 @@ from rlzoo_plus.commands.open_run import (
     open_config,
     open_run,
     positive,
+    refuse_links,
     run_parser,
 )
 from rlzoo_plus.config.errors import ConfigError
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
     run, config = open_config(options.run, trust=options.trust)
     policies = list(_policies(run, options))
     name = "all" if options.all else options.which
+    if options.out is None and not options.trust:
+        refuse_links([run.videos], "Name another place with --out.")
     out = options.out or run.videos / f"{name}.mp4"
     count = film(
         config,
@@ -106,6 +109,6 @@ def _policies(run: RunDir, options: Namespace) -> Iterator[tuple[str, Policy]]:
         if not names:
             raise ConfigError(f"{run.path} has saved nothing yet.")
     for name in names:
-        opened = open_run(str(run.path), name, trust=True)
+        opened = open_run(str(run.path), name, trust=options.trust)
         prefix = "" if name.isdigit() else f"{name}, "
         yield f"{opened.config.algo.name}, {prefix}step {opened.step:,}", opened.policy

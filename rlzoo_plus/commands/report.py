@@ -22,14 +22,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def print_header(console: Console, config: RunConfig, run_dir: RunDir) -> None:
-    """Say what is about to be trained, and where it goes."""
+def print_header(
+    console: Console, config: RunConfig, run_dir: RunDir, problem: str | None = None
+) -> None:
+    """Say what is about to be trained, where it goes, and whether it can go on if it is killed.
+
+    Args:
+        console: Where to.
+        config: The run.
+        run_dir: Its directory.
+        problem: Why it cannot be resumed bit for bit, None if it can.
+    """
     envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
     console.print(
         f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {config.n_timesteps:,} steps, "
         f"{envs}, seed {config.seed}"
     )
     console.print(f"run directory: {run_dir.path}")
+    if problem is not None:
+        console.print(f"exact resume: no, because {problem}", markup=False)
 
 
 def write_report(
@@ -77,6 +88,14 @@ def print_result(
                 f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
                 f"at step {record['step']:,}",
             )
+    if result.resumed_at:
+        steps = ", ".join(f"{step:,}" for step in result.resumed_at)
+        exactly = (
+            "exactly as if never stopped"
+            if result.exact
+            else f"not exactly, since step {result.inexact_since:,}: {result.inexact_because[0]}"
+        )
+        table.add_row("resumed", f"at step {steps}; {exactly}")
     if result.solved is not None:
         word = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
         table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")

@@ -14,9 +14,11 @@ from typing import Any
 
 from rlzoo_plus.analysis.runs import STATES, RunSummary, find_runs, summarise
 from rlzoo_plus.analysis.style import thousands
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable, printable_lines
 
 DEFAULT_DIR = Path("outputs")
 COLUMNS = ("state", "algo", "env", "seed", "steps", "best", "final", "time", "path")
+LONGEST_NAME = 60
 RIGHT = ("seed", "steps", "best", "final", "time")
 COLOURS = {
     "running": "cyan",
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> int:
     elif chosen:
         _print_table([_cells(run) for run in chosen])
     else:
-        print(_nothing(folder, runs))
+        print(printable_lines(_nothing(folder, runs)))
     return 0
 
 
@@ -96,14 +98,14 @@ def _cells(run: RunSummary) -> tuple[str, ...]:
     total = "" if run.n_timesteps is None else f"/{thousands(run.n_timesteps)}"
     return (
         run.state,
-        run.algo or "-",
-        run.env or "-",
+        printable(run.algo or "-", LONGEST_NAME),
+        printable(run.env or "-", LONGEST_NAME),
         "-" if run.seed is None else str(run.seed),
         steps + total,
         _number(run.best),
         _number(run.final),
         _duration(run.wall_time_s),
-        os.path.relpath(run.path),
+        printable(os.path.relpath(run.path), LONGEST_LINE),
     )
 
 

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.commands.continuing import Plan, Start, move_aside, plan_run, print_done
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
+    from rlzoo_plus.artifacts.lock import RunLock
     from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.callbacks import ProgressCallback
     from rlzoo_plus.config.schema import RunConfig
@@ -55,17 +57,44 @@ def main(arguments: list[str]) -> int:
     return max(codes, default=0)
 
 
+def compose_run(overrides: list[str]) -> RunConfig:
+    """Compose and check a configuration as `train` does, without training.
+
+    Raises:
+        ConfigError: Something in it is wrong.
+    """
+    from rlzoo_plus.config.compose import run_hydra
+
+    configs: list[RunConfig] = []
+    mistakes: list[ConfigError] = []
+
+    def job(cfg: DictConfig) -> None:
+        try:
+            configs.append(_resolve(cfg, overrides)[0])
+        except ConfigError as error:
+            mistakes.append(error)
+
+    run_hydra(job, overrides)
+    if mistakes:
+        raise mistakes[0]
+    return configs[0]
+
+
 def _run_job(cfg: DictConfig, arguments: list[str], *, is_sweep: bool) -> int:
     config, warnings = _resolve(cfg, arguments)
     from rlzoo_plus.commands.console import make_console, set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)
-    _check_before_building(config)
+    plan = plan_run(config)
+    if plan.start is Start.DONE:
+        print_done(console, plan)
+        return 0
+    problem = check_before_building(plan)
     for warning in warnings:
         console.print(f"[yellow]note:[/] {warning}")
-    # Only now the second that importing torch takes.
-    return _train(config, console, _command(arguments, is_sweep=is_sweep), is_sweep=is_sweep)
+    command = _command(arguments, is_sweep=is_sweep)
+    return run_plan(plan, problem, console, command, is_sweep=is_sweep)
 
 
 def _resolve(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str]]:
@@ -94,37 +123,49 @@ def _resolve(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str
     return resolved.config, notes
 
 
-def _check_before_building(config: RunConfig) -> None:
-    """Everything that can be wrong without torch, so that a mistake is answered at once."""
-    from rlzoo_plus.artifacts.run_dir import RunDir
+def check_before_building(plan: Plan) -> str | None:
+    """Check what can be wrong without torch, so that a mistake is answered at once.
+
+    Returns:
+        Why the run could not be resumed bit for bit, None if it could.
+    """
     from rlzoo_plus.envs.checks import inspect_env
 
-    inspect_env(config)
-    if config.run_dir is None:
-        return
-    run_dir = RunDir(Path(config.run_dir))
-    if run_dir.exists():
-        state = run_dir.read_status().get("state", "unknown")
-        raise ConfigError(
-            f"run_dir={config.run_dir} already holds a run (state: {state}). "
-            "Choose another directory, or leave run_dir out."
-        )
-    try:
-        run_dir.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"run_dir={config.run_dir} cannot be made: {error}") from error
+    problem = inspect_env(plan.config).replay_problem
+    if plan.run_dir is not None:
+        try:
+            plan.run_dir.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"run_dir={plan.config.run_dir} cannot be made: {error}") from error
+    return problem
 
 
-def _train(config: RunConfig, console: Console, command: str, *, is_sweep: bool) -> int:
+def run_plan(
+    plan: Plan, problem: str | None, console: Console, command: str, *, is_sweep: bool = False
+) -> int:
+    """Train as planned, after `check_before_building`; return the exit code."""
+    # Only now the second that importing torch takes.
     from rlzoo_plus.agents.factory import check_device
-    from rlzoo_plus.callbacks import StopRequest, check_user_callbacks
+    from rlzoo_plus.callbacks import check_user_callbacks
+
+    check_device(plan.config.device)
+    check_user_callbacks(plan.config)
+    run_dir, lock = _take_run_dir(plan, command, problem)
+    try:
+        return _train(plan, run_dir, console, problem, is_sweep=is_sweep)
+    finally:
+        lock.release()
+
+
+def _train(
+    plan: Plan, run_dir: RunDir, console: Console, problem: str | None, *, is_sweep: bool
+) -> int:
+    from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.commands.report import print_header, print_result, write_report
     from rlzoo_plus.exp_manager import ExpManager
 
-    check_device(config.device)
-    check_user_callbacks(config)
-    run_dir = _start_run_dir(config, command)
-    print_header(console, config, run_dir)
+    config = plan.config
+    print_header(console, config, run_dir, problem)
     stop = StopRequest()
     stop.listen()
     try:
@@ -138,7 +179,8 @@ def _train(config: RunConfig, console: Console, command: str, *, is_sweep: bool)
         result = manager.train()
         print_result(console, config, run_dir, result, manager.files, is_sweep=is_sweep)
     except ConfigError:
-        run_dir.discard()
+        if plan.start is not Start.RESUME:
+            run_dir.discard()
         raise
     finally:
         stop.restore()
@@ -159,29 +201,47 @@ def _command(arguments: list[str], *, is_sweep: bool) -> str:
     return command_line(["rlzoo-plus", "train", *words])
 
 
-def _start_run_dir(config: RunConfig, command: str) -> RunDir:
+def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:
+    """Lock the directory and write down what is known before the first step.
+
+    Raises:
+        ConfigError: Another process was faster.
+    """
+    from rlzoo_plus.artifacts.run_dir import new_run_dir
+
+    config = plan.config
+    run_dir = plan.run_dir
+    if plan.start is Start.RESTART and run_dir is not None:
+        with run_dir.lock as old:
+            if not old.acquire():
+                raise ConfigError(f"run_dir={run_dir.path}: another run has just started there.")
+            move_aside(run_dir)
+        run_dir.path.mkdir(parents=True, exist_ok=True)
+    if run_dir is None:
+        run_dir = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
+    lock = run_dir.lock
+    if not lock.acquire() or (plan.start is not Start.RESUME and run_dir.has_begun()):
+        lock.release()
+        raise ConfigError(f"run_dir={run_dir.path}: another run has just started there.")
+    if plan.start is Start.RESUME:
+        run_dir.go_on(config.model_dump(mode="json"), command)
+    else:
+        run_dir.start(config.model_dump(mode="json"), command, _provenance(config, problem))
+    return run_dir, lock
+
+
+def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
     from rlzoo_plus.artifacts.provenance import collect_provenance
-    from rlzoo_plus.artifacts.run_dir import RunDir, new_run_dir
     from rlzoo_plus.config.resolve import config_hash
     from rlzoo_plus.envs.seeding import SeedStreams
 
-    if config.run_dir is None:
-        run_dir = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
-    else:
-        run_dir = RunDir(Path(config.run_dir))
-    try:
-        run_dir.claim()
-    except FileExistsError:
-        raise ConfigError(
-            f"run_dir={config.run_dir}: another run has just started there. Choose another."
-        ) from None
-    provenance: dict[str, Any] = {
+    return {
         **collect_provenance(Path(__file__)),
         "seed_streams": SeedStreams.from_seed(config.seed).report(),
         "config_hash": config_hash(config),
+        "exact_resume": problem is None,
+        "exact_resume_problem": problem,
     }
-    run_dir.start(config.model_dump(mode="json"), command, provenance)
-    return run_dir
 
 
 def _progress(config: RunConfig, console: Console) -> ProgressCallback:

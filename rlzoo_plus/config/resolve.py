@@ -26,7 +26,17 @@ from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, ro
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import unknown_name
 
-UNHASHED = ("run_dir", "log", "tracker", "report", "checkpoint", "infra", "export")
+UNHASHED = (
+    "run_dir",
+    "resume",
+    "restart",
+    "log",
+    "tracker",
+    "report",
+    "checkpoint",
+    "infra",
+    "export",
+)
 _EVALUATIONS_PER_RUN = 20
 # For values of several shapes, where the rule of each branch alone would mislead.
 _RULES = {
@@ -62,7 +72,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     Raises:
         ConfigError: Something is misspelled, of the wrong type, or cannot go together.
     """
-    config = _validate(_with_defaults(values, env_name))
+    config = validate_config(_with_defaults(values, env_name))
     import_algorithm_packages(config.algo.packages)
     spec = get_algorithm(config.algo.name)
     config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
@@ -79,6 +89,12 @@ def config_hash(config: RunConfig) -> str:
     data = config.model_dump(exclude=set(UNHASHED))
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def auto_evaluation_steps(config: RunConfig) -> int:
+    """Return what `eval.every_steps=auto` stands for: twenty evaluations, a rollout apart."""
+    rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
+    return max(config.n_timesteps // _EVALUATIONS_PER_RUN, rollout)
 
 
 def env_slug(env_id: str) -> str:
@@ -105,7 +121,12 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     return data
 
 
-def _validate(data: dict[str, Any]) -> RunConfig:
+def validate_config(data: dict[str, Any]) -> RunConfig:
+    """Check the types and names of a complete configuration, e.g. of a stored one.
+
+    Raises:
+        ConfigError: It names every key that is wrong.
+    """
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
@@ -220,7 +241,7 @@ def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     rollout = rollout_steps(config.algo, spec, config.n_envs)
     every = config.eval.every_steps
     if every == "auto":
-        every = max(config.n_timesteps // _EVALUATIONS_PER_RUN, rollout)
+        every = auto_evaluation_steps(config)
     _check_cadence("eval.every_steps", every, rollout, config, spec)
     _check_cadence("checkpoint.every_steps", config.checkpoint.every_steps, rollout, config, spec)
     n_eval_envs = config.eval.n_envs

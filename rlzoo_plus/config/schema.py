@@ -124,11 +124,16 @@ class EvalConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """When a checkpoint is written, and how many stay."""
+    """When a checkpoint is written, and how many stay.
+
+    The last two have defaults for runs that were started before there were such settings.
+    """
 
     every_steps: Count | None
     every_minutes: PositiveFloat | None
     keep: Count
+    keep_best: bool = False
+    milestone_steps: Count | None = None
 
 
 class StopConfig(Section):
@@ -195,6 +200,8 @@ class RunConfig(Section):
     device: str
     num_threads: Count | Literal["auto"]
     run_dir: Annotated[str, Field(min_length=1)] | None
+    resume: Literal["auto", "never"] = "auto"
+    restart: bool = False
     eval: EvalConfig
     checkpoint: CheckpointConfig
     stop: StopConfig

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import make_env
 
 _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
@@ -23,11 +24,13 @@ class EnvFacts:
         observation_space: Space of the observations, behind the wrappers.
         action_space: Space of the actions.
         can_render: Whether it can make pictures.
+        replay_problem: Why a run with it cannot be resumed bit for bit, None if it can.
     """
 
     observation_space: spaces.Space
     action_space: spaces.Space
     can_render: bool
+    replay_problem: str | None
 
 
 def inspect_env(config: RunConfig) -> EnvFacts:
@@ -38,20 +41,20 @@ def inspect_env(config: RunConfig) -> EnvFacts:
     """
     env = make_env(config.env)
     try:
-        facts = EnvFacts(
+        spec = get_algorithm(config.algo.name)
+        _check_observations(env.observation_space, config)
+        _check_actions(env.action_space, spec, config)
+        _check_goal(env.observation_space, config, spec)
+        if spec.maskable:
+            _check_masks(env, config)
+        return EnvFacts(
             env.observation_space,
             env.action_space,
             "rgb_array" in (env.metadata or {}).get("render_modes", []),
+            replay_problem(config.env),
         )
-        spec = get_algorithm(config.algo.name)
-        _check_observations(facts.observation_space, config)
-        _check_actions(facts.action_space, spec, config)
-        _check_goal(facts.observation_space, config, spec)
-        if spec.maskable:
-            _check_masks(env, config)
     finally:
         env.close()
-    return facts
 
 
 def policy_kind(observation_space: spaces.Space) -> str:

@@ -24,9 +24,10 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
     Args:
         config: The run.
         seed: Seed of the first environment; the next ones count up.
-        monitor: Folder for one CSV of episodes per environment, or None.
+        monitor: Folder for one CSV of episodes per environment, or None; files that are there
+            already, of a run that goes on, are appended to.
     """
-    venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor)
+    venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor, recorded=True)
     if config.normalize is not None:
         gamma = float(config.algo.hyperparams.get("gamma", 0.99))
         venv = _normalize(venv, config.normalize, gamma)
@@ -41,7 +42,7 @@ def make_eval_env(
 
     Observations leave it unnormalised; the policy brings the statistics of its moment.
     """
-    return _make_vec_env(spec, n_envs, vec_env, None, render_mode)
+    return _make_vec_env(spec, n_envs, vec_env, None, render_mode=render_mode)
 
 
 def _make_vec_env(
@@ -49,7 +50,9 @@ def _make_vec_env(
     n_envs: int,
     vec_env: str,
     monitor: Path | None,
+    *,
     render_mode: str | None = None,
+    recorded: bool = False,
 ) -> VecEnv:
     from stable_baselines3.common.vec_env import (
         DummyVecEnv,
@@ -63,8 +66,9 @@ def _make_vec_env(
             _make_monitored,
             spec,
             None if monitor is None else monitor / str(rank),
-            render_mode,
-            vec_env == "subproc",
+            render_mode=render_mode,
+            recorded=recorded,
+            is_worker=vec_env == "subproc",
         )
         for rank in range(n_envs)
     ]
@@ -78,7 +82,12 @@ def _make_vec_env(
 
 
 def _make_monitored(
-    spec: EnvConfig, monitor: Path | None, render_mode: str | None, is_worker: bool
+    spec: EnvConfig,
+    monitor: Path | None,
+    *,
+    render_mode: str | None,
+    recorded: bool,
+    is_worker: bool,
 ) -> gym.Env:
     from stable_baselines3.common.monitor import Monitor
 
@@ -86,8 +95,11 @@ def _make_monitored(
         # Ctrl-C reaches every process of the terminal; only the run itself decides how to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    env = make_env(spec, render_mode)
-    return Monitor(env, None if monitor is None else str(monitor))
+    env = make_env(spec, render_mode, recorded=recorded)
+    if monitor is None:
+        return Monitor(env)
+    file = monitor.with_name(f"{monitor.name}.{Monitor.EXT}")
+    return Monitor(env, str(file), override_existing=not file.is_file())
 
 
 def _has_channels_last(space: spaces.Space) -> bool:

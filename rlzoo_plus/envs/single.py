@@ -14,6 +14,7 @@ from rlzoo_plus.config.catalog import WRAPPERS, load_named
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
 
@@ -21,12 +22,13 @@ EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
 SHIPPED_PACKAGES = (*EXTRAS, "robots")
 
 
-def make_env(spec: EnvConfig, render_mode: str | None = None) -> gym.Env:
+def make_env(spec: EnvConfig, render_mode: str | None = None, *, recorded: bool = False) -> gym.Env:
     """Make one environment with all its wrappers; training, evaluation and films use this chain.
 
     Args:
         spec: What to make.
         render_mode: `None`, `human` or `rgb_array`.
+        recorded: Record the running episode, so that a checkpoint can hold it.
 
     Raises:
         ConfigError: The environment, a package or a wrapper does not exist or refuses its
@@ -55,7 +57,7 @@ def make_env(spec: EnvConfig, render_mode: str | None = None) -> gym.Env:
     if spec.warmup_resets:
         env = WarmupResets(env, spec.warmup_resets)
     # Outermost: a warm-up must not use up an episode's seed.
-    return ReproducibleResets(env)
+    return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
 
 
 def import_packages(spec: EnvConfig) -> None:

@@ -20,12 +20,16 @@ class ReproducibleResets(gym.Wrapper):
 
     Some environments draw a new generator from the system at each unseeded reset; behind this
     wrapper a run depends on its seed alone. An evaluation can also name the episodes' seeds.
+
+    Attributes:
+        episode_seed: The seed of the running episode, None before the first.
     """
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
         self._seeds = np.random.default_rng()
         self._next_seeds: list[int] = []
+        self.episode_seed: int | None = None
 
     def set_episode_seeds(self, seeds: Sequence[int]) -> None:
         """Use these seeds for the resets that follow, in this order."""
@@ -41,6 +45,7 @@ class ReproducibleResets(gym.Wrapper):
             seed = self._next_seeds.pop(0)
         else:
             seed = int(self._seeds.integers(_TRAINING_SEEDS))
+        self.episode_seed = seed
         return self.env.reset(seed=seed, options=options)
 
 

@@ -1,15 +1,17 @@
 """Each algorithm of the catalog trains, and what is saved of it acts exactly as it did."""
 
+import copy
 import sys
 
 import numpy as np
 import pytest
 import torch
+from stable_baselines3.common.logger import configure
 from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.policy import Policy, load_policy, save_policy
-from rlzoo_plus.agents.state import capture, restore_parameters
+from rlzoo_plus.agents.state import capture, restore
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.envs.factory import make_train_env
@@ -132,7 +134,7 @@ def test_actions_stay_within_the_bounds_also_with_exploration(trained):
 
 
 @pytest.mark.training
-def test_a_checkpoint_brings_parameters_and_optimizers_back(trained):
+def test_a_state_brings_parameters_optimizers_and_generators_back(trained):
     agent, config = trained
     state = capture(agent)
     read = unpack(pack(state))
@@ -140,12 +142,16 @@ def test_a_checkpoint_brings_parameters_and_optimizers_back(trained):
     venv = make_train_env(config, 99)
     try:
         fresh = make_agent(config, venv, 99)
-        restore_parameters(fresh, read)
+        fresh.set_logger(configure(None, []))
+        if getattr(agent, "action_noise", None) is not None:
+            fresh.action_noise = copy.deepcopy(agent.action_noise)
+        restore(fresh, read)
         back = capture(fresh)
     finally:
         venv.close()
-    for part in ("parameters", "tensors", "counters", "normalization"):
+    for part in ("parameters", "tensors", "noise", "random"):
         assert_same_tree(back[part], state[part], part)
+    assert back["attributes"].items() >= {"num_timesteps": agent.num_timesteps}.items()
     if hasattr(agent, "weights"):
         assert torch.equal(fresh.weights, agent.weights)
 

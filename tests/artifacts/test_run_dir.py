@@ -122,7 +122,8 @@ def test_a_result_comes_back(tmp_path):
 def test_no_two_parts_of_a_run_share_a_path(tmp_path):
     run = RunDir(tmp_path)
     properties = [n for n, v in vars(RunDir).items() if isinstance(v, property)]
-    paths = [getattr(run, name) for name in properties] + [run.checkpoints().root]
+    paths = [getattr(run, name) for name in properties if name != "lock"]
+    paths += [run.checkpoints().root, run.lock.path]
     assert len(paths) == len(set(paths))
     assert all(path.parent == tmp_path for path in paths)
 

@@ -21,10 +21,10 @@ class TrainedError(Exception):
 def start(in_process, monkeypatch, capsys):
     """Return a function: arguments of `train` to exit code and message; nothing is trained."""
 
-    def refuse(config, console, command, *, is_sweep):
-        raise TrainedError(config)
+    def refuse(plan, problem, console, command, *, is_sweep):
+        raise TrainedError(plan.config)
 
-    monkeypatch.setattr(train, "_train", refuse)
+    monkeypatch.setattr(train, "run_plan", refuse)
 
     def start_it(*arguments, verb="train"):
         try:
@@ -175,7 +175,7 @@ def test_an_existing_run_is_not_written_over(start, tmp_path):
     run = RunDir(tmp_path / "mine")
     run.start({}, "", {})
     run.write_status("finished")
-    code, text = start("run_dir=mine")
+    code, text = start("run_dir=mine", "resume=never")
     assert_one_screen(code, text)
     assert "run_dir=mine already holds a run (state: finished)" in text
 

@@ -49,6 +49,25 @@ def test_the_curve_of_several_runs_goes_into_the_current_folder(make_run, tmp_pa
     assert is_png(tmp_path / "learning_curves.png")
 
 
+@pytest.mark.parametrize("name", ["$\\undefined{$", "\x1b[2J", "_hidden", "x" * 5000])
+def test_a_name_of_any_kind_can_be_drawn(make_run, name):
+    run = make_run()
+    config = {"env": {"name": name}, "algo": {"name": name}, "seed": 0}
+    run.start(config, "train", {})
+    assert main([str(run.path)]) == 0
+    assert is_png(run.plots / "learning_curve.png")
+
+
+def test_a_linked_folder_of_pictures_is_refused_unless_another_place_is_named(make_run, tmp_path):
+    run = make_run()
+    (tmp_path / "elsewhere").mkdir()
+    run.plots.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="is a link"):
+        main([str(run.path)])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert main([str(run.path), "--out", "here.png"]) == 0
+
+
 def test_out_decides_where_the_picture_goes(make_run, tmp_path):
     make_run()
     main(["outputs", "--out", "new/folder/a.png"])

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from continuing import actions_for, play
+from continuing import cartpole as make_cartpole
 
 import robots
+from robots.cartpole import SimpleRobotEnv
 
 RunPython = Callable[[str], subprocess.CompletedProcess[str]]
 
@@ -41,5 +44,15 @@ def run_python() -> RunPython:
 def cartpole() -> Iterator[gymnasium.Env]:
     """Return a cart-pole, closed after the test."""
     env = gymnasium.make("robots/CartPoleBalance-v0")
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def underway() -> Iterator[SimpleRobotEnv]:
+    """Return a cart-pole in the middle of an episode."""
+    env = make_cartpole()
+    env.reset(seed=1)
+    play(env, actions_for(env)[:50])
     yield env
     env.close()

@@ -1,5 +1,6 @@
 """Small, fast environments for the tests; importing this module registers them."""
 
+import time
 from collections import OrderedDict
 from typing import ClassVar
 
@@ -77,8 +78,8 @@ class TinyMemory(TinyReach):
 class TinyImage(TinyReach):
     """Pictures with the channels last."""
 
-    def __init__(self, size=36):
-        super().__init__()
+    def __init__(self, size=36, discrete=False):
+        super().__init__(discrete=discrete)
         self.observation_space = spaces.Box(0, 255, (size, size, 3), np.uint8)
 
     def _observe(self):
@@ -111,6 +112,101 @@ class TinyDict(TinyReach):
         return {key: values[key] for key in self.observation_space.spaces}
 
 
+class TinyGoal(TinyReach):
+    """The point is to be brought to a goal that can be changed afterwards, for hindsight replay."""
+
+    def __init__(self):
+        super().__init__()
+        part = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        self.observation_space = spaces.Dict(
+            OrderedDict(observation=part, achieved_goal=part, desired_goal=part)
+        )
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        reached, wanted = observation["achieved_goal"], observation["desired_goal"]
+        return observation, float(self.compute_reward(reached, wanted, {})), *rest
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return -(np.abs(achieved_goal - desired_goal)[..., 0] > 0.5).astype(np.float32)
+
+    def _observe(self):
+        values = {"observation": self.steps, "achieved_goal": self.point, "desired_goal": self.goal}
+        return {key: np.array([value], np.float32) for key, value in values.items()}
+
+
+class TinyEndless(TinyReach):
+    """Its episodes never end; the point comes back at the border."""
+
+    def step(self, action):
+        self.point = (self.point + 2.0) % 4.0 - 2.0
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, False, info
+
+
+class TinyClock(TinyReach):
+    """Shows the time of day, which no seed brings back."""
+
+    def _observe(self):
+        observation = super()._observe()
+        observation[2] = time.perf_counter() % 1.0
+        return observation
+
+
+class TinyGlobal(TinyReach):
+    """Adds noise from NumPy's global generator, which a reset does not seed."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + np.random.normal(), *rest
+
+
+class TinyHidden(TinyReach):
+    """Remembers how many episodes it has played, and shows it."""
+
+    episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episodes += 1
+        return super().reset(seed=seed, options=options)
+
+    def _observe(self):
+        observation = super()._observe()
+        observation[2] += 100 * self.episodes
+        return observation
+
+
+class TinyLate(TinyReach):
+    """What it remembers of earlier episodes shows only after thirty steps of all together."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = 0
+
+    def step(self, action):
+        self.taken += 1
+        observation, reward, *rest = super().step(action)
+        return observation, reward - (self.taken > 30), *rest
+
+
+class TinyLevers(TinyReach):
+    """Two levers, of which each has one position that is allowed in a step; any other raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([3, 2])
+
+    def action_masks(self):
+        masks = np.zeros(5, dtype=bool)
+        masks[[self.steps % 3, 3 + self.steps % 2]] = True
+        return masks
+
+    def step(self, action):
+        if not self.action_masks()[[action[0], 3 + action[1]]].all():
+            raise AssertionError(f"action {action} is masked in step {self.steps}")
+        return super().step(np.int64(action[0]))
+
+
 class TinyBroken(TinyReach):
     """Breaks in its 20th step."""
 
@@ -134,7 +230,9 @@ class Doubled(gym.RewardWrapper):
         return self.factor * reward
 
 
-for _env in (TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyBroken):
+_ENVS = [TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyGoal, TinyBroken]
+_ENVS += [TinyEndless, TinyClock, TinyGlobal, TinyHidden, TinyLate, TinyLevers]
+for _env in _ENVS:
     _id = f"tests/{_env.__name__}-v0"
     if _id not in gym.registry:
         gym.register(_id, entry_point=_env)

@@ -22,6 +22,7 @@ TINY = (
     "log.tensorboard=false",
     "num_threads=1",
     "device=cpu",
+    "checkpoint.keep_best=false",
     "n_timesteps=64",
 )
 ON_POLICY = ("algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16")

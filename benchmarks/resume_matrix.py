@@ -1,0 +1,158 @@
+"""Every algorithm on every kind of environment: killed, resumed, and compared bit for bit.
+
+    python -m benchmarks.resume_matrix [--only sac] [--kills 3] [--list]
+
+Each row is `rlzoo-plus verify-resume` on short runs; the five marked ones are killed 20 times.
+Exits with 1 if any row differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# The image and goal environments of the tests; the trial's processes need them too.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+sys.path.insert(0, str(ROOT / "tests"))
+
+ON_POLICY = ("ppo", "a2c", "trpo", "recurrent_ppo")
+OFF_POLICY = ("sac", "td3", "ddpg", "tqc", "crossq")
+MANY = 20
+
+TINY = ["env.packages=[support.tiny_envs]", "tuned=none"]
+LEARN_EARLY = ["algo.hyperparams.learning_starts=200", "algo.hyperparams.buffer_size=2000"]
+NETWORK = ["network.net_arch=[32,32]"]
+CARTPOLE = ["env=cartpole_bullet"]
+DISCRETE = [*CARTPOLE, "env.kwargs.discrete=true"]
+PENDULUM = ["env=pendulum"]
+CHEETAH = ["env=halfcheetah_bullet", "normalize=true"]
+GOAL = ["env=panda_reach_dense", "n_envs=1"]
+IMAGE = ["env.id=tests/TinyImage-v0", "n_envs=2", *TINY]
+SUBPROC = ["vec_env=subproc", "n_envs=2"]
+
+
+def rows() -> list[tuple[str, list[str], int, int]]:
+    """Return name, overrides, length and kills of each row; 0 kills stands for the option's."""
+    table: list[tuple[str, list[str], int, int]] = []
+    for algo in (*ON_POLICY, *OFF_POLICY, "ars"):
+        many = MANY if algo in ("ppo", "sac") else 0
+        table.append((f"{algo} cart-pole", _of(algo, CARTPOLE), _length(algo, 8), many))
+        table.append((f"{algo} Pendulum", _of(algo, PENDULUM, "n_envs=2"), _length(algo, 2), 0))
+        many = MANY if algo == "recurrent_ppo" else 0
+        table.append(
+            (f"{algo} HalfCheetah", _of(algo, CHEETAH, "n_envs=2"), _length(algo, 2), many)
+        )
+    for algo in ("dqn", "qrdqn"):
+        many = MANY if algo == "dqn" else 0
+        table.append((f"{algo} cart-pole", _of(algo, DISCRETE), 1200, many))
+        table.append((f"{algo} images", _of(algo, IMAGE, "env.kwargs.discrete=true"), 400, 0))
+    table.append(
+        ("maskable_ppo tiny", _of("maskable_ppo", ["env.id=tests/TinyMasked-v0", *TINY]), 512, 0)
+    )
+    table.append(("her goal", _of("her", GOAL), 600, MANY))
+    for algo in ("ppo", "sac", "tqc"):
+        table.append((f"{algo} goal", _of(algo, GOAL), _length(algo, 1), 0))
+    for algo in ("ppo", "a2c", "recurrent_ppo", "sac", "td3"):
+        stack = "env.frame_stack=2"
+        table.append(
+            (f"{algo} images", _of(algo, IMAGE, stack), 256 if algo in ON_POLICY else 320, 0)
+        )
+    for algo in ("ppo", "a2c", "sac", "td3"):
+        name = f"{algo} HalfCheetah, processes"
+        table.append((name, _of(algo, CHEETAH, *SUBPROC), _length(algo, 2), 0))
+    noise = "algo.action_noise={type: ou, std: 0.2}"
+    table.append(("td3 Pendulum, OU noise", _of("td3", PENDULUM, noise, "n_envs=2"), 700, 0))
+    sde = "algo.hyperparams.use_sde=true"
+    table.append(
+        (
+            "sac Pendulum, gSDE, n-step",
+            _of("sac", PENDULUM, sde, "algo.hyperparams.n_steps=3"),
+            700,
+            0,
+        )
+    )
+    return table
+
+
+def _of(algo: str, env: list[str], *more: str) -> list[str]:
+    chosen = {word.partition("=")[0] for word in (*env, *more)}
+    words = [f"algo={algo}", "num_threads=1", "eval.episodes=2", *env, *more]
+    words += ["algo.hyperparams.n_epochs=3"] if algo in ("ppo", "recurrent_ppo") else []
+    if algo in ON_POLICY or algo == "maskable_ppo":
+        steps = 32 if "env.id=tests/TinyImage-v0" in env or algo == "maskable_ppo" else 128
+        words.append(f"algo.hyperparams.n_steps={steps}")
+        if algo != "a2c":
+            words.append("algo.hyperparams.batch_size=32")
+    elif algo != "ars":
+        words += LEARN_EARLY
+    if "tuned" not in chosen:
+        words.append("tuned=none")
+    if algo != "ars":
+        words += NETWORK
+    return words
+
+
+def _length(algo: str, n_envs: int) -> int:
+    if algo in OFF_POLICY or algo == "her":
+        return 700
+    if algo == "ars":
+        return 3000
+    rollouts = 6 if n_envs < 4 and algo != "recurrent_ppo" else 4
+    return 128 * n_envs * rollouts
+
+
+def main() -> int:
+    """Verify the rows and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--list", action="store_true", help="print the commands only")
+    options = parser.parse_args()
+    failed = []
+    for name, overrides, steps, many in rows():
+        if options.only not in name:
+            continue
+        kills = many or options.kills
+        if options.list:
+            print(f"rlzoo-plus verify-resume {' '.join(overrides)} --steps {steps} --kills {kills}")
+        elif not _verify(name, overrides, steps, kills):
+            failed.append(name)
+    print(f"failed: {', '.join(failed)}" if failed else "all identical")
+    return 1 if failed else 0
+
+
+def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:
+    from rlzoo_plus.commands.train import compose_run
+    from rlzoo_plus.verification.trial import TrialFailedError, shortened
+    from rlzoo_plus.verification.verify import verify
+
+    config = shortened(compose_run(overrides), steps)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rlzoo-matrix-") as folder:
+        try:
+            verdict = verify(config, Path(folder), kills=kills, say=lambda _: None)
+        except TrialFailedError as error:
+            print(f"| {name} | failed: {error}", flush=True)
+            return False
+    word = "identical" if verdict.is_identical else "DIFFERENT"
+    print(
+        f"| {name} | {config.n_envs} x {config.vec_env} | {config.n_timesteps:,} | {verdict.kills} "
+        f"({verdict.while_writing}) | {len(verdict.expected)} | {word} | "
+        f"{time.monotonic() - started:.0f} s |",
+        flush=True,
+    )
+    for part in verdict.expected:
+        if verdict.expected[part] != verdict.found.get(part):
+            print(f"  differs: {part}", flush=True)
+    for reason in verdict.inexact_because:
+        print(f"  not exact: {reason}", flush=True)
+    return verdict.is_identical
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""What the last bits of a training depend on: processor, threads, device, versions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.schema import RunConfig
+
+# Two runs can differ in these and still give the same numbers.
+_WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
+
+
+def numeric_fingerprint(config: RunConfig, device: str) -> dict[str, str]:
+    """Describe this process as far as floating-point results can depend on it.
+
+    Args:
+        config: The run; the packages of its environment count too.
+        device: The device the agent learns on.
+    """
+    import torch
+
+    machine = machine_fingerprint()
+    names = [name for name in PACKAGES if name not in _WITHOUT_EFFECT]
+    names += [*config.env.packages, *config.algo.packages]
+    on_gpu = device.startswith("cuda")
+    return {
+        "python": platform.python_version(),
+        "processor": str(machine["processor"]),
+        "architecture": str(machine["architecture"]),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "device": torch.cuda.get_device_name(device) if on_gpu else device,
+        **{name: _version(name) for name in names},
+    }
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what differs between two fingerprints, a text for each entry."""
+    return [
+        f"{key} was {before.get(key, 'unknown')}, is {now.get(key, 'unknown')}"
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key) != now.get(key)
+    ]
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

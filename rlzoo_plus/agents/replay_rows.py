@@ -1,0 +1,110 @@
+"""A replay buffer as rows: the arrays a checkpoint keeps in chunks, and which rows are new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlzoo_plus.agents.attributes import replace_attributes
+from rlzoo_plus.agents.plain import is_plain, to_plain
+
+# Hindsight replay rewrites these in old rows, when an episode ends and when one is overwritten.
+_REWRITTEN = ("ep_start", "ep_length")
+_CONSTANT = ("buffer_size", "n_envs", "obs_shape", "action_dim", "optimize_memory_usage")
+ROWS, EPISODES = "replay", "replay_episodes"
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Arrays of a replay buffer that change together.
+
+    Attributes:
+        columns: Arrays by name, each of shape (buffer_size, n_envs, ...); not copies.
+        used: Rows in use, from the first.
+        append_only: Whether rows stay as they are until they are overwritten by new ones.
+    """
+
+    columns: dict[str, np.ndarray]
+    used: int
+    append_only: bool
+
+
+def row_groups(buffer: Any) -> dict[str, RowGroup]:
+    """Return the row arrays of a replay buffer of Stable-Baselines3, by group."""
+    rows = {
+        name: array
+        for name, array in _named_arrays(buffer)
+        if len(array) == buffer.buffer_size and array.dtype.kind in "biuf"
+    }
+    # The memory-saving variant keeps each next observation one row further on.
+    beyond = 1 if getattr(buffer, "optimize_memory_usage", False) else 0
+    used = buffer.buffer_size if buffer.full else min(buffer.pos + beyond, buffer.buffer_size)
+    episodes = {name: rows.pop(name) for name in _REWRITTEN if name in rows}
+    groups = {ROWS: RowGroup(rows, used, append_only=True)}
+    if episodes:
+        groups[EPISODES] = RowGroup(episodes, used, append_only=False)
+    return groups
+
+
+def buffer_state(buffer: Any) -> dict[str, Any]:
+    """Return what a replay buffer knows besides its rows, as plain data."""
+    return {
+        name: to_plain(value)
+        for name, value in vars(buffer).items()
+        if is_plain(value) and not (isinstance(value, np.ndarray) and not name.startswith("_"))
+        if not isinstance(value, dict)
+    }
+
+
+def restore_buffer_state(buffer: Any, state: dict[str, Any]) -> None:
+    """Put back what `buffer_state` took; the rows are filled in place by the chunk store.
+
+    Raises:
+        ValueError: It is not of such a buffer.
+    """
+    for name in _CONSTANT:
+        if name in state and state[name] != getattr(buffer, name):
+            raise ValueError(f"the replay buffer's {name} is another one")
+    replace_attributes(buffer, state)
+    rows = np.append(getattr(buffer, "_current_ep_start", 0), buffer.pos)
+    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= buffer.buffer_size:
+        raise ValueError("the replay buffer is at no row of its own")
+
+
+def unsaved_parts(buffer: Any) -> str | None:
+    """Tell what a checkpoint would miss, or None."""
+    if getattr(buffer, "copy_info_dict", False):
+        return "the replay buffer keeps the info dictionaries (copy_info_dict), which are not saved"
+    return None
+
+
+def changed_rows(buffer: Any, pos_before: int, n_added: int) -> list[range] | None:
+    """Return the rows written since a moment, or None if that cannot be told.
+
+    Args:
+        buffer: The replay buffer now.
+        pos_before: Its position at that moment.
+        n_added: Vectorised steps stored since then.
+    """
+    size = buffer.buffer_size
+    if n_added >= size or (pos_before + n_added) % size != buffer.pos:
+        return None
+    # One row on either side, around the end: the memory-saving variant writes one ahead, and an
+    # episode that is given up is marked in its last row.
+    begin, end = pos_before - 1, pos_before + n_added + 1
+    parts = [range(max(begin + s, 0), min(end + s, size)) for s in (size, 0, -size)]
+    return [part for part in parts if part]
+
+
+def _named_arrays(buffer: Any) -> list[tuple[str, np.ndarray]]:
+    found = []
+    for name, value in vars(buffer).items():
+        if name.startswith("_"):
+            continue
+        parts = value.items() if isinstance(value, dict) else [(None, value)]
+        for key, part in parts:
+            if isinstance(part, np.ndarray) and part.ndim >= 1:
+                found.append((name if key is None else f"{name}/{key}", part))
+    return found

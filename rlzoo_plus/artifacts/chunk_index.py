@@ -1,0 +1,133 @@
+"""The chunk index: which chunks hold the rows of a set of columns, as plain data."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+
+# More than any buffer has; an index from the disk must not make a reader allocate without bound.
+MAX_CHUNK_BYTES = 256 * 1024**2
+_DTYPE = re.compile(r"\|b1|\|[iu]1|[<>]([iu][248]|f[248])")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array's name, type as NumPy spells it (`<f4`), and shape without the rows."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, array: NDArray[Any]) -> Column:
+        """Describe an array.
+
+        Raises:
+            TypeError: It holds something else than bools, integers or floats.
+        """
+        if not _DTYPE.fullmatch(array.dtype.str):
+            raise TypeError(f"{name}: rows of {array.dtype} cannot be stored")
+        return cls(name, array.dtype.str, array.shape[1:])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """What was saved of a set of columns.
+
+    Attributes:
+        rows_per_chunk: Rows in every chunk but the last, a power of two.
+        used: Rows that were in use, from row 0.
+        columns: What a row consists of.
+        names: SHA-256 hash of each chunk's file, which is its name.
+        sizes: Bytes of each chunk's file.
+    """
+
+    rows_per_chunk: int
+    used: int
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of all columns."""
+        return sum(column.row_bytes for column in self.columns)
+
+    def fits(self, columns: tuple[Column, ...], rows_per_chunk: int) -> bool:
+        """Tell whether rows of these columns are cut into the same chunks."""
+        return (self.columns, self.rows_per_chunk) == (columns, rows_per_chunk)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> ChunkIndex:
+        """Read JSON data that may come from anywhere.
+
+        Raises:
+            DamagedFolderError: It is not what `to_dict` writes.
+        """
+        try:
+            columns = tuple(_read_column(column) for column in data["columns"])
+            index = cls(
+                data["rows_per_chunk"],
+                data["used"],
+                columns,
+                tuple(data["names"]),
+                tuple(data["sizes"]),
+            )
+            mistake = _find_mistake(index)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DamagedFolderError(f"an index of chunks is malformed: {error!r}") from error
+        if mistake:
+            raise DamagedFolderError(f"an index of chunks is malformed: {mistake}")
+        return index
+
+
+def _read_column(data: Mapping[str, Any]) -> Column:
+    column = Column(data["name"], data["dtype"], tuple(data["shape"]))
+    if type(column.name) is not str or not _DTYPE.fullmatch(column.dtype):
+        raise TypeError("column")
+    if len(column.shape) > 16 or not all(_is_count(size, 2**31) for size in column.shape):
+        raise TypeError("shape")
+    return column
+
+
+def _find_mistake(index: ChunkIndex) -> str | None:
+    rows, used = index.rows_per_chunk, index.used
+    if not _is_count(rows, 2**31) or rows.bit_count() != 1:
+        return "rows_per_chunk"
+    if not _is_count(used, 2**40) or len(index.names) != -(-used // rows):
+        return "used"
+    if len({column.name for column in index.columns}) != len(index.columns):
+        return "columns"
+    chunk_bytes = min(rows, used) * index.row_bytes
+    if chunk_bytes > MAX_CHUNK_BYTES:
+        return "columns"
+    if not all(type(name) is str and _HASH.fullmatch(name) for name in index.names):
+        return "names"
+    # Incompressible data grows by its frame alone.
+    largest = chunk_bytes + chunk_bytes // 128 + 1024
+    if len(index.sizes) != len(index.names):
+        return "sizes"
+    return None if all(_is_count(size, largest) for size in index.sizes) else "sizes"
+
+
+def _is_count(value: Any, largest: int) -> bool:
+    # Not isinstance: True is an int.
+    return type(value) is int and 0 <= value <= largest

@@ -1,0 +1,235 @@
+"""All of a run at the top of an iteration: taken for a checkpoint, and put back from one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import TensorBoardOutputFormat
+
+from rlzoo_plus.agents import replay_rows
+from rlzoo_plus.agents.fingerprint import differences, numeric_fingerprint
+from rlzoo_plus.agents.normalization import ObservationNormalizer
+from rlzoo_plus.agents.state import (
+    capture,
+    restore,
+    restore_attributes,
+    restore_parameters,
+    restore_random,
+)
+from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
+from rlzoo_plus.artifacts.chunk_index import ChunkIndex
+from rlzoo_plus.artifacts.chunks import PendingChunks
+from rlzoo_plus.artifacts.log_files import log_sizes
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.callbacks.evaluation import EvaluationCallback
+from rlzoo_plus.callbacks.exactness import Exactness
+from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.spaces import encode_space
+from rlzoo_plus.envs.state import capture_envs, restore_envs
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A moment of a run, ready to be written; it shares no memory with the run.
+
+    Attributes:
+        step: Environment steps taken.
+        state: Nested plain data with arrays.
+        about: What the checkpoint's manifest says besides.
+        chunks: Rows of the replay buffer that the disk does not have yet.
+    """
+
+    step: int
+    state: dict[str, Any]
+    about: dict[str, Any]
+    chunks: Mapping[str, PendingChunks]
+
+
+class RunSnapshot:
+    """Takes and restores snapshots of one run.
+
+    Attributes:
+        exactness: The account of the run's interruptions.
+        callbacks: All callbacks of the run, in their order.
+        written: What the newest written checkpoint holds of the replay buffer.
+    """
+
+    def __init__(self, config: RunConfig, run_dir: RunDir, store: CheckpointStore) -> None:
+        self.config = config
+        self.run_dir = run_dir
+        self.store = store
+        self.exactness = Exactness()
+        self.callbacks: list[BaseCallback] = []
+        self.written: Mapping[str, ChunkIndex] = {}
+        self._written_at = (0, 0)
+        self._pending_at = (0, 0)
+        self._started = time.monotonic()
+        self._fingerprint: dict[str, str] = {}
+
+    @property
+    def training_time_s(self) -> float:
+        """Seconds of training, of all processes together."""
+        return time.monotonic() - self._started
+
+    def take(self, agent: BaseAlgorithm, ended: str | None = None) -> Snapshot:
+        """Copy everything that decides how the run goes on.
+
+        Args:
+            agent: At the top of an iteration, or after the last.
+            ended: Why training is over, None if it is not.
+
+        Raises:
+            OSError: The log files cannot be made durable.
+        """
+        normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
+        buffer = getattr(agent, "replay_buffer", None)
+        state = {
+            "agent": capture(agent),
+            "envs": capture_envs(agent.env),
+            "buffer": None if buffer is None else replay_rows.buffer_state(buffer),
+            "callbacks": capture_callbacks(self.callbacks),
+            "exactness": self.exactness.state(),
+            "clock": {"training_s": self.training_time_s},
+            "normalizer": None if normalizer is None else normalizer.state(),
+            "spaces": {
+                "observation": encode_space(agent.observation_space),
+                "action": encode_space(agent.action_space),
+            },
+        }
+        chunks = {} if buffer is None else self._new_rows(agent, buffer)
+        about = {**self._about(agent), "ended": ended}
+        return Snapshot(agent.num_timesteps, state, about, chunks)
+
+    def has_written(self, chunks: Mapping[str, ChunkIndex]) -> None:
+        """Note what the disk has now; the next snapshot copies only what came after."""
+        self.written = chunks
+        self._written_at = self._pending_at
+
+    def restore(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> None:
+        """Bring a freshly built run to the moment of a checkpoint, as exactly as possible.
+
+        Raises:
+            Exception: The checkpoint is of another run, or forged; whatever its parts make of it.
+        """
+        state = checkpoint.state
+        if checkpoint.schema < 2:
+            reasons = self._restore_policy_only(agent, checkpoint)
+        else:
+            reasons = self._restore_all(agent, checkpoint)
+        if agent.num_timesteps != checkpoint.step:
+            raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
+        self.exactness = Exactness.from_state(state.get("exactness", {}))
+        now = self._fingerprint_of(agent)
+        length = checkpoint.about.get("n_timesteps", self.config.n_timesteps)
+        if length != self.config.n_timesteps:
+            reasons.append(f"n_timesteps was {length}, is {self.config.n_timesteps}")
+        reasons += differences(checkpoint.about.get("fingerprint", {}), now)
+        reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
+        self.exactness.note_resume(checkpoint.step, reasons)
+        if reasons:
+            self._keep_better_policies()
+        self._started = time.monotonic() - state.get("clock", {}).get("training_s", 0.0)
+        for reason in reasons:
+            log.warning("not exactly as if never stopped: %s", reason)
+
+    def _restore_all(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> list[str]:
+        state = checkpoint.state
+        restore(agent, state["agent"])
+        buffer = getattr(agent, "replay_buffer", None)
+        if buffer is not None and state["buffer"] is not None:
+            for name, group in replay_rows.row_groups(buffer).items():
+                checkpoint.read_rows(name, group.columns)
+            replay_rows.restore_buffer_state(buffer, state["buffer"])
+            self._pending_at = self._moment(agent, buffer)
+            self.has_written(checkpoint.chunks)
+        restore_callbacks(self.callbacks, state["callbacks"])
+        problems = restore_envs(agent.env, state["envs"])
+        if problems:
+            _start_new_episodes(agent)
+        # Last: bringing the environments back may have drawn from the global generators.
+        restore_random(agent, state["agent"]["random"])
+        return problems
+
+    def _restore_policy_only(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> list[str]:
+        state = checkpoint.state["agent"]
+        restore_parameters(agent, state)
+        restore_attributes(agent, state["counters"])
+        return ["the checkpoint is of schema 1, without environments and replay buffer"]
+
+    def _keep_better_policies(self) -> None:
+        """Keep a best policy of the steps that are lost, which may not come again."""
+        for callback in self.callbacks:
+            if isinstance(callback, EvaluationCallback):
+                callback.keep_saved_best()
+
+    def _new_rows(self, agent: BaseAlgorithm, buffer: Any) -> dict[str, PendingChunks]:
+        moment = self._moment(agent, buffer)
+        position, steps = self._written_at
+        n_added = (agent.num_timesteps - steps) // agent.n_envs
+        changed = replay_rows.changed_rows(buffer, position, n_added)
+        self._pending_at = moment
+        return {
+            name: self.store.chunk_store().snapshot(
+                group.columns,
+                group.used,
+                changed if group.append_only else None,
+                self.written.get(name),
+            )
+            for name, group in replay_rows.row_groups(buffer).items()
+        }
+
+    def _fingerprint_of(self, agent: BaseAlgorithm) -> dict[str, str]:
+        if not self._fingerprint:
+            self._fingerprint = numeric_fingerprint(self.config, str(agent.device))
+        return self._fingerprint
+
+    def _moment(self, agent: BaseAlgorithm, buffer: Any) -> tuple[int, int]:
+        return int(buffer.pos), int(agent.num_timesteps)
+
+    def _about(self, agent: BaseAlgorithm) -> dict[str, Any]:
+        for output in agent.logger.output_formats:
+            if isinstance(output, TensorBoardOutputFormat) and output.writer is not None:
+                output.writer.flush()
+        missed = unsaved(self.callbacks)
+        buffer = getattr(agent, "replay_buffer", None)
+        in_buffer = None if buffer is None else replay_rows.unsaved_parts(buffer)
+        return {
+            "config_hash": config_hash(self.config),
+            "n_timesteps": self.config.n_timesteps,
+            "fingerprint": self._fingerprint_of(agent),
+            "logs": log_sizes(self.run_dir),
+            "unsaved": missed if in_buffer is None else [*missed, in_buffer],
+        }
+
+
+def _start_new_episodes(agent: BaseAlgorithm) -> None:
+    """Give up the running episodes, where they cannot be brought back."""
+    import numpy as np
+
+    agent._last_obs = agent.env.reset()
+    agent._last_episode_starts = np.ones((agent.n_envs,), dtype=bool)
+    normalize = agent.get_vec_normalize_env()
+    if normalize is not None:
+        agent._last_original_obs = normalize.get_original_obs()
+    buffer = getattr(agent, "replay_buffer", None)
+    if hasattr(buffer, "truncate_last_trajectory"):
+        buffer.truncate_last_trajectory()
+    elif buffer is not None and (buffer.full or buffer.pos):
+        # No return over several steps may reach into the new episode.
+        last = (buffer.pos - 1) % buffer.buffer_size
+        if buffer.handle_timeout_termination:
+            buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+        buffer.dones[last] = 1.0

@@ -1,0 +1,66 @@
+"""`rlzoo-plus checkpoint`: ask a training process for a checkpoint, and wait for it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.open_run import refuse_links
+from rlzoo_plus.config.errors import ConfigError
+
+_POLL_S = 0.2
+
+
+def main(arguments: list[str]) -> int:
+    """Ask, wait, and print the checkpoint's directory."""
+    options = _parse(arguments)
+    run = RunDir(options.run)
+    if not run.exists():
+        raise ConfigError(f"{run.path} holds no run. `rlzoo-plus runs` lists the runs there are.")
+    refuse_links([run.lock.path], "No process of ours trains there.")
+    if not run.lock.is_held_elsewhere():
+        state = run.read_status().get("state", "unknown")
+        steps = run.checkpoints().steps()
+        has = f"Its newest checkpoint is {steps[-1]:,}." if steps else "It has no checkpoint."
+        raise ConfigError(f"{run.path}: nothing is training there (state: {state}). {has}")
+    try:
+        write_atomic(run.checkpoint_request, "")
+    except OSError as error:
+        raise ConfigError(f"{run.path}: the request cannot be left there: {error}") from error
+    _wait_for_answer(run, options.timeout)
+    step = run.checkpoints().steps()[-1]
+    print(run.checkpoints().root / f"{step:012d}")
+    return 0
+
+
+def _wait_for_answer(run: RunDir, timeout_s: float) -> None:
+    """Return when the training process has taken the request away: the checkpoint is there."""
+    deadline = time.monotonic() + timeout_s
+    while run.checkpoint_request.exists():
+        is_late = time.monotonic() > deadline
+        if is_late or not run.lock.is_held_elsewhere():
+            if not run.checkpoint_request.exists():
+                return
+            run.checkpoint_request.unlink(missing_ok=True)
+            if is_late:
+                raise ConfigError(
+                    f"{run.path}: no checkpoint within {timeout_s:g} s; one comes between two "
+                    "rollouts only. Give it longer with --timeout."
+                )
+            raise ConfigError(f"{run.path}: the training ended before it wrote a checkpoint.")
+        time.sleep(_POLL_S)
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="rlzoo-plus checkpoint",
+        description="Ask the process that trains in a directory for a checkpoint, wait until it "
+        "is on the disk, and print where it is. The signal SIGUSR1 asks for the same.",
+        epilog="Example: rlzoo-plus checkpoint outputs/halfcheetah_bullet/sac/...",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds (default: 600)")
+    return parser.parse_args(arguments)

@@ -1,0 +1,79 @@
+"""`rlzoo-plus export`: a run's policy as ONNX, TorchScript or a Stable-Baselines3 zip."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.commands.open_run import note, one_torch_thread, open_run, refuse_links
+from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlzoo_plus.export.writing import Exported
+
+FORMATS = ("onnx", "torchscript", "sb3")
+
+
+def main(arguments: list[str]) -> int:
+    """Export and check the file; return 1 if it does not act as the policy."""
+    options = _parse(arguments)
+    if options.format == "onnx":
+        # Before the seconds that loading takes.
+        from rlzoo_plus.export.onnx_format import check_onnx_is_there
+
+        check_onnx_is_there()
+    one_torch_thread()
+    opened = open_run(options.run, options.which, trust=options.trust)
+
+    from rlzoo_plus.export.writing import FILE_NAMES, export_policy
+
+    folder = opened.run.path / "export" / options.which
+    if options.output is None and not options.trust:
+        refuse_links([folder.parent, folder], "Name another place with --output.")
+    path = options.output or folder / FILE_NAMES[options.format]
+    if path.is_dir():
+        raise ConfigError(f"--output {path} is a folder. Name a file: {path / FILE_NAMES['onnx']}.")
+    about = {"step": str(opened.step), "which": options.which, "run": opened.run.path.name}
+    try:
+        exported = export_policy(opened.policy, opened.config, path, options.format, about)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error}.") from error
+    return _report(exported)
+
+
+def _report(exported: Exported) -> int:
+    for file in exported.files:
+        print(f"wrote {file}")
+    for what, ports in (("in", exported.signature.inputs), ("out", exported.signature.outputs)):
+        for port in ports:
+            shape = ", ".join(str(size) for size in port.shape)
+            print(f"  {what:<4}{port.name:<16}{port.dtype:<9}({shape})  {port.meaning}")
+    print(f"checked against the policy: {exported.parity}")
+    if exported.parity.holds:
+        return 0
+    note(
+        f"error: {exported.files[0]} does not act as the policy does (the limit is 1e-5). It was "
+        "left for you to look at; do not use it."
+    )
+    return 1
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="rlzoo-plus export",
+        description="Write a run's policy in another format. ONNX and TorchScript files take raw "
+        "observations and return actions within their bounds: normalisation is inside. "
+        "Example: rlzoo-plus export outputs/cartpole_bullet/ppo/... --format onnx",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN", help="a run directory, e.g. outputs/<env>/<algo>/...")
+    add("--format", choices=FORMATS, required=True, help="sb3: weights for Stable-Baselines3")
+    add("--which", default="best", help="best (default), final, or the step of a checkpoint")
+    add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
+    add("--trust", action="store_true", help="import the run's own packages and wrappers")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        sys.exit(2)
+    return parser.parse_args(arguments)

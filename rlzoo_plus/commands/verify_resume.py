@@ -1,0 +1,121 @@
+"""`rlzoo-plus verify-resume`: is a run that is killed and resumed the same, bit for bit?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.schema import RunConfig
+
+DIFFERENT = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Train twice, once with kills, and print what is the same; return 0 if all of it is."""
+    options, overrides = _parse(arguments)
+    config = _config(options, overrides)
+    from rlzoo_plus.envs.checks import inspect_env
+
+    problem = inspect_env(config).replay_problem
+    print("exact resume: yes" if problem is None else f"exact resume: no, because {problem}")
+    from rlzoo_plus.verification.trial import TrialFailedError, shortened
+
+    short = shortened(config, options.steps)
+    with ExitStack() as stack:
+        folder = options.keep
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlzoo-verify-")))
+        elif folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"--keep {folder}: is not empty. Name a new directory.")
+        try:
+            return _verify(short, folder, options)
+        except TrialFailedError as error:
+            raise ConfigError(f"{error}. Its last words are above.") from error
+
+
+def _verify(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
+    from rlzoo_plus.verification.verify import verify
+
+    print(
+        f"{config.algo.name} on {config.env.id}, {config.n_envs} x {config.vec_env}: "
+        f"{config.n_timesteps:,} steps, once without a checkpoint, then killed and resumed",
+        flush=True,
+    )
+    verdict = verify(
+        config,
+        folder,
+        kills=options.kills,
+        every_steps=options.checkpoint_steps,
+        seed=options.seed,
+        say=lambda text: print(text, flush=True),
+    )
+    for reason in verdict.inexact_because:
+        print(f"not exact: {reason}")
+    _print_table(verdict.expected, verdict.found)
+    print("\nidentical" if verdict.is_identical else "\nDIFFERENT")
+    return 0 if verdict.is_identical else DIFFERENT
+
+
+def _print_table(expected: dict[str, str], found: dict[str, str]) -> None:
+    width = max(len(name) for name in expected)
+    print(f"\n{'part':<{width}}  {'never stopped':<16}  {'killed':<16}")
+    for name in dict.fromkeys([*expected, *found]):
+        left, right = expected.get(name, "-"), found.get(name, "-")
+        word = "same" if left == right else "DIFFERENT"
+        print(f"{name:<{width}}  {left:<16}  {right:<16}  {word}")
+
+
+def _config(options: argparse.Namespace, overrides: list[str]) -> RunConfig:
+    if options.run is not None:
+        from rlzoo_plus.commands.open_run import open_config
+
+        if overrides:
+            raise ConfigError(
+                f"{overrides[0]}: give a run's directory or overrides, not both. The run's own "
+                "configuration is taken; --steps, --kills and --seed say how it is tried."
+            )
+        return open_config(str(options.run), trust=options.trust, to_train=True)[1]
+    from rlzoo_plus.commands.train import compose_run
+
+    return compose_run(overrides)
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="rlzoo-plus verify-resume",
+        description="Train a short version of a run twice: once without a checkpoint, once "
+        "killed (SIGKILL) at random instants and resumed each time. Compare everything bit for "
+        "bit, and exit with 0 if all is the same, else with 1.",
+        epilog="Example: rlzoo-plus verify-resume algo=sac env=halfcheetah_bullet --kills 5",
+    )
+    parser.add_argument(
+        "what", nargs="*", metavar="RUN | KEY=VALUE", help="a run directory, or overrides of train"
+    )
+    parser.add_argument("--kills", type=int, default=5, help="times to kill (default: 5)")
+    parser.add_argument("--steps", type=int, help="length (default: some rollouts or updates)")
+    parser.add_argument("--checkpoint-steps", type=int, help="steps between checkpoints")
+    parser.add_argument("--seed", type=int, default=0, help="decides the instants (default: 0)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep both runs there")
+    parser.add_argument(
+        "--trust", action="store_true", help="import the run's own packages, wrappers and callbacks"
+    )
+    options = parser.parse_intermixed_args(arguments)
+    for name in ("kills", "steps", "checkpoint_steps"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option} {value}: must be at least 1.")
+    what = list(options.what)
+    options.run = None
+    if what and "=" not in what[0]:
+        options.run = Path(what.pop(0))
+    if not sys.platform.startswith(("linux", "darwin")):
+        raise ConfigError("verify-resume kills processes with SIGKILL: it needs Linux or macOS.")
+    return options, what

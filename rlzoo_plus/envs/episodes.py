@@ -1,0 +1,175 @@
+"""Episodes that can be put back: what happened since the reset, to be replayed or restored.
+
+An episode is decided by the seed of its reset and its actions. Replaying them in a new process
+brings any deterministic environment back to the same moment; a robot of ours is simply put there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
+
+_BLOCK = 4096
+# What these wrappers know of an episode; any other wrapper may know more, so it is replayed.
+_WRAPPER_STATE: dict[type, tuple[str, ...]] = {
+    TimeLimit: ("_elapsed_steps",),
+    OrderEnforcing: ("_has_reset",),
+    WarmupResets: ("_left",),
+    MaskObservation: (),
+}
+
+
+class RecordedEpisodes(ReproducibleResets):
+    """Records the running episode, so that `restore_episode` can bring it back elsewhere.
+
+    Attributes:
+        has_state: Whether the environment can be put into a state; otherwise it is replayed.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.has_state = _has_exact_state(env)
+        self._episode: dict[str, Any] | None = None
+        self._actions: list[np.ndarray] = []
+        self._blocks: list[np.ndarray] = []
+        self._observation: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode and its record."""
+        observation, info = super().reset(seed=seed, options=options)
+        self._episode = {"seed": self.episode_seed, "options": options}
+        self._actions, self._blocks = [], []
+        self._observation = observation
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Act, and keep the action."""
+        if not self.has_state:
+            # A copy: an environment may change its argument.
+            self._actions.append(np.array(action))
+            if len(self._actions) == _BLOCK:
+                self._blocks.append(np.stack(self._actions))
+                self._actions = []
+        result = self.env.step(action)
+        self._observation = result[0]
+        return result
+
+    def episode_state(self) -> dict[str, Any]:
+        """Return the running episode and the generator of seeds, as plain data with arrays."""
+        state: dict[str, Any] = {
+            "seeds": self._seeds.bit_generator.state,
+            "next_seeds": list(self._next_seeds),
+            "episode": None,
+        }
+        if self._episode is None:
+            return state
+        blocks = [*self._blocks, np.stack(self._actions)] if self._actions else self._blocks
+        state["episode"] = {
+            **self._episode,
+            "actions": np.concatenate(blocks) if blocks else None,
+            "observation": _digest(self._observation),
+            "state": self._wrapped_state() if self.has_state else None,
+        }
+        return state
+
+    def restore_episode(self, state: dict[str, Any], rewards: np.ndarray) -> str | None:
+        """Bring an episode back, by its state if the environment has one, else by its actions.
+
+        Args:
+            state: From `episode_state`, perhaps of another process.
+            rewards: The rewards of its steps so far, to compare with, shape (n_steps,).
+
+        Returns:
+            None if all that can be compared is the same bit for bit, otherwise what differs.
+        """
+        episode = state["episode"]
+        problem = None
+        if episode is not None:
+            # Also what loads a robot that is only loaded by the first reset.
+            self.reset(seed=episode["seed"], options=episode["options"])
+            if episode["state"] is not None:
+                problem = self._put_back(episode["state"])
+            else:
+                problem = self._replay(episode, rewards)
+        self._seeds.bit_generator.state = state["seeds"]
+        self._next_seeds = list(state["next_seeds"])
+        return problem
+
+    def _replay(self, episode: dict[str, Any], rewards: np.ndarray) -> str | None:
+        actions = [] if episode["actions"] is None else episode["actions"]
+        if len(actions) != len(rewards):
+            return f"{len(actions)} of {len(rewards)} actions of the episode are known"
+        for number, action in enumerate(actions):
+            # An entry of a one-dimensional array is a number, as a discrete action should be.
+            _, reward, terminated, truncated, _ = self.step(action)
+            if float(reward) != rewards[number]:
+                return f"the reward of step {number + 1} of the episode differs"
+            if terminated or truncated:
+                return f"the episode ends at step {number + 1} of {len(actions)}"
+        if _digest(self._observation) != episode["observation"]:
+            return f"the observation after {len(actions)} steps of the episode differs"
+        return None
+
+    def _wrapped_state(self) -> dict[str, Any] | None:
+        wrappers = [
+            {name: getattr(layer, name) for name in _WRAPPER_STATE[type(layer)]}
+            for layer in _layers(self.env)
+        ]
+        try:
+            state = self.unwrapped.state_dict()  # type: ignore[attr-defined]
+        except RuntimeError:
+            return None  # it could at first; another body has come into its world
+        return {"wrappers": wrappers, "env": state}
+
+    def _put_back(self, state: dict[str, Any]) -> str | None:
+        if not self.has_state:
+            return "the environment has no state_dict any more"
+        try:
+            self.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        except (ValueError, KeyError, TypeError) as error:
+            return f"the environment refuses its state: {error}"
+        for layer, values in zip(_layers(self.env), state["wrappers"], strict=True):
+            for name in _WRAPPER_STATE[type(layer)]:
+                # Of a forged checkpoint, it can be anything.
+                if type(values[name]) is not type(getattr(layer, name)):
+                    raise ValueError(f"{type(layer).__name__}.{name} does not fit")
+                setattr(layer, name, values[name])
+        return None
+
+
+def _has_exact_state(env: gym.Env) -> bool:
+    return bool(getattr(env.unwrapped, "exact_state", False)) and all(
+        type(layer) in _WRAPPER_STATE for layer in _layers(env)
+    )
+
+
+def _layers(env: gym.Env) -> list[gym.Wrapper]:
+    layers = []
+    while isinstance(env, gym.Wrapper):
+        layers.append(env)
+        env = env.env
+    return layers
+
+
+def _digest(observation: Any) -> str:
+    """Return a hash of an observation: an array, a number, or a dictionary or tuple of them."""
+    digest = hashlib.sha256()
+    if isinstance(observation, dict):
+        for key in sorted(observation):
+            digest.update(f"{key}:{_digest(observation[key])};".encode())
+    elif isinstance(observation, (tuple, list)):
+        for part in observation:
+            digest.update(f"{_digest(part)};".encode())
+    else:
+        array = np.asarray(observation)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,98 @@
+"""Can an environment's episodes be put back exactly? Tried out on the environment itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.spaces import Discrete
+
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.single import make_env
+
+# A prime number: few episodes are so long that nothing is left to replay.
+_FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
+
+
+def replay_problem(spec: EnvConfig) -> str | None:
+    """Play a little, and bring the same moment back in a fresh environment.
+
+    An environment that was reset before must not differ from one that was not: hidden state, the
+    time of day and random numbers out of the seed's reach show here.
+
+    Args:
+        spec: The environment.
+
+    Returns:
+        None if both agree bit for bit, otherwise what differs.
+    """
+    played, fresh = make_env(spec, recorded=True), make_env(spec, recorded=True)
+    assert isinstance(played, RecordedEpisodes)
+    assert isinstance(fresh, RecordedEpisodes)
+    try:
+        if played.has_state:
+            return None
+        return _difference(played, fresh)
+    except Exception as error:
+        # Whatever breaks an environment will be seen in training, with its traceback.
+        return f"trying it out failed: {type(error).__name__}: {error}"
+    finally:
+        played.close()
+        fresh.close()
+
+
+def _difference(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None:
+    played.action_space.seed(_SEED)
+    _play(played, _FIRST_STEPS, _SEED)
+    rewards = _play(played, _STEPS, _SEED + 1)
+    problem = fresh.restore_episode(played.episode_state(), np.array(rewards))
+    return problem or _next_differs(played, fresh)
+
+
+def _play(env: Env, n_steps: int, seed: int) -> list[float]:
+    """Play an episode's first steps with random actions; return its rewards."""
+    env.reset(seed=seed)
+    rewards: list[float] = []
+    for _ in range(n_steps):
+        _, reward, terminated, truncated, _ = env.step(_sample(env))
+        rewards.append(float(reward))
+        if terminated or truncated:
+            env.reset(seed=seed + 2)
+            rewards = []
+    return rewards
+
+
+def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None:
+    """Compare one more step of both, and the beginning of another episode."""
+    action = _sample(played)
+    results = [env.step(action) for env in (played, fresh)]
+    if float(results[0][1]) != float(results[1][1]):
+        return "the reward after the replayed episode differs"
+    if results[0][2:4] != results[1][2:4]:
+        return "the end after the replayed episode differs"
+    after = [env.episode_state()["episode"] for env in (played, fresh)]
+    if after[0]["observation"] != after[1]["observation"]:
+        return "the observation after the replayed episode differs"
+    for env in (played, fresh):
+        env.reset()
+    digests = [env.episode_state()["episode"] for env in (played, fresh)]
+    if digests[0]["seed"] != digests[1]["seed"]:
+        return "the seed of the next episode differs"
+    if digests[0]["observation"] != digests[1]["observation"]:
+        return "the first observation of the next episode differs, with the same seed"
+    return None
+
+
+def _sample(env: Env) -> np.ndarray:
+    """Return a random action; the first allowed one if the environment masks some."""
+    try:
+        masks = env.get_wrapper_attr("action_masks")()
+    except AttributeError:
+        return env.action_space.sample()
+    if isinstance(env.action_space, Discrete):
+        return np.int64(np.flatnonzero(masks)[0])
+    # One mask for each part, one after the other; of yes and no for each switch.
+    counts = getattr(env.action_space, "nvec", np.full(env.action_space.shape, 2)).ravel()
+    parts = np.split(np.concatenate([*map(np.ravel, masks)]), np.cumsum(counts)[:-1])
+    chosen = np.array([np.flatnonzero(part)[0] for part in parts], env.action_space.dtype)
+    return chosen.reshape(env.action_space.shape)

@@ -1,0 +1,145 @@
+"""The state of vectorised environments, with every wrapper around them, as plain data.
+
+Taken between two iterations. It knows every wrapper of the chain that `factory` builds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.agents.attributes import fitted
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
+
+_NORMALIZE_ATTRIBUTES = ("returns", "old_reward", "training")
+
+
+def capture_envs(venv: VecEnv) -> dict[str, Any]:
+    """Return the state of training environments from `make_train_env`.
+
+    Returns:
+        `wrappers`, from the outermost inwards; `episodes`, one for each environment; `rewards`,
+        those of each running episode; `clock`, which depends on the time of day.
+    """
+    wrappers, base = _layers(venv)
+    rewards = [np.array(values, np.float64) for values in base.get_attr("rewards")]
+    return {
+        "wrappers": [_capture_wrapper(layer) for layer in wrappers],
+        "episodes": base.env_method("episode_state"),
+        "rewards": rewards,
+        "total_steps": base.get_attr("total_steps"),
+        "clock": base.get_attr("t_start"),
+    }
+
+
+def restore_envs(venv: VecEnv, state: dict[str, Any]) -> list[str]:
+    """Bring freshly made environments to a state.
+
+    Returns:
+        What is not the same as it was, a line for each environment; empty if all of it is.
+
+    Raises:
+        ValueError: It is the state of other environments, or of none.
+    """
+    wrappers, base = _layers(venv)
+    problems = []
+    _check_monitors(state, base.num_envs)
+    for rank, episode in enumerate(state["episodes"]):
+        rewards = state["rewards"][rank]
+        (problem,) = base.env_method("restore_episode", episode, rewards, indices=rank)
+        if problem is not None:
+            problems.append(f"environment {rank}: {problem}")
+        # What Monitor knows of the running episode.
+        base.set_attr("rewards", rewards.tolist(), indices=rank)
+        base.set_attr("total_steps", state["total_steps"][rank], indices=rank)
+        base.set_attr("t_start", state["clock"][rank], indices=rank)
+        base.set_attr("needs_reset", episode["episode"] is None, indices=rank)
+    for layer, values in zip(wrappers, state["wrappers"], strict=True):
+        _restore_wrapper(layer, values)
+    return problems
+
+
+def _check_monitors(state: dict[str, Any], n_envs: int) -> None:
+    """Check what is set in the environments' monitors as it is."""
+    for key in ("episodes", "rewards", "total_steps", "clock"):
+        if len(state[key]) != n_envs:
+            raise ValueError(f"{key} are of {len(state[key])} environments, not of {n_envs}")
+    for rewards in state["rewards"]:
+        if rewards.dtype != np.float64 or rewards.ndim != 1:
+            raise ValueError("the rewards of an episode are none")
+    if not all(isinstance(number, (int, float)) for number in state["clock"]):
+        raise ValueError("the start of an episode is no time")
+    if not all(type(steps) is int for steps in state["total_steps"]):
+        raise ValueError("the steps of an environment are no number")
+
+
+def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
+    from stable_baselines3.common.vec_env import VecEnvWrapper
+
+    wrappers: list[Any] = []
+    while isinstance(venv, VecEnvWrapper):
+        wrappers.append(venv)
+        venv = venv.venv
+    return wrappers, venv
+
+
+def _capture_wrapper(layer: Any) -> dict[str, Any]:
+    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
+
+    if isinstance(layer, VecNormalize):
+        return _capture_normalize(layer)
+    if isinstance(layer, VecFrameStack):
+        return {"frames": {k: v.stacked_obs.copy() for k, v in _frames(layer).items()}}
+    return {}
+
+
+def _restore_wrapper(layer: Any, values: dict[str, Any]) -> None:
+    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
+
+    if isinstance(layer, VecNormalize):
+        _restore_normalize(layer, values)
+    elif isinstance(layer, VecFrameStack):
+        for key, part in _frames(layer).items():
+            part.stacked_obs = fitted(part.stacked_obs, values["frames"][key], "frames")
+
+
+def _frames(layer: VecFrameStack) -> dict[str, Any]:
+    """Return the stacks of frames by key of a dictionary observation; the key is empty for one."""
+    stacked = layer.stacked_obs
+    return getattr(stacked, "sub_stacked_observations", None) or {"": stacked}
+
+
+def _capture_normalize(venv: VecNormalize) -> dict[str, Any]:
+    state = {name: _copied(getattr(venv, name)) for name in _NORMALIZE_ATTRIBUTES}
+    state["old_obs"] = _copied(venv.old_obs)
+    state["return_statistics"] = _statistics(venv.ret_rms)
+    if venv.norm_obs:
+        rms = venv.obs_rms if isinstance(venv.obs_rms, dict) else {"": venv.obs_rms}
+        state["observation_statistics"] = {key: _statistics(value) for key, value in rms.items()}
+    return state
+
+
+def _restore_normalize(venv: VecNormalize, state: dict[str, Any]) -> None:
+    for name in (*_NORMALIZE_ATTRIBUTES, "old_obs"):
+        setattr(venv, name, fitted(vars(venv).get(name), state[name], name))
+    pairs = [(venv.ret_rms, state["return_statistics"])]
+    for key, value in state.get("observation_statistics", {}).items():
+        pairs.append((venv.obs_rms[key] if isinstance(venv.obs_rms, dict) else venv.obs_rms, value))
+    for target, value in pairs:
+        for name in ("mean", "var", "count"):
+            setattr(target, name, fitted(getattr(target, name), value[name], name))
+
+
+def _statistics(rms: Any) -> dict[str, Any]:
+    return {"mean": np.array(rms.mean), "var": np.array(rms.var), "count": rms.count}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return value

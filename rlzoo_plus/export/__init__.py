@@ -1,0 +1,1 @@
+"""Other formats: policies out as ONNX, TorchScript and Stable-Baselines3 zips, and zips in."""

@@ -1,0 +1,142 @@
+"""A Stable-Baselines3 zip of unknown origin: its weights and its plain facts, nothing executed.
+
+Only `policy.pth` is loaded, with `weights_only=True`, and only the plain JSON of `data` is read:
+what SB3 stores there in base64 is pickled code and stays text. Members are read into memory,
+within limits; nothing is extracted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlzoo_plus.config.errors import ConfigError
+
+MAX_MEMBERS = 64
+MAX_DATA_BYTES = 64 * 2**20
+MAX_WEIGHTS_BYTES = 2**30
+_MAX_PARTS = 10_000
+_SERIALIZED = ":serialized:"
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool)
+
+
+@dataclass(frozen=True)
+class Sb3Archive:
+    """What a zip told without being trusted.
+
+    Attributes:
+        weights: The policy's parameters by name.
+        facts: The plain part of `data`: numbers, switches, and text; hints, never commands.
+    """
+
+    weights: dict[str, torch.Tensor]
+    facts: dict[str, Any]
+
+
+def read_archive(path: Path) -> Sb3Archive:
+    """Read a zip that Stable-Baselines3, sb3-contrib or the RL Zoo saved.
+
+    Raises:
+        ConfigError: It is none, or something in it is not as SB3 writes it.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_members(path, archive)
+            names = archive.namelist()
+            if "policy.pth" not in names:
+                raise ConfigError(f"{path} holds no policy.pth: SB3 older than 1.0, or no SB3 zip.")
+            weights = _member(path, archive, "policy.pth", MAX_WEIGHTS_BYTES)
+            data = _member(path, archive, "data", MAX_DATA_BYTES) if "data" in names else b"{}"
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file.") from None
+    # Besides its own error, zipfile raises what a crafted header leads it to.
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"{path} is no readable zip: {error}.") from error
+    return Sb3Archive(_weights(path, weights), _facts(path, data))
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    names = archive.namelist()
+    if len(names) > MAX_MEMBERS or len(set(names)) != len(names):
+        raise ConfigError(f"{path}: {len(names)} members, or two of one name: no SB3 zip.")
+    for name in names:
+        if "/" in name or "\\" in name or name.startswith("."):
+            raise ConfigError(f"{path} names {name!r}, a path: no SB3 zip. Nothing was read.")
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    size = archive.getinfo(name).file_size
+    if size <= limit:
+        with archive.open(name) as member:
+            # The size is the file's own word: read no more than the limit.
+            content = member.read(limit + 1)
+        if len(content) <= limit:
+            return content
+    raise ConfigError(
+        f"{path}: {name} unpacks to more than {limit // 2**20} MiB. Nothing was read."
+    )
+
+
+def _weights(path: Path, content: bytes) -> dict[str, torch.Tensor]:
+    _check_parts(path, content)
+    try:
+        loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    # Damaged and crafted files make torch raise almost anything.
+    except Exception as error:
+        raise ConfigError(
+            f"{path}: policy.pth holds more than weights, or is damaged; it was not executed."
+        ) from error
+    if not isinstance(loaded, dict) or not loaded:
+        raise ConfigError(f"{path}: policy.pth holds no parameters.")
+    for name, value in loaded.items():
+        _check_tensor(path, name, value)
+    return {name: value.detach().clone() for name, value in loaded.items()}
+
+
+def _check_parts(path: Path, content: bytes) -> None:
+    """Refuse a `.pth` that would unpack to more than it is: torch stores its parts unpacked."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as parts:
+            infos = parts.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        raise ConfigError(
+            f"{path}: policy.pth is not of torch 1.6 or newer. Load it once with "
+            "Stable-Baselines3 and save it again."
+        ) from error
+    unpacked = sum(info.file_size for info in infos)
+    is_packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+    if is_packed or unpacked > len(content) or len(infos) > _MAX_PARTS:
+        raise ConfigError(f"{path}: policy.pth unpacks to more than it is. It was not loaded.")
+
+
+def _check_tensor(path: Path, name: Any, value: Any) -> None:
+    is_tensor = isinstance(name, str) and isinstance(value, torch.Tensor)
+    if not is_tensor or value.layout is not torch.strided or value.device.type != "cpu":
+        raise ConfigError(f"{path}: policy.pth holds {name!r}, which is no plain array.")
+    if value.dtype not in _DTYPES:
+        raise ConfigError(f"{path}: {name} is of type {value.dtype}, not one that SB3 uses.")
+    # A view may declare a shape far beyond the numbers behind it.
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise ConfigError(f"{path}: {name} declares shape {tuple(value.shape)}, but is smaller.")
+
+
+def _facts(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: data is not JSON.") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: data is no JSON object.")
+    return {key: _plain(value) for key, value in data.items()}
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in value.items() if key != _SERIALIZED}

@@ -1,0 +1,148 @@
+"""The Stable-Baselines3 zip of a policy, with `vecnormalize.pkl` beside it; for exchange.
+
+Both hold pickles, as their readers expect. Only this module writes them, and the only ones it
+reads back are the bytes it has just written.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rlzoo_plus.agents.factory import algorithm_class
+from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
+from rlzoo_plus.config.catalog import Family, get_algorithm
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.export.parity import Runner
+from rlzoo_plus.export.signature import STATE_NAMES, Signature
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from rlzoo_plus.agents.policy import Policy
+    from rlzoo_plus.config.schema import RunConfig
+
+
+class _SpacesOnly(gym.Env):
+    """An environment that is never stepped: an algorithm asks it for its spaces."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+
+def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, bytes | None]:
+    """Return the zip that the algorithm's own `load` opens, and the statistics if there are any.
+
+    Optimizer and entropy coefficient are fresh, since a policy does not keep them; schedules are
+    fixed at their first value, and hindsight replay becomes a plain buffer, so that the zip can be
+    opened without this package and without the environment.
+
+    Raises:
+        ConfigError: The algorithm refuses to be built.
+    """
+    venv = _stub(policy)
+    agent = _stock_agent(policy, config, venv)
+    agent.policy.load_state_dict(policy.network.state_dict())
+    agent.num_timesteps = step
+    if hasattr(agent, "weights"):
+        # Augmented random search keeps a second copy, which its `load` prefers.
+        from torch.nn.utils import parameters_to_vector
+
+        agent.weights = parameters_to_vector(agent.policy.parameters()).detach().clone()
+    buffer = io.BytesIO()
+    agent.save(buffer)
+    return buffer.getvalue(), _statistics(policy, config, venv)
+
+
+def sb3_runner(
+    data: bytes, statistics: bytes | None, config: RunConfig, policy: Policy, signature: Signature
+) -> Runner:
+    """Open the bytes that `write_sb3` returned with the stock classes, as their user would."""
+    agent = algorithm_class(get_algorithm(config.algo.name)).load(io.BytesIO(data), device="cpu")
+    # Our own bytes, from memory.
+    normalize = None if statistics is None else pickle.loads(statistics)  # noqa: S301
+    if normalize is not None:
+        normalize.set_venv(_stub(policy))
+
+    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+        values = [inputs[port.name] for port in signature.inputs[: signature.n_observations]]
+        observation: Any = values[0]
+        if signature.keys:
+            observation = dict(zip(signature.keys, values, strict=True))
+        if normalize is not None:
+            observation = normalize.normalize_obs(observation)
+        extra = {"action_masks": inputs["action_masks"]} if signature.maskable else {}
+        state = tuple(inputs[name] for name in STATE_NAMES) if signature.recurrent else None
+        action, state = agent.predict(
+            observation, state, inputs["episode_start"], deterministic=True, **extra
+        )
+        return [action, *(state if signature.recurrent and state is not None else ())]
+
+    return run
+
+
+def _stub(policy: Policy) -> VecEnv:
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    network = policy.network
+    return DummyVecEnv([lambda: _SpacesOnly(network.observation_space, network.action_space)])
+
+
+def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorithm:
+    spec = get_algorithm(config.algo.name)
+    algorithm = algorithm_class(spec)
+    alias = policy_alias(config.network, spec, policy.network.observation_space)
+    arguments = dict(config.algo.hyperparams)
+    for key in spec.schedules:
+        if isinstance(arguments.get(key), str):
+            schedule = parse_schedule(arguments[key], f"algo.hyperparams.{key}")
+            arguments[key] = schedule(1.0) if callable(schedule) else schedule
+    if isinstance(arguments.get("train_freq"), list):
+        arguments["train_freq"] = tuple(arguments["train_freq"])
+    arguments.pop("replay_buffer_kwargs", None)
+    size = arguments.get("buffer_size")
+    if spec.family is Family.OFF_POLICY:
+        # Not filled here, so not allocated; the zip's reader allocates it.
+        arguments["buffer_size"] = 1
+    kwargs = policy_kwargs(config.network, spec, algorithm.policy_aliases[alias])
+    try:
+        agent = algorithm(
+            alias, venv, policy_kwargs=kwargs, seed=config.seed, device="cpu", **arguments
+        )
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"{spec.name} refuses its configuration: {error}") from error
+    if size is not None and spec.family is Family.OFF_POLICY:
+        agent.buffer_size = size
+    return agent
+
+
+def _statistics(policy: Policy, config: RunConfig, venv: VecEnv) -> bytes | None:
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    normalizer = policy.normalizer
+    if normalizer is None:
+        return None
+    is_dict = isinstance(venv.observation_space, spaces.Dict)
+    normalize = VecNormalize(
+        venv,
+        # The policy keeps no statistics of rewards, and these must not drift.
+        training=False,
+        norm_reward=False,
+        clip_obs=normalizer.clip,
+        epsilon=normalizer.epsilon,
+        gamma=float(config.algo.hyperparams.get("gamma", 0.99)),
+        norm_obs_keys=list(normalizer.mean) if is_dict else None,
+    )
+    for key in normalizer.mean:
+        rms = normalize.obs_rms[key] if is_dict else normalize.obs_rms
+        rms.mean, rms.var = normalizer.mean[key].copy(), normalizer.var[key].copy()
+        rms.count = normalizer.count[key]
+    return pickle.dumps(normalize)

@@ -1,0 +1,123 @@
+"""One job at a time is done in the background, and its error is not lost."""
+
+import threading
+
+import pytest
+
+from rlzoo_plus.artifacts.background import BackgroundWriter
+
+
+@pytest.fixture
+def writer():
+    writer = BackgroundWriter()
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def gate():
+    """Return an event that lets a job end; it is set after the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def fail():
+    raise OSError("the disk is full")
+
+
+def test_a_job_is_done_when_it_was_waited_for(writer):
+    done = []
+    writer.submit(lambda: done.append(1))
+    writer.wait()
+    assert done == [1]
+
+
+def test_a_job_runs_in_another_thread_while_this_one_goes_on(writer, gate):
+    seen = []
+    writer.submit(lambda: (gate.wait(10), seen.append(threading.current_thread())))
+    assert writer.is_busy()
+    assert seen == []
+    gate.set()
+    writer.wait()
+    assert seen[0] is not threading.current_thread()
+    assert not writer.is_busy()
+
+
+def test_jobs_are_done_one_after_the_other_in_their_order(writer):
+    done, running = [], []
+
+    def job(number):
+        running.append(number)
+        assert len(running) == 1
+        running.remove(number)
+        done.append(number)
+
+    for number in range(20):
+        writer.submit(lambda number=number: job(number))
+    writer.wait()
+    assert done == list(range(20))
+
+
+def test_an_error_is_raised_by_the_next_wait_and_only_once(writer):
+    writer.submit(fail)
+    with pytest.raises(OSError, match="disk is full"):
+        writer.wait()
+    writer.wait()
+
+
+def test_an_error_is_raised_by_the_next_submit_and_its_job_is_not_begun(writer):
+    done = []
+    writer.submit(fail)
+    with pytest.raises(OSError, match="disk is full"):
+        writer.submit(lambda: done.append(1))
+    writer.wait()
+    assert done == []
+
+
+def test_a_job_after_a_failed_one_is_done(writer):
+    done = []
+    writer.submit(fail)
+    with pytest.raises(OSError, match="disk is full"):
+        writer.wait()
+    writer.submit(lambda: done.append(1))
+    writer.wait()
+    assert done == [1]
+
+
+def test_waiting_for_nothing_returns_at_once(writer):
+    writer.wait()
+    assert not writer.is_busy()
+
+
+def test_a_job_that_ended_is_no_work_any_more(writer):
+    ended = threading.Event()
+    writer.submit(ended.set)
+    ended.wait(10)
+    writer.wait()
+    assert not writer.is_busy()
+
+
+def test_an_interrupted_wait_does_not_forget_the_job(writer, gate, monkeypatch):
+    done = []
+    writer.submit(lambda: (gate.wait(10), done.append(1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(writer._running), "exception", _interrupt)
+        patch.setattr(type(writer._running), "result", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.wait()
+    assert writer.is_busy()
+    gate.set()
+    writer.wait()
+    assert done == [1]
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_closing_lets_the_running_job_finish(gate):
+    writer, done = BackgroundWriter(), []
+    writer.submit(lambda: (gate.wait(0.1), done.append(1)))
+    writer.close()
+    assert done == [1]

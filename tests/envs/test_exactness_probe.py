@@ -1,0 +1,148 @@
+"""Whether the episodes of an environment can be put back is found out before training."""
+
+import random
+
+import numpy as np
+import pytest
+from support.tiny_envs import TinyReach
+from support.training import make_config, tiny_config
+
+from rlzoo_plus.envs import exactness
+from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.exactness import replay_problem
+
+
+def problem_of(env_id, *overrides):
+    return replay_problem(tiny_config("ppo", env_id, *overrides).env)
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        "tests/TinyReach-v0",
+        "tests/TinyMasked-v0",
+        "tests/TinyLevers-v0",
+        "tests/TinyMemory-v0",
+        "tests/TinyImage-v0",
+        "tests/TinyDict-v0",
+        "tests/TinyGoal-v0",
+        "tests/TinyEndless-v0",
+        "CartPole-v1",
+        "Pendulum-v1",
+        "Acrobot-v1",
+        "MountainCar-v0",
+        "MountainCarContinuous-v0",
+        "FrozenLake-v1",
+        "Taxi-v4",
+    ],
+)
+def test_an_environment_decided_by_its_seed_has_no_problem(env_id):
+    assert problem_of(env_id) is None
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["time_feature", "sticky_action:{repeat_action_probability: 0.5}"]
+)
+def test_wrappers_decided_by_the_seed_have_no_problem(wrapper):
+    entry = f"{{{wrapper}}}" if ":" in wrapper else wrapper
+    overrides = ("env.time_limit=8", f"env.wrappers=[{entry}]")
+    assert problem_of("Pendulum-v1", *overrides) is None
+
+
+@pytest.mark.parametrize("discrete", ["true", "false"])
+def test_our_robot_has_no_problem_and_need_not_be_played(discrete, monkeypatch):
+    monkeypatch.setattr(exactness, "_play", lambda *_: pytest.fail("it was played"))
+    config = make_config("env=cartpole_bullet", f"env.kwargs.discrete={discrete}")
+    assert replay_problem(config.env) is None
+
+
+def test_our_robot_under_a_wrapper_of_a_user_is_played_and_has_no_problem():
+    config = make_config("env=cartpole_bullet", "env.wrappers=[support.tiny_envs.Doubled]")
+    assert replay_problem(config.env) is None
+
+
+@pytest.mark.parametrize(
+    ("env_id", "told"),
+    [
+        ("tests/TinyClock-v0", "the observation after"),
+        ("tests/TinyGlobal-v0", "the reward of step 1"),
+        ("tests/TinyHidden-v0", "the observation after"),
+        ("tests/TinyLate-v0", "the reward of step"),
+    ],
+)
+def test_what_no_seed_decides_is_told(env_id, told):
+    assert told in problem_of(env_id)
+
+
+def test_statistics_of_all_episodes_in_a_wrapper_are_told():
+    wrapper = "env.wrappers=[gymnasium.wrappers.NormalizeObservation]"
+    assert "observation" in problem_of("tests/TinyReach-v0", wrapper)
+
+
+class _Late(TinyReach):
+    """Differs only in the step after those that are replayed; `first` is the played one."""
+
+    def __init__(self, what, first):
+        super().__init__()
+        self.what, self.first = what, first
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.first:
+            reward += self.what == "reward"
+            observation[0] += self.what == "observation"
+            terminated = self.what == "end"
+        return observation, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("what", ["reward", "observation", "end"])
+def test_a_difference_in_the_next_step_is_told(what, monkeypatch):
+    # The played one is made first, and begins to differ after what it is asked to play.
+    made = []
+
+    def make(spec, *, recorded):
+        made.append(RecordedEpisodes(_Late(what, first=False)))
+        return made[-1]
+
+    def next_differs(played, fresh):
+        played.unwrapped.first = True
+        return real(played, fresh)
+
+    real = exactness._next_differs
+    monkeypatch.setattr(exactness, "make_env", make)
+    monkeypatch.setattr(exactness, "_next_differs", next_differs)
+    assert what in exactness.replay_problem(None)
+    assert len(made) == 2
+
+
+def test_an_environment_that_draws_at_its_reset_from_elsewhere_is_told(monkeypatch):
+    class Elsewhere(TinyReach):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=None if seed is None else np.random.randint(99))
+
+    monkeypatch.setattr(exactness, "make_env", lambda *_, **__: RecordedEpisodes(Elsewhere()))
+    assert "the episode differs" in exactness.replay_problem(None)
+
+
+@pytest.mark.parametrize("env_id", ["tests/TinyReach-v0", "tests/TinyClock-v0", "Pendulum-v1"])
+def test_the_trial_leaves_the_global_generators_as_they_were(env_id):
+    before = random.getstate(), np.random.get_state()
+    problem_of(env_id)
+    assert random.getstate() == before[0]
+    for now, then in zip(np.random.get_state(), before[1], strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_both_environments_are_closed_also_after_an_error(monkeypatch):
+    closed = []
+
+    class Fragile(TinyReach):
+        def step(self, action):
+            raise RuntimeError("the gearbox broke")
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(exactness, "make_env", lambda *_, **__: RecordedEpisodes(Fragile()))
+    assert "RuntimeError: the gearbox broke" in exactness.replay_problem(None)
+    assert len(closed) == 2

@@ -1,0 +1,94 @@
+"""A run directory from a stranger: the commands refuse it in one line, and nothing happens."""
+
+import pytest
+from support.evil_folders import CALLBACKS, ELSEWHERE, RUNS
+from support.forged import copy_run
+
+pytestmark = pytest.mark.training
+
+SHORT = {
+    "evaluate": ["--episodes", "1", "--n-envs", "1"],
+    "enjoy": ["--no-window", "--episodes", "1"],
+    "record": ["--seconds", "0.1"],
+    "export": ["--format", "sb3"],
+    "metric": ["--metric", "none_such"],
+}
+# For a policy that is only played.
+HARMLESS = ("name like a formula", *(name for name in RUNS if name.startswith("records")))
+ALL = {**RUNS, **ELSEWHERE, **CALLBACKS}
+CASES = [
+    *(("evaluate", name) for name in RUNS if name not in HARMLESS),
+    *((verb, name) for verb in ("enjoy", "record") for name in RUNS if "own" in name),
+    *(("resume", name) for name in (*ELSEWHERE, *CALLBACKS, "own package", "FIFO", "merge bomb")),
+    *(("verify-resume", name) for name in CALLBACKS),
+    *[("record", "videos elsewhere"), ("plot", "plots elsewhere"), ("export", "export elsewhere")],
+    ("checkpoint", ".lock elsewhere"),
+    *(("load", name) for name in RUNS if name.startswith("best")),
+]
+NEEDS_TRUST = {
+    "own package": "evil_package",
+    "own wrapper": "evil_package.Wrapper",
+    "own wrapper, with arguments": "evil_package.Wrapper",
+    "own algorithm": "evil_package",
+    "id with a module": "evil_package",
+    "id of old Gym": "GymV26Environment-v0",
+}
+
+
+@pytest.fixture(scope="module")
+def outcome(guarded, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    good = copy_run(root / "good")
+    evil = []
+    cases = [*CASES, *((verb, name) for verb in ("runs", "metric") for name in RUNS)]
+    for number, (verb, name) in enumerate(cases):
+        run = copy_run(root / str(number) / "run")
+        ALL[name](run)
+        evil.append(case(f"{verb}: {name}", verb, run))
+    return guarded(root, [case("good", "evaluate", good), case("load", "load", good)], evil)
+
+
+def case(name, verb, path):
+    arguments = SHORT.get(verb, [])
+    verb = "plot" if verb == "metric" else verb
+    return {"name": name, "verb": verb, "path": str(path), "arguments": arguments}
+
+
+def test_a_good_run_is_evaluated_under_the_same_watch(outcome):
+    result = outcome[0]["good"]
+    assert result["code"] == 0, result["text"]
+    assert "mean return" in result["text"]
+    assert result["events"] == []
+
+
+@pytest.mark.parametrize(("verb", "name"), CASES)
+def test_an_evil_run_is_refused_with_one_clear_line(outcome, assert_refused, verb, name):
+    assert_refused(outcome[0][f"{verb}: {name}"])
+
+
+@pytest.mark.parametrize("name", NEEDS_TRUST)
+def test_a_run_with_code_of_its_own_names_it_and_asks_for_trust(outcome, name):
+    text = outcome[0][f"evaluate: {name}"]["text"]
+    assert NEEDS_TRUST[name] in text
+    assert "--trust" in text
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_evil_run_is_listed_without_harm(outcome, name):
+    result = outcome[0][f"runs: {name}"]
+    assert (result["code"], result["events"]) == (0, []), result["text"]
+    assert all(line.isprintable() for line in result["text"].splitlines())
+    assert result["seconds"] < 5
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_evil_run_is_searched_for_metrics_without_harm(outcome, name):
+    result = outcome[0][f"metric: {name}"]
+    assert (result["code"], result["events"]) == (2, []), result["text"]
+    assert result["text"].isprintable()
+    assert result["seconds"] < 5
+
+
+def test_reading_changes_nothing_on_disk(outcome):
+    _, before, after = outcome
+    assert before == after

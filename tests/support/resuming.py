@@ -1,0 +1,61 @@
+"""Running a training in pieces, as if it had been stopped again and again."""
+
+from pathlib import Path
+
+from support.training import start_run, train_run
+
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.callbacks import StopRequest
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.verification.digests import run_digests
+
+
+class StopAfter(StopRequest):
+    """Asks to stop at the beginning of the n-th iteration of a process; one is no progress."""
+
+    def __init__(self, n_iterations: int) -> None:
+        super().__init__()
+        self._left = n_iterations
+
+    @property
+    def signal_number(self):
+        return 15 if self._left <= 0 else None
+
+    @signal_number.setter
+    def signal_number(self, number):
+        pass
+
+    @property
+    def checkpoint(self):
+        # Asked once an iteration.
+        self._left -= 1
+        return False
+
+    @checkpoint.setter
+    def checkpoint(self, wanted):
+        pass
+
+
+def train_in_pieces(path: Path, config: RunConfig, n_iterations: int = 2):
+    """Train, stopping after so many iterations each time; return run, result and the stops."""
+    from rlzoo_plus.exp_manager import ExpManager
+
+    run_dir = start_run(path, config)
+    for stops in range(500):
+        result = ExpManager(config, run_dir, StopAfter(n_iterations)).train()
+        if result.state == "finished":
+            return run_dir, result, stops
+    raise AssertionError("the run makes no progress")
+
+
+def assert_same_in_pieces(path: Path, config: RunConfig, n_iterations: int = 2) -> RunDir:
+    """Train whole and in pieces, and compare everything bit for bit; return the second run."""
+    whole, _ = train_run(path / "whole", config)
+    pieces, result, stops = train_in_pieces(path / "pieces", config, n_iterations)
+    assert stops >= 2
+    assert result.exact, result.inexact_because
+    assert len(result.resumed_at) == stops
+    expected, found = run_digests(whole), run_digests(pieces)
+    differing = sorted(k for k in expected | found if expected.get(k) != found.get(k))
+    assert not differing, differing
+    return pieces
