@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,12 @@ import torch
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
-from rlzoo_plus.artifacts.checkpoint import Checkpoint
-from rlzoo_plus.artifacts.log_files import rewind_logs
+from rlzoo_plus.artifacts.result import TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
-from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
+from rlzoo_plus.callbacks.beginning import Beginning
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
@@ -32,39 +30,6 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """The outcome of a run, as in result.json.
-
-    Attributes:
-        state: `finished` or `interrupted`.
-        reason: Why it ended.
-        num_timesteps: Environment steps taken.
-        training_time_s: Seconds in the learning loop, evaluations included.
-        best: Record of the best evaluation, None without evaluations.
-        final: Record of the last evaluation, the same way.
-        solved: Whether the best reached `env.solved_return`; None if that is not known.
-        config_hash: Hash of all that decides the outcome.
-        resumed_at: Environment steps at which the run went on after an interruption.
-        exact: Whether it is, bit for bit, the run that would have been without interruptions.
-        inexact_since: The step after which it may differ, None if it is exact.
-        inexact_because: Why it may.
-    """
-
-    state: str
-    reason: str
-    num_timesteps: int
-    training_time_s: float
-    best: dict[str, Any] | None
-    final: dict[str, Any] | None
-    solved: bool | None
-    config_hash: str
-    resumed_at: list[int] = field(default_factory=list)
-    exact: bool = True
-    inexact_since: int | None = None
-    inexact_because: list[str] = field(default_factory=list)
 
 
 class ExpManager:
@@ -125,8 +90,7 @@ class ExpManager:
         log.info("threads: %d (%s)", threads, why)
         seeded = seed_all(self.seeds)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
-        checkpoint = self.run_dir.checkpoints().load_newest()
-        _rewind_logs(self.run_dir, checkpoint)
+        beginning = Beginning(self.config, self.run_dir)
         train_env, eval_env = self._make_envs()
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)
@@ -140,7 +104,8 @@ class ExpManager:
             callbacks = make_callbacks(
                 self.config, self.run_dir, eval_env, self.stop, self.progress
             )
-            return self._learn(agent, callbacks, checkpoint)
+            beginning.attach(agent, callbacks)
+            return self._learn(agent, callbacks, beginning)
         finally:
             if self.progress is not None:
                 self.progress.close()
@@ -157,18 +122,15 @@ class ExpManager:
         return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
 
     def _learn(
-        self, agent: BaseAlgorithm, callbacks: RunCallbacks, checkpoint: Checkpoint | None
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, beginning: Beginning
     ) -> TrainResult:
-        begin = _Beginning(agent, callbacks, checkpoint)
-        agent.before_iteration = begin.before_iteration
-        agent.resume_from = 0 if checkpoint is None else checkpoint.step
-        ended = self._ended(checkpoint)
+        ended = beginning.ended
         state, reason = FINISHED, ended or "all steps taken"
         listening = callbacks.as_list()
         try:
             total = self.config.n_timesteps if ended is None else 0
             agent.learn(total, listening, log_interval=self.config.log.interval)
-            begin.restore_once()  # where there was no iteration left
+            beginning.restore_once()  # where there was no iteration left
             if ended is None and agent.num_timesteps < self.config.n_timesteps:
                 reason = "a callback ended it"
         except StopTraining as stop:
@@ -181,12 +143,6 @@ class ExpManager:
             self._save_last(agent, callbacks, reason)
         agent.logger.close()
         return self._result(agent, callbacks, state, reason)
-
-    def _ended(self, checkpoint: Checkpoint | None) -> str | None:
-        """Return why training had ended already, when a run was killed after its last step."""
-        if checkpoint is None or checkpoint.about.get("n_timesteps") != self.config.n_timesteps:
-            return None
-        return checkpoint.about.get("ended")
 
     def _save_last(self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str) -> None:
         """Evaluate the last policy, and save all there is."""
@@ -243,46 +199,3 @@ class ExpManager:
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
-
-
-def _rewind_logs(run_dir: RunDir, checkpoint: Checkpoint | None) -> None:
-    if checkpoint is not None and "logs" not in checkpoint.about:
-        return  # of schema 1: what was recorded after it stays
-    try:
-        rewind_logs(run_dir, {} if checkpoint is None else checkpoint.about["logs"])
-    except ValueError as error:
-        assert checkpoint is not None
-        raise ConfigError(f"{checkpoint.path} does not fit this run: {error}.") from error
-
-
-class _Beginning:
-    """Puts a run back to its checkpoint at its first iteration, and then lets callbacks act."""
-
-    def __init__(
-        self, agent: BaseAlgorithm, callbacks: RunCallbacks, checkpoint: Checkpoint | None
-    ) -> None:
-        self.agent = agent
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
-    def before_iteration(self) -> None:
-        """Restore if that is still to be done; act."""
-        self.restore_once()
-        self.callbacks.on_iteration()
-
-    def restore_once(self) -> None:
-        """Restore, the first time."""
-        checkpoint, self.checkpoint = self.checkpoint, None
-        if checkpoint is not None:
-            saving = self.callbacks.checkpoint
-            try:
-                saving.snapshot.restore(self.agent, checkpoint)
-            # Of another run, or forged, any part of it may be nonsense.
-            except Exception as error:
-                log.debug("what does not fit:", exc_info=True)
-                raise ConfigError(
-                    f"{checkpoint.path} does not fit this run: {one_line(error)}. Move it away to "
-                    "go on from the one before, or start anew with restart=true."
-                ) from error
-            saving.start_at(checkpoint.step)
-            log.info("goes on from step %s", f"{checkpoint.step:,}")

@@ -1,10 +1,17 @@
 """A run that is stopped and resumed is, bit for bit, the run that was never stopped."""
 
+import shutil
+
 import pytest
 import support.tiny_envs  # noqa: F401
-from support.resuming import assert_same_in_pieces, train_in_pieces
-from support.training import tiny_config, train_run
+from support.resuming import StopAfter, assert_same_in_pieces, train_in_pieces
+from support.training import start_run, tiny_config, train_run
 
+from rlzoo_plus.artifacts.atomic import write_folder
+from rlzoo_plus.artifacts.checkpoint import SCHEMA_VERSION
+from rlzoo_plus.artifacts.tree import pack
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
@@ -167,9 +174,88 @@ def test_a_damaged_checkpoint_costs_nothing_but_time(tmp_path, caplog):
     data = bytearray(tensors.read_bytes())
     data[len(data) // 2] ^= 1
     tensors.write_bytes(data)
-    from rlzoo_plus.exp_manager import ExpManager
-
     result = ExpManager(config, run_dir).train()
     assert "using the checkpoint before it" in caplog.text
     assert result.resumed_at == [160]
     assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_another_machine_is_told_with_what_differs(tmp_path, monkeypatch):
+    from rlzoo_plus.callbacks import snapshot
+
+    config = _config("ppo")
+    run_dir = start_run(tmp_path / "run", config)
+    ExpManager(config, run_dir, StopAfter(3)).train()
+    real = snapshot.numeric_fingerprint
+    monkeypatch.setattr(
+        snapshot, "numeric_fingerprint", lambda *about: {**real(*about), "processor": "another"}
+    )
+    result = ExpManager(config, run_dir).train()
+    assert result.exact is False
+    assert result.inexact_since == result.resumed_at[0] == 64
+    (reason,) = result.inexact_because
+    assert reason.startswith("processor was ")
+    assert reason.endswith("is another")
+    assert run_dir.read_result()["inexact_because"] == [reason]
+
+
+def test_what_a_checkpoint_says_of_itself(tmp_path):
+    config = _config("ppo")
+    run_dir, _ = train_run(tmp_path / "run", config)
+    about = run_dir.checkpoints().load_newest().about
+    assert about["schema"] == SCHEMA_VERSION
+    assert about["config_hash"] == config_hash(config)
+    assert {"torch", "numpy", "threads", "processor"} <= about["fingerprint"].keys()
+    assert about["provenance"]["time"] > 0
+    assert about["logs"]["evaluations.jsonl"] == run_dir.evaluations_file.stat().st_size
+    assert (about["ended"], about["unsaved"]) == ("all steps taken", [])
+
+
+def test_a_run_killed_after_its_last_step_only_writes_its_result(tmp_path, monkeypatch):
+    config = _config("ppo", REACH, "stop.reward_threshold=-1e9")
+    whole, _ = train_run(tmp_path / "whole", config)
+    run_dir = start_run(tmp_path / "killed", config)
+    manager = ExpManager(config, run_dir)
+    monkeypatch.setattr(manager, "_save_final", _die)
+    with pytest.raises(KeyboardInterrupt):
+        manager.train()
+    assert run_dir.read_result() == {}
+    result = ExpManager(config, run_dir).train()
+    assert result.reason.endswith("reached stop.reward_threshold")
+    assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_a_checkpoint_of_the_first_schema_goes_on_as_well_as_it_can(tmp_path):
+    config = _config("ppo", REACH, "checkpoint.every_steps=64")
+    run_dir = start_run(tmp_path / "run", config)
+    ExpManager(config, run_dir, StopAfter(4)).train()
+    store = run_dir.checkpoints()
+    state, step = store.load_newest().state, store.steps()[-1]
+    agent = state["agent"]
+    old = {
+        "agent": {
+            "parameters": agent["parameters"],
+            "tensors": agent["tensors"],
+            "counters": {"num_timesteps": step, "_n_updates": agent["attributes"]["_n_updates"]},
+        },
+        "normalizer": None,
+        "spaces": state["spaces"],
+    }
+    shutil.rmtree(store.root)
+    write_folder(store.root / f"{step:012d}", pack(old), {"schema": 1, "step": step})
+    evaluated = run_dir.evaluations_file.read_bytes()
+    result = ExpManager(config, run_dir).train()
+    assert (result.state, result.num_timesteps, result.exact) == ("finished", 192, False)
+    assert "schema 1" in result.inexact_because[0]
+    assert run_dir.evaluations_file.read_bytes().startswith(evaluated)
+
+
+def test_a_longer_run_goes_on_and_says_that_it_is_longer(tmp_path):
+    run_dir, _ = train_run(tmp_path / "run", _config("sac"))
+    result = ExpManager(_config("sac", REACH, "n_timesteps=256"), run_dir).train()
+    assert (result.num_timesteps, result.resumed_at) == (256, [192])
+    assert result.inexact_because == ["n_timesteps was 192, is 256"]
+
+
+def _die(*_):
+    raise KeyboardInterrupt

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import platform
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
@@ -12,6 +15,8 @@ from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+_CODE = (_PACKAGE / "agents", _PACKAGE / "envs", _PACKAGE.parent / "robots")
 # Two runs can differ in these and still give the same numbers.
 _WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
 
@@ -36,6 +41,7 @@ def numeric_fingerprint(config: RunConfig, device: str) -> dict[str, str]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
+        "code of agents, envs and robots": _code_hash(),
         **{name: _version(name) for name in names},
     }
 
@@ -47,6 +53,15 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         for key in dict.fromkeys([*before, *now])
         if before.get(key) != now.get(key)
     ]
+
+
+@functools.cache
+def _code_hash() -> str:
+    """Return a hash of our own code that computes with numbers: a version alone misses changes."""
+    digest = hashlib.sha256()
+    for file in sorted(path for folder in _CODE for path in folder.rglob("*.py")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _version(name: str) -> str:

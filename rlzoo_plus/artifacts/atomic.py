@@ -37,7 +37,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     _write_synced(temporary, data.encode() if isinstance(data, str) else data)
     os.replace(temporary, path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -61,7 +61,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], about: Mapping[str, Any
         _write_synced(temporary / name, data)
     # Manifest last: what a killed process leaves must look incomplete.
     _write_synced(temporary / MANIFEST, _manifest(files, about))
-    _sync_folder(temporary)
+    sync_folder(temporary)
     _swap_in(temporary, path)
 
 
@@ -191,7 +191,7 @@ def _swap_in(temporary: Path, path: Path) -> None:
         shutil.rmtree(previous, ignore_errors=True)
         os.rename(path, previous)
     os.rename(temporary, path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     shutil.rmtree(previous, ignore_errors=True)
 
 
@@ -204,7 +204,10 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable; Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.atomic import DamagedFolderError, sync_folder
 from rlzoo_plus.artifacts.chunk_codec import compress, decompress
 from rlzoo_plus.artifacts.chunk_index import ChunkIndex, Column
 from rlzoo_plus.artifacts.untrusted import read_plain_file
@@ -120,7 +120,7 @@ class ChunkStore:
             if not self._is_there(name, size):
                 # The next snapshot misses it too, and copies its rows.
                 raise FileNotFoundError(f"{self.root / name}: vanished since the save before")
-        _sync_folder(self.root)
+        sync_folder(self.root)
         entries = [stored[number] for number in range(len(stored))]
         return ChunkIndex(
             pending.rows_per_chunk,
@@ -244,11 +244,3 @@ def _choose_rows(row_bytes: int, most: int) -> int:
     # Every chunk has a line in the manifest.
     rows = max(rows, 2 * most // MOST_CHUNKS)
     return 1 << (rows.bit_length() - 1)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -71,6 +72,12 @@ def git_state(source: Path) -> dict[str, Any]:
     dirty = bool((_git(source, "status", "--porcelain") or "").strip())
     cut = diff[:_LONGEST_DIFF]
     return {"commit": commit.strip(), "dirty": dirty, "diff": cut, "cut": len(diff) > len(cut)}
+
+
+@functools.cache
+def code_state(source: Path) -> dict[str, Any]:
+    """Return commit and cleanness of the checkout around a path, without the diff; asked once."""
+    return {key: value for key, value in git_state(source).items() if key in ("commit", "dirty")}
 
 
 def machine_fingerprint() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback
@@ -25,6 +26,7 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
 from rlzoo_plus.artifacts.chunk_index import ChunkIndex
 from rlzoo_plus.artifacts.chunks import PendingChunks
 from rlzoo_plus.artifacts.log_files import log_sizes
+from rlzoo_plus.artifacts.provenance import code_state
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
@@ -210,6 +212,7 @@ class RunSnapshot:
             "config_hash": config_hash(self.config),
             "n_timesteps": self.config.n_timesteps,
             "fingerprint": self._fingerprint_of(agent),
+            "provenance": {**code_state(Path(__file__)), "time": time.time()},
             "logs": log_sizes(self.run_dir),
             "unsaved": missed if in_buffer is None else [*missed, in_buffer],
         }

@@ -104,7 +104,7 @@ def print_result(
     console.print()
     console.print(table)
     if not is_sweep:
-        console.print(_next_commands(config, run_dir))
+        console.print(_next_commands(config, run_dir, result.state))
 
 
 def _saved_policy(run_dir: RunDir) -> str:
@@ -116,7 +116,7 @@ def _saved_policy(run_dir: RunDir) -> str:
     return "".join(f" --which {step}" for step in run_dir.checkpoints().steps()[-1:])
 
 
-def _next_commands(config: RunConfig, run_dir: RunDir) -> str:
+def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     from rlzoo_plus.envs.single import foreign_code
 
     program = _program("rlzoo-plus")
@@ -125,8 +125,10 @@ def _next_commands(config: RunConfig, run_dir: RunDir) -> str:
     # Without a display there is nothing to watch a robot in.
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
+    trust = " --trust" if "--trust" in options or config.callbacks else ""
+    resume = f"  {program} resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     return (
-        "\nnext:\n"
+        f"\nnext:\n{resume}"
         f"  {program} evaluate {run_dir.path} --episodes 100{options}\n"
         f"  {program} {watch} {run_dir.path}{options}\n"
         f"  {_program('tensorboard')} --logdir {run_dir.tensorboard}\n"
