@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -149,6 +150,10 @@ def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
     pid, silence = _whole(status.get("pid")), time.time() - _last_sign(run, status)
     if pid is None or pid <= 0 or not _ran_here(run):
         return silence < SILENT_S
+    if run.lock.path.exists():
+        with contextlib.suppress(OSError):
+            # The system frees the lock with the process; a process id may be another's by now.
+            return run.lock.is_held_elsewhere()
     try:
         os.kill(pid, 0)
     except OSError as error:

@@ -33,7 +33,8 @@ class RunLock:
 
     def is_held_elsewhere(self) -> bool:
         """Tell whether a living process has the lock."""
-        if not self.path.exists():
+        # A link is not ours: taking a lock opens its file for writing.
+        if self.path.is_symlink() or not self.path.is_file():
             return False
         try:
             self._lock.acquire(timeout=0)

@@ -54,8 +54,8 @@ def _report(exported: Exported) -> int:
     if exported.parity.holds:
         return 0
     note(
-        f"error: {exported.files[0]} does not act as the policy does (the limit is 1e-5). It was "
-        "left for you to look at; do not use it."
+        f"error: {exported.files[0]} does not act as the policy does (the limit is 1e-5, or what "
+        "rounding explains). It was left for you to look at; do not use it."
     )
     return 1
 

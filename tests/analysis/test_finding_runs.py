@@ -134,6 +134,15 @@ def test_a_running_run_whose_process_is_gone_has_died(make_run):
     assert summarise(run).state == "died"
 
 
+def test_a_run_whose_lock_is_free_has_died_whoever_has_its_process_id(make_run):
+    run = make_run()
+    run.write_status("running")
+    with run.lock as lock:
+        lock.acquire()
+        assert summarise(run).state == "running"
+    assert summarise(run).state == "died"
+
+
 def test_a_process_id_that_was_given_out_again_does_not_revive_an_old_run(make_run):
     run = make_run()
     run.write_status("running")
