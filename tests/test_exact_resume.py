@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import support.tiny_envs  # noqa: F401
+import torch
 from support.resuming import StopAfter, assert_same_in_pieces, train_in_pieces
 from support.training import start_run, tiny_config, train_run
 
@@ -106,6 +107,13 @@ def test_a_replay_buffer_of_images(tmp_path):
 def test_environments_in_processes_of_their_own(tmp_path, algo):
     config = _config(algo, REACH, "vec_env=subproc", "normalize=true", *TWO_ENVS)
     assert_same_in_pieces(tmp_path, config, 16 if algo == "sac" else 2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
+def test_on_a_gpu(tmp_path, algo):
+    config = _config(algo, REACH, "device=cuda", "normalize=true", *TWO_ENVS)
+    assert_same_in_pieces(tmp_path, config, 7 if algo == "sac" else 2)
 
 
 @pytest.mark.parametrize("env", ["robots/CartPoleBalance-v0", "Pendulum-v1"])
