@@ -45,6 +45,7 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.against_sb3
+	$(BIN)/python -m benchmarks.checkpoint
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+class BusyError(ConfigError):
+    """Another process trains in the directory."""
+
+
 class Start(StrEnum):
     """How a command begins."""
 
@@ -56,7 +60,7 @@ def plan_run(config: RunConfig) -> Plan:
     if not run_dir.has_begun():
         return Plan(Start.NEW, config, run_dir)
     if run_dir.lock.is_held_elsewhere():
-        raise ConfigError(
+        raise BusyError(
             f"run_dir={config.run_dir}: another process is training there. "
             "Wait for it, stop it, or choose another directory."
         )

@@ -15,6 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "enjoy": ("rlzoo_plus.commands.enjoy", "watch a trained policy in a window"),
     "record": ("rlzoo_plus.commands.record", "film a trained policy"),
     "resume": ("rlzoo_plus.commands.resume", "let an unfinished run go on, bit for bit"),
+    "sweep": ("rlzoo_plus.commands.sweep", "look after the jobs of train -m: status, resume, ..."),
     "checkpoint": ("rlzoo_plus.commands.checkpoint", "ask a running training for a checkpoint"),
     "verify-resume": (
         "rlzoo_plus.commands.verify_resume",

@@ -89,7 +89,7 @@ def open_config(
             "runs below it."
         )
     config = _read_config(run)
-    foreign = [*_foreign(config), *(_foreign_to_train(config) if to_train else [])]
+    foreign = foreign_code_of(config) if to_train else _foreign(config)
     if foreign and not trust:
         raise ConfigError(
             f"{path} needs code that is not ours: {printable(', '.join(foreign))}. If you know "
@@ -100,6 +100,11 @@ def open_config(
 
         import_algorithm_packages(config.algo.packages)
     return run, config
+
+
+def foreign_code_of(config: RunConfig) -> list[str]:
+    """Return what training would import that this project does not ship."""
+    return [*_foreign(config), *_foreign_to_train(config)]
 
 
 def _read_config(run: RunDir) -> RunConfig:

@@ -1,4 +1,4 @@
-"""`rlzoo-plus train`: compose, check, train, report; `-m` does so for each job of a sweep."""
+"""`rlzoo-plus train`: compose, check, train, report; `-m` is in `multirun`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.commands.continuing import Plan, Start, move_aside, plan_run, print_done
+from rlzoo_plus.commands.continuing import (
+    BusyError,
+    Plan,
+    Start,
+    move_aside,
+    plan_run,
+    print_done,
+)
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,29 +38,25 @@ def main(arguments: list[str]) -> int:
 
         print(train_help(arguments))
         return 0
-    from rlzoo_plus.config.compose import iter_sweep_keys, run_hydra
+    if any(argument in ("-m", "--multirun") for argument in arguments):
+        from rlzoo_plus.commands.multirun import main as multirun
 
-    is_sweep = any(argument in ("-m", "--multirun") for argument in arguments)
-    if is_sweep and "run_dir" in set(iter_sweep_keys(arguments)):
-        raise ConfigError(
-            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
-            "directory of its own."
-        )
+        return multirun(arguments)
+    from rlzoo_plus.config.compose import run_hydra
+
     codes: list[int] = []
     mistakes: list[ConfigError] = []
 
     def job(cfg: DictConfig) -> None:
-        if {EXIT_SIGINT, EXIT_SIGTERM} & set(codes):
-            return  # a signal ends the whole sweep
         # Hydra would add a line of its own to an error that passes through it.
         try:
-            codes.append(_run_job(cfg, arguments, is_sweep=is_sweep))
+            codes.append(_run_single(cfg, arguments))
         except ConfigError as error:
             mistakes.append(error)
 
     run_hydra(job, arguments)
     if mistakes:
-        raise ConfigError("\n".join(dict.fromkeys(str(mistake) for mistake in mistakes)))
+        raise mistakes[0]
     return max(codes, default=0)
 
 
@@ -70,7 +73,7 @@ def compose_run(overrides: list[str]) -> RunConfig:
 
     def job(cfg: DictConfig) -> None:
         try:
-            configs.append(_resolve(cfg, overrides)[0])
+            configs.append(resolve_cfg(cfg, overrides)[0])
         except ConfigError as error:
             mistakes.append(error)
 
@@ -80,8 +83,9 @@ def compose_run(overrides: list[str]) -> RunConfig:
     return configs[0]
 
 
-def _run_job(cfg: DictConfig, arguments: list[str], *, is_sweep: bool) -> int:
-    config, warnings = _resolve(cfg, arguments)
+def _run_single(cfg: DictConfig, arguments: list[str]) -> int:
+    config, warnings = resolve_cfg(cfg, arguments)
+    from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console, set_up_logging
 
     console = make_console()
@@ -91,13 +95,20 @@ def _run_job(cfg: DictConfig, arguments: list[str], *, is_sweep: bool) -> int:
         print_done(console, plan)
         return 0
     problem = check_before_building(plan)
+    if config.sweep is not None:
+        warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
     for warning in warnings:
         console.print(f"[yellow]note:[/] {warning}")
-    command = _command(arguments, is_sweep=is_sweep)
-    return run_plan(plan, problem, console, command, is_sweep=is_sweep)
+    command = command_line(["rlzoo-plus", "train", *arguments])
+    return run_plan(plan, problem, console, command, is_sweep=False)
 
 
-def _resolve(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str]]:
+def resolve_cfg(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str]]:
+    """Check what Hydra composed; return the configuration and what the user should know.
+
+    Raises:
+        ConfigError: Something in it is wrong.
+    """
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
@@ -187,25 +198,11 @@ def _train(
     return _exit_code(result, stop.signal_number)
 
 
-def _command(arguments: list[str], *, is_sweep: bool) -> str:
-    """Return the command line of this run, ready to be pasted; of one job if it is a sweep."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.config.compose import config_options
-
-    words = list(arguments)
-    if is_sweep:
-        overrides = [str(word).removeprefix("++") for word in HydraConfig.get().overrides.task]
-        words = [*config_options(arguments), *overrides]
-    return command_line(["rlzoo-plus", "train", *words])
-
-
 def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:
     """Lock the directory and write down what is known before the first step.
 
     Raises:
-        ConfigError: Another process was faster.
+        BusyError: Another process was faster.
     """
     from rlzoo_plus.artifacts.run_dir import new_run_dir
 
@@ -214,7 +211,7 @@ def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     if plan.start is Start.RESTART and run_dir is not None:
         with run_dir.lock as old:
             if not old.acquire():
-                raise ConfigError(f"run_dir={run_dir.path}: another run has just started there.")
+                raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
             move_aside(run_dir)
         run_dir.path.mkdir(parents=True, exist_ok=True)
     if run_dir is None:
@@ -222,7 +219,7 @@ def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     lock = run_dir.lock
     if not lock.acquire() or (plan.start is not Start.RESUME and run_dir.has_begun()):
         lock.release()
-        raise ConfigError(f"run_dir={run_dir.path}: another run has just started there.")
+        raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
     if plan.start is Start.RESUME:
         run_dir.go_on(config.model_dump(mode="json"), command)
     else:

@@ -15,14 +15,16 @@ Train an agent.
   python train.py algo=sac env=halfcheetah_bullet seed=3   with the values tuned for it
   python train.py env.id=Pendulum-v1 algo=td3              any Gymnasium environment
   python train.py algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
-  python train.py -m algo=ppo,sac seed=1,2,3               one run after the other
+  python train.py -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
 
 `rlzoo-plus train ...` is the same, from anywhere.
 """
 _OPTIONS = """\
 Options (Hydra's)
   --cfg job          print the whole configuration and stop
-  -m, --multirun     a,b,c and range(0,5) and glob(*bullet*) make one job each
+  -m, --multirun     a,b,c and range(0,5) and glob(*bullet*) make one job each, below
+                     outputs/sweeps/<sweep>; infra.workers=N of them run at once. The same command
+                     again runs what is missing; rlzoo-plus sweep looks after them
   --config-dir DIR   a folder like conf/ with files of your own
   --hydra-help       more of them
 """

@@ -11,7 +11,7 @@ from rlzoo_plus.config.schema import RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
-_MAY_CHANGE_TOO = ("infra",)
+_MAY_CHANGE_TOO = ("infra", "sweep")
 _ABSENT = "not set"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -116,8 +116,25 @@ def _env_for(env_id: str, arguments: Sequence[str]) -> str:
     return "gym"
 
 
-def run_hydra(job: Callable[[Any], None], arguments: Sequence[str]) -> None:
+class Batch(Protocol):
+    """What the launcher of a sweep talks to, besides calling the job with each configuration."""
+
+    def refuse(self, error: Exception) -> None:
+        """Take the reason why a job's configuration cannot be composed."""
+
+    def run(self) -> list[float | None]:
+        """Run what has been collected since the last call; return a value for each job."""
+
+
+def run_hydra(
+    job: Callable[[Any], None], arguments: Sequence[str], batch: Batch | None = None
+) -> None:
     """Compose the configuration and call `job` with it, once, or once for each job of a sweep.
+
+    Args:
+        job: Takes a configuration.
+        arguments: The command line.
+        batch: Runs the jobs of a sweep after `job` has taken all of them.
 
     Raises:
         ConfigError: The configuration cannot be composed.
@@ -137,9 +154,12 @@ def run_hydra(job: Callable[[Any], None], arguments: Sequence[str]) -> None:
         started.append(True)
         job(cfg)
 
+    entered.batch = batch  # type: ignore[attr-defined]
     decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
     try:
         decorate(entered)()
+    except ConfigError:
+        raise
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(explain(error, arguments)) from error
     except ValueError as error:

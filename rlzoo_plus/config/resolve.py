@@ -28,6 +28,7 @@ from rlzoo_plus.config.suggest import unknown_name
 
 UNHASHED = (
     "run_dir",
+    "sweep",
     "resume",
     "restart",
     "log",
@@ -48,6 +49,8 @@ _RULES = {
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
     "eval.n_envs": "must be a whole number of at least 1, or auto",
     "run_dir": "must be the path of a directory, or null",
+    "infra.workers": "must be a whole number of at least 1, or auto",
+    "sweep": "must be a name, a path, or null for outputs/sweeps/default",
     "num_threads": "must be a whole number of at least 1, or auto",
     "report.video": "must be true, false or auto",
     "log.progress": "must be true, false or auto",

@@ -178,9 +178,12 @@ class TrackerConfig(Section):
 
 
 class InfraConfig(Section):
-    """Where runs are placed."""
+    """Where the jobs of a sweep run; the defaults are for runs from before there were any."""
 
     name: str
+    workers: Count | Literal["auto"] = "auto"
+    memory_gib: PositiveFloat | None = None
+    time_limit_minutes: PositiveFloat | None = None
 
 
 class RunConfig(Section):
@@ -200,6 +203,7 @@ class RunConfig(Section):
     device: str
     num_threads: Count | Literal["auto"]
     run_dir: Annotated[str, Field(min_length=1)] | None
+    sweep: Annotated[str, Field(min_length=1)] | None = None
     resume: Literal["auto", "never"] = "auto"
     restart: bool = False
     eval: EvalConfig

@@ -178,7 +178,7 @@ def _start(config: RunConfig, path: Path) -> BaseProcess:
 def _context() -> multiprocessing.context.ForkServerContext:
     # Forked from a server that has imported everything: a process begins in a moment.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rlzoo_plus.verification.preload"])
+    context.set_forkserver_preload(["rlzoo_plus.preload"])
     return context
 
 

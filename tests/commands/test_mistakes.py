@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import dispatch, train
+from rlzoo_plus.commands import dispatch, sweeping, train
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_SCREEN = 24
@@ -24,7 +24,12 @@ def start(in_process, monkeypatch, capsys):
     def refuse(plan, problem, console, command, *, is_sweep):
         raise TrainedError(plan.config)
 
+    def refuse_jobs(book, jobs, launcher, console):
+        raise TrainedError(jobs[0].config)
+
     monkeypatch.setattr(train, "run_plan", refuse)
+    monkeypatch.setattr(sweeping, "run_jobs", refuse_jobs)
+    monkeypatch.setattr(sweeping, "PRELOAD", ())
 
     def start_it(*arguments, verb="train"):
         try:

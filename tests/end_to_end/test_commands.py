@@ -129,8 +129,9 @@ def test_ctrl_c_ends_a_run_with_processes_as_cleanly(tmp_path, start):
 
 
 def test_a_signal_ends_a_whole_sweep(tmp_path, start):
-    process = start(*TRAIN, "-m", *QUICK, *PPO, "seed=1,2,3", "n_timesteps=10000000")
-    root = tmp_path / "outputs" / "cartpole_bullet" / "ppo"
+    words = ["seed=1,2,3", "n_timesteps=10000000", "infra.workers=1"]
+    process = start(*TRAIN, "-m", *QUICK, *PPO, *words)
+    root = tmp_path / "outputs" / "sweeps" / "default" / "cartpole_bullet" / "ppo"
     _wait_for(lambda: bool(list(root.glob("*/monitor/*"))), process)
     _wait_until_training(next(root.iterdir()), process)
     process.send_signal(signal.SIGTERM)
@@ -164,7 +165,8 @@ def test_two_runs_given_the_same_directory_do_not_share_it(tmp_path, start):
 
 def test_a_sweep_runs_each_seed_in_a_directory_of_its_own(tmp_path, call):
     call(*TRAIN, "-m", *QUICK, *PPO, "seed=1,2", "n_timesteps=64")
-    runs = sorted((tmp_path / "outputs" / "cartpole_bullet" / "ppo").iterdir())
+    root = tmp_path / "outputs" / "sweeps" / "default" / "cartpole_bullet" / "ppo"
+    runs = sorted(root.iterdir(), key=lambda run: run.name[-3:])
     assert [run.name[-3:] for run in runs] == ["-s1", "-s2"]
     configs = [(run / "config.yaml").read_text() for run in runs]
     assert "seed: 1" in configs[0]

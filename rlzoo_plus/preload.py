@@ -1,10 +1,14 @@
-"""What the processes of a trial share: imported once, in the server that they are forked from."""
+"""What processes that train share: imported once, in the fork server that they come from."""
 
 from rlzoo_plus.envs.quiet import native_output_hidden
 
 with native_output_hidden():
     import pybullet  # noqa: F401
     import sb3_contrib  # noqa: F401
+
+    # Any optimizer imports it when it is made, which takes longer than a short training.
+    import torch._dynamo
     import torch.utils.tensorboard  # noqa: F401
 
+    import rlzoo_plus.commands.train_job
     import rlzoo_plus.exp_manager  # noqa: F401

@@ -1,0 +1,67 @@
+"""A Hydra launcher: composes the jobs of a batch and hands them over, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.plugins.launcher import Launcher
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+    from hydra.types import HydraContext, TaskFunction
+    from omegaconf import DictConfig
+
+
+class RlzooLauncher(Launcher):
+    """Gives each composed job to the task function, then lets its `batch` run them.
+
+    The task function is that of `rlzoo_plus.config.compose.run_hydra`.
+    """
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Keep what Hydra gives."""
+        self.context = hydra_context
+        self.task = task_function
+        self.config = config
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Compose all jobs, run them, and return the mean return of each one's best evaluation."""
+        from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
+        batch = getattr(self.task, "batch", None)
+        if batch is None:
+            raise HydraException("hydra/launcher=rlzoo works with rlzoo-plus train only")
+        setup_globals()
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        for number, overrides in enumerate(job_overrides, initial_job_idx):
+            try:
+                self.task(self._compose(number, overrides))
+            except (HydraException, OmegaConfBaseException) as error:
+                batch.refuse(error)
+        values: list[Any] = batch.run()
+        returns = []
+        for overrides, value in zip(job_overrides, values, strict=True):
+            done = JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)
+            done.return_value = value
+            returns.append(done)
+        return returns
+
+    def _compose(self, number: int, overrides: Sequence[str]) -> DictConfig:
+        from hydra.core.hydra_config import HydraConfig
+        from omegaconf import open_dict
+
+        cfg = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+        with open_dict(cfg):
+            cfg.hydra.job.id = str(number)
+            cfg.hydra.job.num = number
+        HydraConfig.instance().set_config(cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return cfg

@@ -1,0 +1,194 @@
+"""`rlzoo-plus train -m`: collect the jobs that Hydra makes, check them all, then run them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from rich.console import Console
+
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.sweeps.job import SweepJob
+
+
+class _Stopped(Exception):  # noqa: N818
+    """A signal ended the sweep: no further batch is wanted."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the sweep; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
+    from rlzoo_plus.config.compose import iter_sweep_keys, run_hydra
+
+    if "run_dir" in set(iter_sweep_keys(arguments)):
+        raise ConfigError(
+            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
+            "directory of its own, below sweep=NAME."
+        )
+    sweep = Multirun(arguments)
+    try:
+        run_hydra(sweep.collect, arguments, sweep)
+        # Another launcher only collects.
+        sweep.run()
+    except _Stopped:
+        pass
+    sweep.finish()
+    return sweep.code
+
+
+class Multirun:
+    """The jobs of one command, in one or more batches."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.arguments = arguments
+        self.code = 0
+        self.jobs: list[SweepJob] = []
+        self._batch: list[SweepJob] = []
+        self._notes: list[str] = []
+        self._mistakes: list[str] = []
+        self._console: Console | None = None
+
+    def collect(self, cfg: DictConfig) -> None:
+        """Check the configuration of a job and put it into the batch."""
+        from rlzoo_plus.commands.train import resolve_cfg
+        from rlzoo_plus.sweeps.job import make_job
+
+        try:
+            config, notes = resolve_cfg(cfg, self.arguments)
+        except ConfigError as error:
+            self._mistakes.append(str(error))
+            return
+        self._notes += notes
+        job = make_job(config)
+        self._batch.append(replace(job, command=_command(self.arguments, job)))
+
+    def refuse(self, error: Exception) -> None:
+        """Keep the reason why a configuration cannot be composed."""
+        from rlzoo_plus.config.compose import explain
+
+        self._mistakes.append(explain(error, self.arguments))
+
+    def run(self) -> list[float | None]:
+        """Run the batch; return the mean return of each job's best evaluation.
+
+        Raises:
+            ConfigError: It names all mistakes, in any job; none has begun.
+        """
+        batch, self._batch = self._batch, []
+        # What differs only in what is shown is the same run.
+        jobs = list({job.key: job for job in batch}.values())
+        self._check(jobs)
+        if jobs:
+            self._run(jobs, n_same=len(batch) - len(jobs))
+        found = {job.key: job.run_dir.read_result().get("best") for job in jobs}
+        return [(found[job.key] or {}).get("mean_return") for job in batch]
+
+    def finish(self) -> None:
+        """Write and print the summary."""
+        if self.jobs and self._console is not None:
+            from rlzoo_plus.commands.sweeping import print_summary
+            from rlzoo_plus.sweeps.ledger import Ledger
+
+            print_summary(Ledger(self.jobs[0].sweep), self.jobs, self._console)
+
+    def _check(self, jobs: list[SweepJob]) -> None:
+        sweeps = sorted({str(job.sweep) for job in [*self.jobs, *jobs]})
+        if len(sweeps) > 1:
+            self._mistakes.append(
+                f"sweep: the jobs are of several sweeps ({', '.join(sweeps)}). Give one sweep=NAME."
+            )
+        if not self._mistakes:
+            from rlzoo_plus.commands.sweeping import launcher_for
+
+            # Its processes import torch while the environments are tried here.
+            self._launcher = launcher_for([job.config for job in jobs]) if jobs else None
+        self._mistakes += _check_environments([job.config for job in jobs])
+        if self._mistakes:
+            raise ConfigError("\n".join(dict.fromkeys(self._mistakes)))
+
+    def _run(self, jobs: list[SweepJob], n_same: int) -> None:
+        from rlzoo_plus.commands.console import make_console
+        from rlzoo_plus.commands.sweeping import run_jobs
+        from rlzoo_plus.sweeps.ledger import Ledger
+
+        assert self._launcher is not None
+        self._console = self._console or make_console()
+        make_sweep_dir(jobs[0].sweep)
+        notes, self._notes = list(dict.fromkeys(self._notes)), []
+        if n_same:
+            notes.append(f"{n_same} of the jobs are the same run as another one")
+        for note in notes:
+            self._console.print(f"[yellow]note:[/] {note}")
+        self._console.print(
+            f"sweep {jobs[0].sweep}: {len(jobs)} jobs, {self._launcher.slots} at once", markup=False
+        )
+        book = Ledger(jobs[0].sweep)
+        jobs = [_restarted(job) for job in jobs]
+        book.add(jobs)
+        self.jobs += jobs
+        code, _ = run_jobs(book, jobs, self._launcher, self._console)
+        self.code = max(self.code, code)
+        if code > 1:
+            raise _Stopped
+
+
+def make_sweep_dir(path: Path) -> None:
+    """Make the directory of a sweep.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"sweep={path} cannot be made: {error}") from error
+
+
+def _command(arguments: list[str], job: SweepJob) -> str:
+    """Return the command line that runs a job alone: the same run, in the same place."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.config.compose import config_options, iter_sweep_keys
+
+    words = [str(word).removeprefix("++") for word in HydraConfig.get().overrides.task]
+    ours = ("sweep", "num_threads", "restart")
+    kept = [word for word in words if not set(iter_sweep_keys([word])) & set(ours)]
+    placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]
+    return command_line(["rlzoo-plus", "train", *config_options(arguments), *kept, *placed])
+
+
+def _restarted(job: SweepJob) -> SweepJob:
+    """Move an earlier run aside if restart=true, here, so that it happens once."""
+    from rlzoo_plus.commands.continuing import move_aside
+
+    if not job.config.restart:
+        return job
+    run_dir = job.run_dir
+    if run_dir.has_begun():
+        with run_dir.lock as lock:
+            if not lock.acquire():
+                raise ConfigError(f"restart=true: another process is training in {job.path}.")
+            move_aside(run_dir)
+    return replace(job, config=job.config.model_copy(update={"restart": False}))
+
+
+def _check_environments(configs: list[RunConfig]) -> list[str]:
+    """Try the environment of each kind of job once; return what is wrong."""
+    from rlzoo_plus.envs.checks import inspect_env
+
+    mistakes, seen = [], set()
+    for config in configs:
+        kind = config.model_dump_json(include={"env", "algo"})
+        if kind in seen:
+            continue
+        seen.add(kind)
+        try:
+            inspect_env(config)
+        except ConfigError as error:
+            mistakes.append(str(error))
+    return mistakes

@@ -1,0 +1,62 @@
+"""What a launcher is given, and what it tells when a job has ended."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may use; None for no limit.
+
+    Attributes:
+        memory_gib: Resident memory of all its processes together [GiB].
+        time_s: Wall-clock time of one attempt [s].
+    """
+
+    memory_gib: float | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job, as plain data.
+
+    Attributes:
+        name: What it is called in messages.
+        target: `module:function`; the function takes `data` and returns an exit code.
+        data: What the function is given.
+        log: The file that its output is appended to.
+        limits: What it may use.
+    """
+
+    name: str
+    target: str
+    data: dict[str, Any]
+    log: Path
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job ended.
+
+    Attributes:
+        code: Its exit code; minus the number of the signal that killed it.
+        limit: The limit for which it was ended, as a sentence; None if it ended by itself.
+    """
+
+    code: int
+    limit: str | None = None
+
+
+def load_target(path: str) -> Callable[[dict[str, Any]], int]:
+    """Import the function that a job's `target` names."""
+    module, _, name = path.partition(":")
+    return cast("Callable[[dict[str, Any]], int]", getattr(importlib.import_module(module), name))

@@ -1,0 +1,106 @@
+"""A job of a sweep: its configuration, and the directory that its content names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.schema import RunConfig
+
+SWEEPS = Path("outputs") / "sweeps"
+DEFAULT_NAME = "default"
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One run of a sweep.
+
+    Attributes:
+        sweep: The sweep's directory.
+        path: The run's directory, below the sweep's.
+        config: What it trains, `run_dir` included.
+        command: The command line that runs it alone.
+    """
+
+    sweep: Path
+    path: Path
+    config: RunConfig
+    command: str
+
+    @property
+    def key(self) -> str:
+        """Its path below the sweep: `<env>/<algo>/<hash>-s<seed>`."""
+        return self.path.relative_to(self.sweep).as_posix()
+
+    @property
+    def run_dir(self) -> RunDir:
+        """Its directory."""
+        return RunDir(self.path)
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        config = self.config
+        return f"{config.algo.name} on {config.env.name}, seed {config.seed}"
+
+    def is_finished(self) -> bool:
+        """Tell whether all its steps were taken."""
+        status = self.run_dir.read_status()
+        total = status.get("n_timesteps")
+        enough = isinstance(total, int) and total >= self.config.n_timesteps
+        return status.get("state") == FINISHED and enough
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data, without the place where the sweep lies."""
+        config = self.config.model_dump(mode="json", exclude={"run_dir", "sweep"})
+        return {"job": self.key, "config": config, "command": self.command}
+
+
+def sweep_dir(name: str | None) -> Path:
+    """Return the directory of a sweep: a name lies below outputs/sweeps, a path is a path."""
+    if name is None:
+        return SWEEPS / DEFAULT_NAME
+    path = Path(name).expanduser()
+    return (
+        path if len(path.parts) > 1 or path.is_absolute() or name in (".", "..") else SWEEPS / path
+    )
+
+
+def make_job(config: RunConfig, command: str = "") -> SweepJob:
+    """Make the job of a configuration; its directory depends on nothing but the content.
+
+    Threads are fixed here, whatever the number of workers: they change the last bits of a result.
+    """
+    sweep = sweep_dir(config.sweep)
+    if config.num_threads == "auto":
+        config = config.model_copy(update={"num_threads": 1})
+    name = f"{config_hash(config)}-s{config.seed}"
+    path = sweep / str(config.env.name) / config.algo.name / name
+    placed = {"run_dir": str(path), "sweep": str(sweep)}
+    return SweepJob(sweep, path, config.model_copy(update=placed), command)
+
+
+def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
+    """Make a job of what `SweepJob.record` returned.
+
+    Raises:
+        ConfigError: It is no job, or names a place outside the sweep.
+    """
+    key, data = record.get("job"), record.get("config")
+    # What is named here may be removed: it must be a folder of this sweep.
+    parts = key.split("/") if isinstance(key, str) else []
+    if len(parts) != 3 or any(p in ("", ".", "..") or "\\" in p or "\0" in p for p in parts):
+        raise ConfigError(f"{sweep}: the ledger names {key!r}, which is no run of this sweep.")
+    path = sweep.joinpath(*parts)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{sweep}: the ledger has no configuration of {key}.")
+    try:
+        config = RunConfig.model_validate({**data, "run_dir": str(path), "sweep": str(sweep)})
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{sweep}: the configuration of {key} is damaged: {reason}.") from error
+    return SweepJob(sweep, path, config, str(record.get("command", "")))

@@ -1,0 +1,99 @@
+"""The ledger of a sweep: an append-only file with its jobs and what happened to them.
+
+A job's state is not in it, but in its run directory; what is here only is the reason why a job
+ended without being able to write it down itself. Lines of several controllers may be mixed, and
+the last one may be torn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.artifacts.records import append_records, iter_records
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.sweeps.job import SweepJob, load_job
+
+NAME = "ledger.jsonl"
+ADDED, STARTED, DONE, FAILED, STOPPED, REMOVED = (
+    *("added", "started", "done", "failed", "stopped", "removed"),
+)
+
+
+@dataclass
+class Past:
+    """What the ledger tells.
+
+    Attributes:
+        jobs: The jobs of the sweep by their key, in the order in which they were added.
+        last: The last event of each job that has one, by its key.
+    """
+
+    jobs: dict[str, SweepJob] = field(default_factory=dict)
+    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Ledger:
+    """The file."""
+
+    def __init__(self, sweep: Path) -> None:
+        self.sweep = sweep
+        self.path = sweep / NAME
+
+    def add(self, jobs: Iterable[SweepJob]) -> None:
+        """Write down the jobs that are not in it yet, or with another configuration."""
+        known = self.read().jobs
+        new = [job for job in jobs if known.get(job.key) != job]
+        append_records(self.path, [{**_event(ADDED, job), **job.record()} for job in new])
+
+    def write(self, event: str, job: SweepJob, **details: Any) -> None:
+        """Write down what happened to a job."""
+        append_records(self.path, [{**_event(event, job), **details}])
+
+    def last_event(self, job: SweepJob) -> dict[str, Any]:
+        """Return what was last written about a job, empty if nothing was."""
+        mine = [record for record in iter_records(self.path) if record.get("job") == job.key]
+        return mine[-1] if mine else {}
+
+    def read(self) -> Past:
+        """Return what it tells; a record that is damaged is passed over."""
+        records: dict[str, dict[str, Any]] = {}
+        last: dict[str, dict[str, Any]] = {}
+        for record in iter_records(self.path):
+            key, event = record.get("job"), record.get("event")
+            if not isinstance(key, str):
+                continue
+            if event == ADDED:
+                records[key] = record
+            elif event == REMOVED:
+                records.pop(key, None)
+                last.pop(key, None)
+            else:
+                last[key] = record
+        past = Past(last=last)
+        for key, record in records.items():
+            past.jobs[key] = load_job(self.sweep, record)
+        return past
+
+
+def open_sweep(name: str) -> Ledger:
+    """Return the ledger of a sweep that exists; a name is looked up below outputs/sweeps.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    from rlzoo_plus.sweeps.job import SWEEPS, sweep_dir
+
+    for path in (Path(name), sweep_dir(name)):
+        if (path / NAME).is_file():
+            return Ledger(path)
+    known = sorted(file.parent.name for file in SWEEPS.glob(f"*/{NAME}"))
+    there = f"There are: {', '.join(known)}." if known else "Start one with `rlzoo-plus train -m`."
+    raise ConfigError(f"{name}: no such sweep, here or in {SWEEPS}. {there}")
+
+
+def _event(event: str, job: SweepJob) -> dict[str, Any]:
+    return {"event": event, "job": job.key, "t": time.time()}

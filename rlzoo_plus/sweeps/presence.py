@@ -1,0 +1,70 @@
+"""Which controllers work on a sweep, and how one of them is asked to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+from rlzoo_plus.artifacts.lock import RunLock
+
+_FOLDER = ".controllers"
+# A file is there a moment before it is locked.
+_YOUNG_S = 60.0
+
+
+class Presence:
+    """Says that a controller works on a sweep, for as long as its process lives."""
+
+    def __init__(self, sweep: Path) -> None:
+        self.path = sweep / _FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.lock"
+        self._lock = RunLock(self.path)
+
+    def is_asked_to_stop(self) -> bool:
+        """Tell whether somebody asked this controller to stop."""
+        return self.path.with_suffix(".stop").exists()
+
+    def __enter__(self) -> Presence:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _tidy(self.path.parent)
+        self._lock.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        for path in (self.path, self.path.with_suffix(".stop")):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.parent.rmdir()
+
+
+def living_controllers(sweep: Path) -> list[Path]:
+    """Return the files of the controllers that work on a sweep now."""
+    files = sorted((sweep / _FOLDER).glob("*.lock"))
+    return [file for file in files if RunLock(file).is_held_elsewhere()]
+
+
+def ask_to_stop(sweep: Path) -> int:
+    """Ask all controllers of a sweep to stop cleanly; return how many there are."""
+    living = living_controllers(sweep)
+    for file in living:
+        file.with_suffix(".stop").touch()
+    return len(living)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what killed controllers have left."""
+    for file in folder.glob("*.lock"):
+        with contextlib.suppress(OSError):
+            is_old = time.time() - file.stat().st_mtime > _YOUNG_S
+            if is_old and not RunLock(file).is_held_elsewhere():
+                file.unlink()
+                file.with_suffix(".stop").unlink(missing_ok=True)

@@ -1,0 +1,207 @@
+"""The outcome of a sweep: a robust mean over seeds for each algorithm, environment and setting."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.artifacts.atomic import write_atomic, write_json
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.resolve import UNHASHED, config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
+from rlzoo_plus.sweeps.states import JobState, JobView
+
+_NOT_A_SETTING = ("seed", "env", "algo.name")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An interquartile mean over seeds, with its 95 % bootstrap interval."""
+
+    iqm: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """All seeds of one algorithm with one set of values on one environment.
+
+    Attributes:
+        env: Name of the environment.
+        algo: Name of the algorithm.
+        settings: What sets it apart from other rows of this algorithm and environment.
+        n_done: Runs that are finished.
+        n_failed: Runs that failed.
+        n_open: Runs that wait or run.
+        best: Over the mean returns of the best evaluations, None if nothing is known.
+        final: Over the mean returns of the last evaluations, the same way.
+        best_run: The run with the highest mean return, below the sweep.
+        time_s: Time that all of them trained together [s].
+    """
+
+    env: str
+    algo: str
+    settings: str
+    n_done: int
+    n_failed: int
+    n_open: int
+    best: Estimate | None
+    final: Estimate | None
+    best_run: str | None
+    time_s: float
+
+
+def summarise(views: list[JobView]) -> list[Row]:
+    """Return a row for each algorithm, environment and setting, in the order of the jobs."""
+    groups: dict[tuple[str, str, str], list[JobView]] = {}
+    for view in views:
+        config = view.job.config
+        variant = config_hash(config.model_copy(update={"seed": 0}))
+        key = (str(config.env.name), config.algo.name, variant)
+        groups.setdefault(key, []).append(view)
+    settings = _settings({key: group[0].job.config for key, group in groups.items()})
+    return [_row(group, settings[key]) for key, group in groups.items()]
+
+
+def write_summary(sweep: Path, views: list[JobView], rows: list[Row]) -> list[Path]:
+    """Write sweep.json, summary.csv and summary.md; return their paths."""
+    files = [sweep / "sweep.json", sweep / "summary.csv", sweep / "summary.md"]
+    write_json(files[0], as_data(sweep, views, rows))
+    write_atomic(files[1], _csv(rows))
+    write_atomic(files[2], _markdown(sweep, views, rows))
+    return files
+
+
+def as_data(sweep: Path, views: list[JobView], rows: list[Row]) -> dict[str, Any]:
+    """Return the state of a sweep as plain data."""
+    counts = {str(state): sum(view.state is state for view in views) for state in JobState}
+    return {
+        "sweep": str(sweep),
+        "counts": counts,
+        "jobs": [_job(view) for view in views],
+        "summary": [asdict(row) for row in rows],
+    }
+
+
+def _job(view: JobView) -> dict[str, Any]:
+    config = view.job.config
+    return {
+        "path": view.job.key,
+        "env": config.env.name,
+        "algo": config.algo.name,
+        "seed": config.seed,
+        "state": str(view.state),
+        "reason": view.reason,
+        "steps": view.progress.steps,
+        "n_timesteps": config.n_timesteps,
+        "steps_per_s": view.progress.rate,
+        "best": view.best,
+        "final": view.final,
+        "time_s": view.time_s,
+        "command": view.job.command,
+    }
+
+
+def _row(views: list[JobView], settings: str) -> Row:
+    config = views[0].job.config
+    done = [view for view in views if view.state is JobState.DONE]
+    known = [(view.best, view.job.key) for view in done if view.best is not None]
+    n_failed = sum(view.state is JobState.FAILED for view in views)
+    return Row(
+        env=str(config.env.name),
+        algo=config.algo.name,
+        settings=settings,
+        n_done=len(done),
+        n_failed=n_failed,
+        n_open=len(views) - len(done) - n_failed,
+        best=_estimate([view.best for view in done]),
+        final=_estimate([view.final for view in done]),
+        best_run=max(known)[1] if known else None,
+        time_s=round(sum(view.time_s or 0.0 for view in done), 3),
+    )
+
+
+def _estimate(values: list[float | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = stratified_bootstrap_ci([known], iqm)
+    return Estimate(iqm(known), low, high)
+
+
+def _settings(configs: Mapping[tuple[str, str, str], RunConfig]) -> dict[tuple[str, str, str], str]:
+    """Name each variant by the keys that differ among those of its algorithm and environment."""
+    flat = {
+        key: dict(_flat(config.model_dump(mode="json", exclude=set(UNHASHED))))
+        for key, config in configs.items()
+    }
+    named = {}
+    for key, values in flat.items():
+        others = [other for name, other in flat.items() if name[:2] == key[:2]]
+        keys = dict.fromkeys(k for other in others for k in other)
+        differing = [k for k in keys if len({repr(other.get(k)) for other in others}) > 1]
+        # What follows from a choice says nothing more.
+        shown = [k for k in differing if not k.startswith(_NOT_A_SETTING)]
+        named[key] = printable(" ".join(f"{_short(k)}={values.get(k)}" for k in shown), 120)
+    return named
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("algo.hyperparams.")
+
+
+def _csv(rows: list[Row]) -> str:
+    out = io.StringIO()
+    parts = ("iqm", "low", "high")
+    heads = [f"{which}_{part}" for which in ("best", "final") for part in parts]
+    writer = csv.writer(out, lineterminator="\n")
+    counts = ["n_done", "n_failed", "n_open"]
+    writer.writerow(["env", "algo", "settings", *counts, *heads, "best_run", "time_s"])
+    for row in rows:
+        numbers: list[Any] = []
+        for estimate in (row.best, row.final):
+            numbers += [None] * 3 if estimate is None else [getattr(estimate, p) for p in parts]
+        first = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
+        writer.writerow([*first, *numbers, row.best_run, row.time_s])
+    return out.getvalue()
+
+
+def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
+    lines = [
+        f"# Sweep {printable(sweep.name)}",
+        "",
+        "Mean returns of evaluations: interquartile mean over seeds [95 % bootstrap interval].",
+        "",
+        "| environment | algorithm | settings | done | failed | open | best | final | best run |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
+        cells += [shown(row.best), shown(row.final), row.best_run or ""]
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+    failed = [view for view in views if view.state is JobState.FAILED]
+    if failed:
+        lines += ["", "## Failed", ""]
+        lines += [f"- `{view.job.key}`: {view.reason}" for view in failed]
+    return "\n".join(lines) + "\n"
+
+
+def shown(estimate: Estimate | None) -> str:
+    """Return an estimate as text."""
+    if estimate is None:
+        return "-"
+    return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"

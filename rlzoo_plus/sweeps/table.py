@@ -1,0 +1,111 @@
+"""What a sweep looks like: a table while it runs, or a line for each job, and one at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.sweeps.states import JobState, JobView
+from rlzoo_plus.sweeps.summary import Row, shown
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+_MOST_ROWS = 16
+
+
+def live_table(views: list[JobView], workers: int, usual_s: float | None) -> Group:
+    """Return the picture of a sweep at one moment.
+
+    Args:
+        views: All its jobs.
+        workers: Jobs that run at once.
+        usual_s: Time that a job takes, None if that is not known [s].
+    """
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    running = [view for view in views if view.state is JobState.RUNNING]
+    failed = [view for view in views if view.state is JobState.FAILED]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("job", "state", "steps", "steps/s", "left", "last evaluation"):
+        table.add_column(name, no_wrap=name != "state")
+    for view in running[:_MOST_ROWS]:
+        progress, total = view.progress, view.job.config.n_timesteps
+        left = progress.left_s(total)
+        table.add_row(
+            Text(view.job.title),
+            Text(view.reason or "running", style="cyan"),
+            f"{progress.steps:,}/{total:,}",
+            "-" if progress.rate is None else f"{progress.rate:,.0f}",
+            "-" if left is None else duration(left),
+            "-" if progress.mean_return is None else f"{progress.mean_return:.1f}",
+        )
+    for view in failed[-_MOST_ROWS:]:
+        table.add_row(Text(view.job.title), Text(f"failed: {view.reason}", style="red"))
+    return Group(Text(headline(views, workers, usual_s), style="bold"), table)
+
+
+def headline(views: list[JobView], workers: int, usual_s: float | None) -> str:
+    """Return the counts of a sweep and the time that is left, in one line."""
+    counts = {state: sum(view.state is state for view in views) for state in JobState}
+    text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    left = left_s(views, workers, usual_s)
+    text = f"{len(views)} jobs: {text}" if views else "no jobs"
+    return text if left is None else f"{text}; about {duration(left)} left"
+
+
+def left_s(views: list[JobView], workers: int, usual_s: float | None) -> float | None:
+    """Return the time that the sweep will still take [s], None if that is not known."""
+    work = 0.0
+    for view in views:
+        if view.state is JobState.RUNNING:
+            left = view.progress.left_s(view.job.config.n_timesteps)
+        elif view.state is JobState.WAITING:
+            left = usual_s
+        else:
+            continue
+        if left is None:
+            return None
+        work += left
+    return work / max(workers, 1) if work else None
+
+
+def job_line(view: JobView, number: int, total: int) -> str:
+    """Return what is said of a job that has ended."""
+    head = f"[{number}/{total}] {view.job.title}"
+    if view.state is JobState.FAILED:
+        return f"{head}: failed: {view.reason} ({view.job.path / 'log.txt'})"
+    best = "" if view.best is None else f", best mean return {view.best:.1f}"
+    seconds = "" if view.time_s is None else f" in {duration(view.time_s)}"
+    return f"{head}: {view.progress.steps:,} steps{seconds}{best}"
+
+
+def summary_table(rows: list[Row]) -> Table:
+    """Return the table at the end."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    has_settings = any(row.settings for row in rows)
+    heads = ["environment", "algorithm", *(["settings"] if has_settings else []), "runs"]
+    for name in (*heads, "best (IQM, 95 %)", "final (IQM, 95 %)", "time"):
+        table.add_column(name)
+    for row in rows:
+        others = [f"{row.n_failed} failed"] if row.n_failed else []
+        others += [f"{row.n_open} open"] if row.n_open else []
+        runs = str(row.n_done) + (f" ({', '.join(others)})" if others else "")
+        cells = [row.env, row.algo, *([row.settings] if has_settings else []), runs]
+        cells += [shown(row.best), shown(row.final), duration(row.time_s)]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def duration(seconds: float) -> str:
+    """Return a time as `1:02:03`, `2:03` or `3.1 s`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

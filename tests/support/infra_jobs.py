@@ -1,0 +1,73 @@
+"""What the processes of tests/infra do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def say(data):
+    print("said", data["word"], "at", os.getcwd())
+    print("complained", file=sys.stderr)
+    return data.get("code", 0)
+
+
+def fail(data):
+    raise RuntimeError("the gearbox broke")
+
+
+def kill_itself(data):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def threads(data):
+    print(os.environ["OMP_NUM_THREADS"])
+    return 0
+
+
+def grow(data):
+    filled = bytearray(data["mib"] * 2**20)
+    time.sleep(60)
+    return len(filled)
+
+
+def wait(data):
+    """Wait for SIGTERM, as a training does; write down when it came."""
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    Path(data["file"]).write_text(str(os.getpid()))
+    while not stopped:
+        time.sleep(0.02)
+    Path(data["file"]).write_text("stopped")
+    return 75
+
+
+def wait_with_child(data):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    Path(data["file"]).write_text(str(child.pid))
+    time.sleep(100)
+
+
+def finish(data):
+    """Be a training that finishes at once."""
+    from rlzoo_plus.artifacts.run_dir import RunDir
+
+    config = data["config"]
+    run = RunDir(Path(config["run_dir"]))
+    run.start(config, data["command"], {})
+    record = {"mean_return": float(config["seed"])}
+    run.write_result({"best": record, "final": record, "num_timesteps": config["n_timesteps"]})
+    run.write_status("finished", n_timesteps=config["n_timesteps"])
+    return 0
+
+
+def fail_seed_1(data):
+    if data["config"]["seed"] == 1:
+        raise RuntimeError("the gearbox broke")
+    return finish(data)
+
+
+def be_busy(data):
+    return 73

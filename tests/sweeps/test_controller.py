@@ -1,0 +1,162 @@
+"""The controller: what it runs, in which order, and what it says of each job."""
+
+import csv
+import os
+import signal
+import threading
+import time
+
+import pytest
+from support.training import tiny_config
+
+from rlzoo_plus.infra.debug import DebugLauncher
+from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.local import LocalLauncher
+from rlzoo_plus.statistics import iqm
+from rlzoo_plus.sweeps.controller import Controller
+from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.states import JobState, look_at
+from rlzoo_plus.sweeps.summary import summarise, write_summary
+from rlzoo_plus.sweeps.table import headline, job_line, live_table, summary_table
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    configs = [tiny_config("ppo", "tests/TinyReach-v0", f"seed={seed}") for seed in range(4)]
+    return [make_job(c.model_copy(update={"sweep": str(tmp_path)})) for c in configs]
+
+
+@pytest.fixture
+def book(tmp_path, jobs):
+    book = Ledger(tmp_path)
+    book.add(jobs)
+    return book
+
+
+def run(book, jobs, function, launcher=None):
+    ended = []
+    target = f"support.infra_jobs:{function}"
+    controller = Controller(book, jobs, launcher or DebugLauncher(), ended.append, target=target)
+    return controller.run(), ended
+
+
+@pytest.mark.parametrize("make", [DebugLauncher, lambda: LocalLauncher(2)])
+def test_all_jobs_run_and_are_not_run_again(book, jobs, make):
+    code, ended = run(book, jobs, "finish", make())
+    assert code == 0
+    assert all(entry.state is JobState.DONE and entry.ran_s for entry in ended)
+    code, ended = run(book, jobs, "fail", make())
+    assert code == 0
+    assert [entry.ran_s for entry in ended] == [0.0] * 4
+
+
+def test_a_job_that_fails_does_not_touch_the_others(book, jobs, capsys):
+    code, _ = run(book, jobs, "fail_seed_1")
+    assert code == 1
+    states = [view.state for view in look_at(book.read())]
+    assert states == [JobState.DONE, JobState.FAILED, JobState.DONE, JobState.DONE]
+    assert "the gearbox broke" in capsys.readouterr().err
+
+
+def test_a_job_that_runs_elsewhere_is_waited_for(book, jobs):
+    jobs[0].path.mkdir(parents=True)
+    lock = jobs[0].run_dir.lock
+    lock.acquire()
+
+    def finish_elsewhere():
+        time.sleep(1.0)
+        from support.infra_jobs import finish
+
+        finish({"config": jobs[0].config.model_dump(mode="json"), "command": "elsewhere"})
+        lock.release()
+
+    thread = threading.Thread(target=finish_elsewhere)
+    thread.start()
+    code, ended = run(book, jobs[:2], "finish")
+    thread.join()
+    assert code == 0
+    assert [entry.ran_s > 0 for entry in ended] == [True, False]
+    assert jobs[0].run_dir.command_file.read_text() == "elsewhere\n"
+
+
+def test_what_failed_in_another_controller_meanwhile_is_not_tried_again(book, jobs):
+    ended = []
+
+    controller = Controller(
+        book, jobs[:2], DebugLauncher(), ended.append, target="support.infra_jobs:finish"
+    )
+    book.write("failed", jobs[1], reason="the gearbox broke there")
+    assert controller.run() == 1
+    assert [entry.reason for entry in ended] == ["", "the gearbox broke there"]
+
+
+class Sleeping:
+    """A launcher whose jobs end when they are told to."""
+
+    slots, shows_output = 2, False
+
+    def __init__(self):
+        self.log = []
+
+    def submit(self, spec):
+        self.log.append(("submit", spec.data["config"]["seed"]))
+        return _Sleeper(self.log)
+
+    def wait(self, handles, timeout_s):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+class _Sleeper:
+    def __init__(self, log):
+        self.log, self.end = log, None
+
+    def poll(self):
+        return self.end
+
+    def stop(self):
+        self.log.append("stop")
+
+    def kill(self):
+        self.log.append("kill")
+        self.end = JobEnd(-9)
+
+
+def test_a_first_ctrl_c_stops_and_a_second_kills(book, jobs):
+    launcher = Sleeping()
+    code, ended = run(book, jobs, "finish", launcher)
+    assert code == 130
+    assert ended == []
+    assert launcher.log == [("submit", 0), ("submit", 1), "stop", "stop", "kill", "kill"]
+    assert all(view.state is JobState.WAITING for view in look_at(book.read()))
+
+
+def test_a_summary_has_a_row_for_each_setting(tmp_path, book, jobs):
+    other = tiny_config("ppo", "tests/TinyReach-v0", "algo.hyperparams.gamma=0.5")
+    extra = make_job(other.model_copy(update={"sweep": str(tmp_path)}))
+    book.add([extra])
+    run(book, [*jobs, extra], "finish")
+    views = look_at(book.read())
+    rows = summarise(views)
+    assert [(row.n_done, "gamma=" in row.settings) for row in rows] == [(4, True), (1, True)]
+    assert rows[0].best.iqm == iqm([0, 1, 2, 3])
+    assert rows[0].best.low <= rows[0].best.iqm <= rows[0].best.high
+    assert rows[0].best_run == jobs[3].key
+    files = write_summary(tmp_path, views, rows)
+    assert [file.name for file in files] == ["sweep.json", "summary.csv", "summary.md"]
+    assert len(list(csv.DictReader(files[1].open()))) == 2
+
+
+def test_tables_can_be_drawn_of_any_state(book, jobs):
+    from rich.console import Console
+
+    run(book, jobs[:2], "fail_seed_1")
+    views = look_at(book.read())
+    console = Console(record=True, width=150, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(live_table(views, 2, 10.0))
+    console.print(summary_table(summarise(views)))
+    text = console.export_text()
+    assert "4 jobs: 2 waiting, 1 done, 1 failed; about" in text
+    assert "1 (1 failed, 2 open)" in text
+    assert "failed: " in job_line(views[1], 2, 4)
+    assert headline([], 1, None) == "no jobs"
