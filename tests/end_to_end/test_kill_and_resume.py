@@ -1,14 +1,13 @@
 """Runs that are killed, as a user kills them, and go on."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.processes import commands_in, output_of
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.verification.digests import run_digests
@@ -27,39 +26,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def start(tmp_path):
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    started = []
-
-    def _start(*words):
-        process = subprocess.Popen(
-            [str(word) for word in words],
-            cwd=tmp_path,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield _start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdout.close()
+    with commands_in(tmp_path) as start_it:
+        yield start_it
 
 
 @pytest.fixture
 def call(start):
-    def _call(*words, code=0):
-        process = start(*words)
-        text, _ = process.communicate(timeout=300)
-        assert process.returncode == code, text[-3000:]
-        return text
-
-    return _call
+    return lambda *words, code=0: output_of(start(*words), code)
 
 
 def _wait_for_checkpoint(run, process, above=0):

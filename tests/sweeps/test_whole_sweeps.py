@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.processes import commands_in, output_of
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.verification.digests import run_digests
@@ -34,39 +34,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def start(tmp_path):
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    environ = {**os.environ, "PYTHONPATH": path}
-    started = []
-
-    def start_it(*words):
-        process = subprocess.Popen(
-            [str(word) for word in words],
-            cwd=tmp_path,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start_it
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdout.close()
+    with commands_in(tmp_path) as start_it:
+        yield start_it
 
 
 @pytest.fixture
 def call(start):
-    def call_it(*words, code=0):
-        process = start(*words)
-        text, _ = process.communicate(timeout=300)
-        assert process.returncode == code, text[-3000:]
-        return text
-
-    return call_it
+    return lambda *words, code=0: output_of(start(*words), code)
 
 
 def runs_of(sweep):
