@@ -97,6 +97,15 @@ def test_observations_of_every_kind(tmp_path, env):
     assert_same_in_pieces(tmp_path, _config("ppo", f"tests/{env}-v0", "n_timesteps=96"))
 
 
+def test_pictures_keep_their_order_in_memory(tmp_path):
+    # A convolution rounds by it, so that the first action after a resume would differ a little.
+    config = _config("sac", "tests/TinyImage-v0", "n_timesteps=64", "env.frame_stack=2")
+    run_dir = start_run(tmp_path / "run", config)
+    ExpManager(config, run_dir, StopAfter(8)).train()
+    agent = run_dir.checkpoints().load_newest().state["agent"]
+    assert agent["layouts"]["_last_obs"] == [0, 2, 3, 1]
+
+
 def test_a_replay_buffer_of_images(tmp_path):
     config = _config("sac", "tests/TinyImage-v0", "n_timesteps=64", "env.frame_stack=2")
     assert_same_in_pieces(tmp_path, config, 4)

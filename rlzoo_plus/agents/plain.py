@@ -83,3 +83,27 @@ def tensors_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(tensors_of(item) for item in value)
     return value
+
+
+def layout_of(value: Any) -> Any:
+    """Return the order of an array's axes in memory, where it is not that of the axes themselves.
+
+    Pictures are transposed without being copied, and a convolution rounds by the order in memory.
+    """
+    if isinstance(value, dict):
+        layouts = {key: layout_of(item) for key, item in value.items()}
+        return {key: layout for key, layout in layouts.items() if layout is not None} or None
+    if not isinstance(value, np.ndarray) or value.flags.c_contiguous:
+        return None
+    return [int(axis) for axis in np.argsort([-stride for stride in value.strides], kind="stable")]
+
+
+def in_layout(value: Any, layout: Any) -> Any:
+    """Return the same numbers in an order of axes in memory that `layout_of` told."""
+    if isinstance(value, dict) and isinstance(layout, dict):
+        return {key: in_layout(item, layout.get(key)) for key, item in value.items()}
+    if not isinstance(value, np.ndarray) or layout is None:
+        return value
+    if sorted(layout) != list(range(value.ndim)):
+        raise ValueError(f"the axes {layout} are not those of an array of {value.ndim}")
+    return np.ascontiguousarray(value.transpose(layout)).transpose(np.argsort(layout))

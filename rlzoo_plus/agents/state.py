@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlzoo_plus.agents.attributes import fitted, replace_attributes
-from rlzoo_plus.agents.plain import is_plain, tensors_of, to_plain
+from rlzoo_plus.agents.plain import in_layout, is_plain, layout_of, tensors_of, to_plain
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.logger import Logger
 
+_OBSERVATIONS = ("_last_obs", "_last_original_obs")
 # Of the clock, of the command that started the process, or of this process alone.
 _NOT_STATE = {
     "start_time",
@@ -48,6 +49,7 @@ def capture(agent: BaseAlgorithm) -> dict[str, Any]:
             for name, value in vars(agent).items()
             if name not in _NOT_STATE and name not in tensor_names and is_plain(value)
         },
+        "layouts": {name: layout_of(getattr(agent, name, None)) for name in _OBSERVATIONS},
         "noise": _noise_state(getattr(agent, "action_noise", None)),
         "logger": _logger_state(agent.logger),
         "random": _random_state(agent),
@@ -58,6 +60,10 @@ def restore(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     """Put a state back into a freshly built agent, the random number generators last."""
     restore_parameters(agent, state)
     restore_attributes(agent, state["attributes"])
+    for name in _OBSERVATIONS:
+        layout = state.get("layouts", {}).get(name)
+        if layout is not None:
+            setattr(agent, name, in_layout(getattr(agent, name), layout))
     _restore_noise(getattr(agent, "action_noise", None), state["noise"])
     _restore_logger(agent.logger, state["logger"])
     restore_random(agent, state["random"])

@@ -65,9 +65,7 @@ def sweep_dir(name: str | None) -> Path:
     if name is None:
         return SWEEPS / DEFAULT_NAME
     path = Path(name).expanduser()
-    return (
-        path if len(path.parts) > 1 or path.is_absolute() or name in (".", "..") else SWEEPS / path
-    )
+    return path if "/" in name or len(path.parts) > 1 or name in (".", "..") else SWEEPS / path
 
 
 def make_job(config: RunConfig, command: str = "") -> SweepJob:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.training import assert_same_tree
 
-from rlzoo_plus.agents.plain import is_plain, like, tensors_of, to_plain
+from rlzoo_plus.agents.plain import in_layout, is_plain, layout_of, like, tensors_of, to_plain
 from rlzoo_plus.artifacts.tree import pack, unpack
 
 
@@ -154,3 +154,19 @@ def _comparable(value):
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, [_comparable(v) for v in value])
     return value
+
+
+def test_a_transposed_picture_keeps_its_order_in_memory():
+    pictures = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3).transpose(0, 3, 1, 2)
+    copied = to_plain({"picture": pictures, "flat": np.zeros((2, 3))})
+    layout = layout_of({"picture": pictures, "flat": np.zeros((2, 3))})
+    assert layout == {"picture": [0, 2, 3, 1]}
+    back = in_layout({key: np.ascontiguousarray(value) for key, value in copied.items()}, layout)
+    assert back["picture"].strides == pictures.strides
+    assert np.array_equal(back["picture"], pictures)
+    assert layout_of(back["flat"]) is None
+
+
+def test_a_layout_of_other_axes_is_refused():
+    with pytest.raises(ValueError, match="axes"):
+        in_layout(np.zeros((2, 3)), [0, 0])
