@@ -29,7 +29,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks import StopRequest, make_callbacks
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.metrics import make_logger
-from rlzoo_plus.commands.train import compose_run
+from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all

@@ -1,15 +1,16 @@
 """Every algorithm on every kind of environment: killed, resumed, and compared bit for bit.
 
-    python -m benchmarks.resume_matrix [--only sac] [--kills 3] [--list]
+    python -m benchmarks.resume_matrix [--only sac] [--only td3] [--kills 3] [--list]
 
 Each row is `rlzoo-plus verify-resume` on short runs; the five marked ones are killed 20 times.
-Exits with 1 if any row differs.
+Exits with 1 if any row differs, with 2 if --only names no row.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -36,9 +37,12 @@ IMAGE = ["env.id=tests/TinyImage-v0", "n_envs=2", *TINY]
 SUBPROC = ["vec_env=subproc", "n_envs=2"]
 
 
-def rows() -> list[tuple[str, list[str], int, int]]:
+Row = tuple[str, list[str], int, int]
+
+
+def rows() -> list[Row]:
     """Return name, overrides, length and kills of each row; 0 kills stands for the option's."""
-    table: list[tuple[str, list[str], int, int]] = []
+    table: list[Row] = []
     for algo in (*ON_POLICY, *OFF_POLICY, "ars"):
         many = MANY if algo in ("ppo", "sac") else 0
         table.append((f"{algo} cart-pole", _of(algo, CARTPOLE), _length(algo, 8), many))
@@ -107,27 +111,51 @@ def _length(algo: str, n_envs: int) -> int:
 
 
 def main() -> int:
-    """Verify the rows and print a table."""
+    """Verify the rows and print a table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="rows whose name contains this; may be given several times",
+    )
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--list", action="store_true", help="print the commands only")
     options = parser.parse_args()
+    try:
+        chosen = _chosen(options.only)
+    except ValueError as error:
+        parser.error(str(error))
     failed = []
-    for name, overrides, steps, many in rows():
-        if options.only not in name:
-            continue
+    for name, overrides, steps, many in chosen:
         kills = many or options.kills
         if options.list:
-            print(f"rlzoo-plus verify-resume {' '.join(overrides)} --steps {steps} --kills {kills}")
+            trial = shlex.join([*overrides, "--steps", str(steps), "--kills", str(kills)])
+            print(f"rlzoo-plus verify-resume {trial}")
         elif not _verify(name, overrides, steps, kills):
             failed.append(name)
-    print(f"failed: {', '.join(failed)}" if failed else "all identical")
+    if options.list:
+        return 0
+    print(f"failed: {', '.join(failed)}" if failed else f"all {len(chosen)} identical")
     return 1 if failed else 0
 
 
+def _chosen(only: list[str] | None) -> list[Row]:
+    """Return the rows whose name contains one of these texts, all of them without any.
+
+    Raises:
+        ValueError: A text is in the name of no row.
+    """
+    table = rows()
+    names = [row[0] for row in table]
+    for text in only or []:
+        if not any(text in name for name in names):
+            raise ValueError(f"--only {text}: is in the name of no row. Rows: {'; '.join(names)}")
+    return [row for row in table if only is None or any(text in row[0] for text in only)]
+
+
 def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:
-    from rlzoo_plus.commands.train import compose_run
+    from rlzoo_plus.commands.composing import compose_run
     from rlzoo_plus.verification.trial import TrialFailedError, shortened
     from rlzoo_plus.verification.verify import verify
 

@@ -45,6 +45,7 @@ class ExpManager:
         stop: StopRequest | None = None,
         progress: ProgressCallback | None = None,
         report: Callable[[], list[Path]] | None = None,
+        on_evaluation: Callable[[dict[str, Any], bool], None] | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -54,12 +55,14 @@ class ExpManager:
             stop: How it is asked to end from outside.
             progress: What the terminal shows, None for nothing.
             report: Draws and films a finished run; returns the files, for trackers.
+            on_evaluation: Called with each evaluation's record, and whether it is the best so far.
         """
         self.config = config
         self.run_dir = run_dir
         self.stop = stop or StopRequest()
         self.progress = progress
         self.report = report
+        self.on_evaluation = on_evaluation
         self.files: list[Path] = []
         self.seeds = SeedStreams.from_seed(config.seed)
 
@@ -104,6 +107,8 @@ class ExpManager:
             callbacks = make_callbacks(
                 self.config, self.run_dir, eval_env, self.stop, self.progress
             )
+            if self.on_evaluation is not None and callbacks.evaluation is not None:
+                callbacks.evaluation.listeners.append(self.on_evaluation)
             beginning.attach(agent, callbacks)
             return self._learn(agent, callbacks, beginning)
         finally:

@@ -185,6 +185,11 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
         return task.observation(state), reward, terminated, truncated, info
 
     @property
+    def max_episode_steps(self) -> int:
+        """Number of steps after which an episode is truncated."""
+        return self._max_steps
+
+    @property
     def exact_state(self) -> bool:
         """Whether ``state_dict`` gives the state; if not, replay the actions of the episode.
 

@@ -35,6 +35,8 @@ class RlzooLauncher(Launcher):
         from hydra.errors import HydraException
         from omegaconf.errors import OmegaConfBaseException
 
+        from rlzoo_plus.config.compose import compose_job
+
         batch = getattr(self.task, "batch", None)
         if batch is None:
             raise HydraException("hydra/launcher=rlzoo works with rlzoo-plus train only")
@@ -42,7 +44,7 @@ class RlzooLauncher(Launcher):
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             try:
-                self.task(self._compose(number, overrides))
+                self.task(compose_job(self.context, self.config, number, overrides))
             except (HydraException, OmegaConfBaseException) as error:
                 batch.refuse(error)
         values: list[Any] = batch.run()
@@ -52,16 +54,3 @@ class RlzooLauncher(Launcher):
             done.return_value = value
             returns.append(done)
         return returns
-
-    def _compose(self, number: int, overrides: Sequence[str]) -> DictConfig:
-        from hydra.core.hydra_config import HydraConfig
-        from omegaconf import open_dict
-
-        cfg = self.context.config_loader.load_sweep_config(self.config, list(overrides))
-        with open_dict(cfg):
-            cfg.hydra.job.id = str(number)
-            cfg.hydra.job.num = number
-        HydraConfig.instance().set_config(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
-        return cfg

@@ -17,10 +17,9 @@ from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.lock import RunLock
 from rlzoo_plus.artifacts.untrusted import (
-    LARGEST_MANIFEST_BYTES,
     LARGEST_YAML_BYTES,
-    parse_json,
     parse_yaml,
+    read_json,
     read_plain_file,
 )
 
@@ -185,7 +184,7 @@ class RunDir:
 
     def read_status(self) -> dict[str, Any]:
         """Return the status, empty if there is none."""
-        return _read_json(self.status_file)
+        return read_json(self.status_file)
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Write the outcome."""
@@ -193,11 +192,11 @@ class RunDir:
 
     def read_result(self) -> dict[str, Any]:
         """Return the outcome, empty while there is none."""
-        return _read_json(self.result_file)
+        return read_json(self.result_file)
 
     def read_provenance(self) -> dict[str, Any]:
         """Return code, libraries, machine and seeds, empty if they are not known."""
-        return _read_json(self.provenance_file)
+        return read_json(self.provenance_file)
 
     def find_odd_entry(self) -> Path | None:
         """Return an entry that training would write to and that leads elsewhere or blocks."""
@@ -232,12 +231,3 @@ def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
             continue
         return RunDir(path)
     raise OSError(f"{parent}/{stem}: too many runs started in one second")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        # What Python wrote: a mean return can be NaN.
-        data = parse_json(read_plain_file(path, LARGEST_MANIFEST_BYTES), allow_nan=True)
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

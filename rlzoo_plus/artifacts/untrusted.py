@@ -213,3 +213,13 @@ def _check_depth(value: Any) -> None:
             elif isinstance(item, (list, tuple)):
                 below += item
         level = below
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON mapping; without one, or if it is damaged, it is empty."""
+    try:
+        # What Python wrote: a mean return can be NaN.
+        data = parse_json(read_plain_file(path, LARGEST_MANIFEST_BYTES), allow_nan=True)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

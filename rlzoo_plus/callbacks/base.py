@@ -33,15 +33,17 @@ class RunCallback(BaseCallback):
 
 @dataclass
 class StopRequest:
-    """What is asked for from outside, by a signal; honoured at the top of the next iteration.
+    """What is asked for from outside; honoured at the top of the next iteration.
 
     Attributes:
         signal_number: The signal that asked to stop, None as long as none did.
         checkpoint: Whether a checkpoint is asked for.
+        reason: Why somebody who follows the evaluations asks to stop, None as long as nobody does.
     """
 
     signal_number: int | None = None
     checkpoint: bool = False
+    reason: str | None = None
     _handlers: dict[int, object] = field(default_factory=dict, repr=False)
 
     def listen(self) -> None:

@@ -46,7 +46,7 @@ class StopCallback(RunCallback):
 
 
 class InterruptCallback(RunCallback):
-    """Honours what a signal asks for: a checkpoint, or a last one and then the end."""
+    """Honours what is asked for from outside: a checkpoint, or a last one and then the end."""
 
     def __init__(self, request: StopRequest, checkpoint: CheckpointCallback) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class InterruptCallback(RunCallback):
         self.checkpoint = checkpoint
 
     def on_iteration(self) -> None:
-        """Save if asked to; save and raise `StopTraining` if a signal came."""
+        """Save if asked to; save and raise `StopTraining` if asked to stop."""
         if self.request.checkpoint:
             self.request.checkpoint = False
             self.checkpoint.save()
@@ -62,3 +62,6 @@ class InterruptCallback(RunCallback):
             self.checkpoint.save_and_wait()
             name = signal.Signals(self.request.signal_number).name
             raise StopTraining(f"stopped by {name}", interrupted=True)
+        if self.request.reason is not None:
+            self.checkpoint.save_and_wait()
+            raise StopTraining(self.request.reason, interrupted=True)

@@ -15,7 +15,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "enjoy": ("rlzoo_plus.commands.enjoy", "watch a trained policy in a window"),
     "record": ("rlzoo_plus.commands.record", "film a trained policy"),
     "resume": ("rlzoo_plus.commands.resume", "let an unfinished run go on, bit for bit"),
+    "doctor": ("rlzoo_plus.commands.doctor", "find mistakes before training, and measure speed"),
     "sweep": ("rlzoo_plus.commands.sweep", "look after the jobs of train -m: status, resume, ..."),
+    "study": ("rlzoo_plus.commands.study", "look at a search for values: show, plot, best, ..."),
     "checkpoint": ("rlzoo_plus.commands.checkpoint", "ask a running training for a checkpoint"),
     "verify-resume": (
         "rlzoo_plus.commands.verify_resume",

@@ -18,7 +18,7 @@ OUTPUTS = Path("outputs")
 
 def main(arguments: list[str]) -> int:
     """Import a zip and print what to do next; return the exit code."""
-    options, overrides = _parse(arguments)
+    options = _parse(arguments)
     from rlzoo_plus.config.catalog import get_algorithm
     from rlzoo_plus.config.compose import iter_sweep_keys
 
@@ -30,9 +30,9 @@ def main(arguments: list[str]) -> int:
 
     archive = read_archive(options.file)
     statistics = None if options.vecnormalize is None else read_statistics(options.vecnormalize)
-    guessed = guess(archive, options.algo, statistics, set(iter_sweep_keys(overrides)))
+    guessed = guess(archive, options.algo, statistics, set(iter_sweep_keys(options.overrides)))
     chosen = [f"algo={options.algo}", _environment(options.env, options.config_dir)]
-    config = _compose([*chosen, *guessed.overrides, *overrides], options.config_dir)
+    config = _compose([*chosen, *guessed.overrides, *options.overrides], options.config_dir)
     policy = build(config, archive, statistics)
     for text in guessed.notes:
         note(f"note: {text}")
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="rlzoo-plus import-sb3",
         description="Take the weights of a Stable-Baselines3 or RL Zoo zip into a run directory "
@@ -71,7 +71,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     for word in options.overrides:
         if "=" not in word:
             raise ConfigError(f"{word}: an override is written key=value.")
-    return options, options.overrides
+    return options
 
 
 def _environment(name: str, config_dir: Path | None) -> str:
@@ -85,33 +85,13 @@ def _environment(name: str, config_dir: Path | None) -> str:
 
 
 def _compose(overrides: list[str], config_dir: Path | None) -> RunConfig:
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from rlzoo_plus.commands.composing import compose_run
 
-    from rlzoo_plus.config.compose import conf_dir, explain, prepare_overrides
-    from rlzoo_plus.config.resolve import resolve
-
-    words = list(overrides)
-    if config_dir is not None:
-        if not config_dir.is_dir():
-            raise ConfigError(f"--config-dir {config_dir}: no such directory.")
-        words.append(f"hydra.searchpath=[file://{config_dir.resolve()}]")
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
-            cfg = compose("config", prepare_overrides(words), return_hydra_config=True)
-        env_name = cfg.hydra.runtime.choices.get("env")
-        OmegaConf.set_struct(cfg, False)
-        cfg.pop("hydra")
-        values = OmegaConf.to_container(cfg, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(explain(error, words)) from error
-    assert isinstance(values, dict)
-    resolved = resolve({str(k): v for k, v in values.items()}, env_name=env_name)
-    return resolved.config
+    if config_dir is None:
+        return compose_run(overrides)
+    if not config_dir.is_dir():
+        raise ConfigError(f"--config-dir {config_dir}: no such directory.")
+    return compose_run(["--config-dir", str(config_dir), *overrides])
 
 
 def _claim(output: Path | None, config: RunConfig) -> RunDir:

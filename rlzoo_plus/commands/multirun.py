@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
-    from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.sweeps.job import SweepJob
 
 
@@ -22,13 +22,9 @@ class _Stopped(Exception):  # noqa: N818
 
 def main(arguments: list[str]) -> int:
     """Run the sweep; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
-    from rlzoo_plus.config.compose import iter_sweep_keys, run_hydra
+    from rlzoo_plus.config.compose import run_hydra
 
-    if "run_dir" in set(iter_sweep_keys(arguments)):
-        raise ConfigError(
-            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
-            "directory of its own, below sweep=NAME."
-        )
+    refuse_shared_directory(arguments)
     sweep = Multirun(arguments)
     try:
         run_hydra(sweep.collect, arguments, sweep)
@@ -38,6 +34,21 @@ def main(arguments: list[str]) -> int:
         pass
     sweep.finish()
     return sweep.code
+
+
+def refuse_shared_directory(arguments: list[str]) -> None:
+    """Refuse a directory for all jobs together.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    from rlzoo_plus.config.compose import iter_sweep_keys
+
+    if "run_dir" in set(iter_sweep_keys(arguments)):
+        raise ConfigError(
+            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
+            "directory of its own, below sweep=NAME."
+        )
 
 
 class Multirun:
@@ -54,7 +65,7 @@ class Multirun:
 
     def collect(self, cfg: DictConfig) -> None:
         """Check the configuration of a job and put it into the batch."""
-        from rlzoo_plus.commands.train import resolve_cfg
+        from rlzoo_plus.commands.composing import resolve_cfg
         from rlzoo_plus.sweeps.job import make_job
 
         try:
@@ -87,6 +98,14 @@ class Multirun:
         found = {job.key: job.run_dir.read_result().get("best") for job in jobs}
         return [(found[job.key] or {}).get("mean_return") for job in batch]
 
+    def tune(
+        self, arguments: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]
+    ) -> None:
+        """Search for values instead; the command line is taken as it was typed."""
+        from rlzoo_plus.commands.tuning import run_study
+
+        self.code = run_study(self.arguments, compose)
+
     def finish(self) -> None:
         """Write and print the summary."""
         if self.jobs and self._console is not None:
@@ -96,17 +115,15 @@ class Multirun:
             print_summary(Ledger(self.jobs[0].sweep), self.jobs, self._console)
 
     def _check(self, jobs: list[SweepJob]) -> None:
-        sweeps = sorted({str(job.sweep) for job in [*self.jobs, *jobs]})
-        if len(sweeps) > 1:
-            self._mistakes.append(
-                f"sweep: the jobs are of several sweeps ({', '.join(sweeps)}). Give one sweep=NAME."
-            )
+        from rlzoo_plus.diagnosis.refusals import refusals
+
+        self._mistakes += several_sweeps([*self.jobs, *jobs])
         if not self._mistakes:
             from rlzoo_plus.commands.sweeping import launcher_for
 
             # Its processes import torch while the environments are tried here.
             self._launcher = launcher_for([job.config for job in jobs]) if jobs else None
-        self._mistakes += _check_environments([job.config for job in jobs])
+        self._mistakes += refusals([job.config for job in jobs])
         if self._mistakes:
             raise ConfigError("\n".join(dict.fromkeys(self._mistakes)))
 
@@ -134,6 +151,14 @@ class Multirun:
         self.code = max(self.code, code)
         if code > 1:
             raise _Stopped
+
+
+def several_sweeps(jobs: list[SweepJob]) -> list[str]:
+    """Return what is wrong if jobs do not belong to one sweep."""
+    names = sorted({str(job.sweep) for job in jobs})
+    if len(names) < 2:
+        return []
+    return [f"sweep: the jobs are of several sweeps ({', '.join(names)}). Give one sweep=NAME."]
 
 
 def make_sweep_dir(path: Path) -> None:
@@ -175,20 +200,3 @@ def _restarted(job: SweepJob) -> SweepJob:
                 raise ConfigError(f"restart=true: another process is training in {job.path}.")
             move_aside(run_dir)
     return replace(job, config=job.config.model_copy(update={"restart": False}))
-
-
-def _check_environments(configs: list[RunConfig]) -> list[str]:
-    """Try the environment of each kind of job once; return what is wrong."""
-    from rlzoo_plus.envs.checks import inspect_env
-
-    mistakes, seen = [], set()
-    for config in configs:
-        kind = config.model_dump_json(include={"env", "algo"})
-        if kind in seen:
-            continue
-        seen.add(kind)
-        try:
-            inspect_env(config)
-        except ConfigError as error:
-            mistakes.append(str(error))
-    return mistakes

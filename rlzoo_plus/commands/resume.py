@@ -16,9 +16,8 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console, set_up_logging
-    from rlzoo_plus.commands.continuing import Start, plan_run, print_done
     from rlzoo_plus.commands.open_run import open_config
-    from rlzoo_plus.commands.train import check_before_building, run_plan
+    from rlzoo_plus.commands.train import plan_or_done, run_plan
 
     run_dir, before = open_config(options.run, trust=options.trust, to_train=True)
     if not options.trust:
@@ -28,13 +27,11 @@ def main(arguments: list[str]) -> int:
     config = _with_overrides(data, options.overrides, str(run_dir.path))
     console = make_console()
     set_up_logging(config.log.level, console)
-    plan = plan_run(config)
-    if plan.start is Start.DONE:
-        print_done(console, plan)
+    begun = plan_or_done(config, console)
+    if begun is None:
         return 0
-    problem = check_before_building(plan)
     command = command_line(["rlzoo-plus", "resume", *arguments])
-    return run_plan(plan, problem, console, command)
+    return run_plan(*begun, console, command)
 
 
 def _refuse_odd_entries(run_dir: RunDir) -> None:

@@ -28,7 +28,7 @@ def launcher_for(configs: list[RunConfig]) -> Launcher:
     """Return the launcher of a sweep; the first job says which, and how many at once."""
     from rlzoo_plus.infra.launcher import make_launcher
 
-    threads = max(_busy_cores(config) for config in configs)
+    threads = max(busy_cores(config) for config in configs)
     return make_launcher(configs[0].infra, threads, PRELOAD)
 
 
@@ -81,7 +81,8 @@ def _group(view: JobView) -> tuple[str | None, str]:
     return view.job.config.env.name, view.job.config.algo.name
 
 
-def _busy_cores(config: RunConfig) -> int:
+def busy_cores(config: RunConfig) -> int:
+    """Return how many cores a run keeps busy."""
     threads = 1 if config.num_threads == "auto" else int(config.num_threads)
     return max(threads, config.n_envs if config.vec_env == "subproc" else 1)
 
@@ -118,6 +119,7 @@ class _View:
         self._n_ended += 1
         view = view_of(entry.job, entry.state, entry.reason)
         self._views[entry.job.key] = view
+        self._drawn = 0.0
         if entry.state is JobState.DONE and not entry.ran_s:
             self._n_before += 1
             return

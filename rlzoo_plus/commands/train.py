@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.artifacts.lock import RunLock
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.callbacks import ProgressCallback
+    from rlzoo_plus.callbacks import ProgressCallback, StopRequest
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.exp_manager import TrainResult
 
 OUTPUTS = Path("outputs")
-EXIT_SIGINT, EXIT_SIGTERM = 130, 75
+EXIT_SIGINT, EXIT_SIGTERM, EXIT_ENDED = 130, 75, 74
+# Follows the evaluations of a run, and may ask it to stop.
+Watcher = Callable[[dict[str, Any], "StopRequest"], None]
 
 
 def main(arguments: list[str]) -> int:
@@ -38,6 +41,10 @@ def main(arguments: list[str]) -> int:
 
         print(train_help(arguments))
         return 0
+    if any(argument.startswith(("study=", "trial=")) for argument in arguments):
+        from rlzoo_plus.commands.stored_trial import with_trial
+
+        arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
         from rlzoo_plus.commands.multirun import main as multirun
 
@@ -60,78 +67,37 @@ def main(arguments: list[str]) -> int:
     return max(codes, default=0)
 
 
-def compose_run(overrides: list[str]) -> RunConfig:
-    """Compose and check a configuration as `train` does, without training.
-
-    Raises:
-        ConfigError: Something in it is wrong.
-    """
-    from rlzoo_plus.config.compose import run_hydra
-
-    configs: list[RunConfig] = []
-    mistakes: list[ConfigError] = []
-
-    def job(cfg: DictConfig) -> None:
-        try:
-            configs.append(resolve_cfg(cfg, overrides)[0])
-        except ConfigError as error:
-            mistakes.append(error)
-
-    run_hydra(job, overrides)
-    if mistakes:
-        raise mistakes[0]
-    return configs[0]
-
-
 def _run_single(cfg: DictConfig, arguments: list[str]) -> int:
+    from rlzoo_plus.commands.composing import resolve_cfg
+
     config, warnings = resolve_cfg(cfg, arguments)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console, set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)
-    plan = plan_run(config)
-    if plan.start is Start.DONE:
-        print_done(console, plan)
+    begun = plan_or_done(config, console)
+    if begun is None:
         return 0
-    problem = check_before_building(plan)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
     for warning in warnings:
         console.print(f"[yellow]note:[/] {warning}")
     command = command_line(["rlzoo-plus", "train", *arguments])
-    return run_plan(plan, problem, console, command, is_sweep=False)
+    return run_plan(*begun, console, command)
 
 
-def resolve_cfg(cfg: DictConfig, arguments: list[str]) -> tuple[RunConfig, list[str]]:
-    """Check what Hydra composed; return the configuration and what the user should know.
+def plan_or_done(config: RunConfig, console: Console) -> tuple[Plan, str | None] | None:
+    """Plan a run and check what needs no torch; None, and a word about it, if it is finished.
 
-    Raises:
-        ConfigError: Something in it is wrong.
+    Returns:
+        The plan, and why the run could not be resumed bit for bit, None if it could.
     """
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
-
-    from rlzoo_plus.config.compose import config_dirs, group_options, missing_tuned
-    from rlzoo_plus.config.resolve import resolve
-    from rlzoo_plus.config.suggest import unknown_name
-
-    choices = dict(HydraConfig.get().runtime.choices)
-    dirs = config_dirs(arguments)
-    missing = missing_tuned(choices, dirs)
-    if missing and any(argument.lstrip("+").startswith("tuned=") for argument in arguments):
-        raise ConfigError(unknown_name("tuned", missing, group_options("tuned", dirs)))
-    values = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(values, dict)
-    resolved = resolve({str(k): v for k, v in values.items()}, env_name=choices.get("env"))
-    notes = list(resolved.warnings)
-    if missing:
-        notes.insert(
-            0,
-            f"no tuned values for {missing} (conf/tuned/{missing}.yaml): using the defaults of "
-            f"conf/algo/{choices.get('algo')}.yaml",
-        )
-    return resolved.config, notes
+    plan = plan_run(config)
+    if plan.start is Start.DONE:
+        print_done(console, plan)
+        return None
+    return plan, check_before_building(plan)
 
 
 def check_before_building(plan: Plan) -> str | None:
@@ -152,9 +118,18 @@ def check_before_building(plan: Plan) -> str | None:
 
 
 def run_plan(
-    plan: Plan, problem: str | None, console: Console, command: str, *, is_sweep: bool = False
+    plan: Plan,
+    problem: str | None,
+    console: Console,
+    command: str,
+    *,
+    is_sweep: bool = False,
+    watch: Watcher | None = None,
 ) -> int:
-    """Train as planned, after `check_before_building`; return the exit code."""
+    """Train as planned, after `check_before_building`; return the exit code.
+
+    It is 130 or 75 after a signal, 74 if `watch` has asked to stop.
+    """
     # Only now the second that importing torch takes.
     from rlzoo_plus.agents.factory import check_device
     from rlzoo_plus.callbacks import check_user_callbacks
@@ -163,13 +138,19 @@ def run_plan(
     check_user_callbacks(plan.config)
     run_dir, lock = _take_run_dir(plan, command, problem)
     try:
-        return _train(plan, run_dir, console, problem, is_sweep=is_sweep)
+        return _train(plan, run_dir, console, problem, is_sweep=is_sweep, watch=watch)
     finally:
         lock.release()
 
 
 def _train(
-    plan: Plan, run_dir: RunDir, console: Console, problem: str | None, *, is_sweep: bool
+    plan: Plan,
+    run_dir: RunDir,
+    console: Console,
+    problem: str | None,
+    *,
+    is_sweep: bool,
+    watch: Watcher | None,
 ) -> int:
     from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.commands.report import print_header, print_result, write_report
@@ -186,6 +167,7 @@ def _train(
             stop,
             _progress(config, console),
             report=lambda: write_report(console, config, run_dir, is_sweep=is_sweep),
+            on_evaluation=None if watch is None else lambda record, _: watch(record, stop),
         )
         result = manager.train()
         print_result(console, config, run_dir, result, manager.files, is_sweep=is_sweep)
@@ -255,4 +237,6 @@ def _progress(config: RunConfig, console: Console) -> ProgressCallback:
 def _exit_code(result: TrainResult, signal_number: int | None) -> int:
     if result.state != "interrupted":
         return 0
+    if signal_number is None:
+        return EXIT_ENDED
     return EXIT_SIGINT if signal_number == signal.SIGINT else EXIT_SIGTERM

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlzoo_plus.commands.train import Watcher
 
 USER_ERROR = 2
 
 
-def run_job(data: dict[str, Any]) -> int:
+def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     """Train as a job's configuration says; return the exit code of `train`, or `EXIT_BUSY`.
 
     Args:
         data: `config`, checked once already and complete, and `command`, for the run's records.
+        watch: Follows the evaluations.
     """
     from rlzoo_plus.commands.console import make_console, set_up_logging
     from rlzoo_plus.commands.continuing import BusyError, Start, plan_run
@@ -32,7 +36,7 @@ def run_job(data: dict[str, Any]) -> int:
         if plan.start is Start.DONE:
             return 0
         problem = check_before_building(plan)
-        return run_plan(plan, problem, console, data["command"], is_sweep=True)
+        return run_plan(plan, problem, console, data["command"], is_sweep=True, watch=watch)
     except BusyError:
         return EXIT_BUSY
     except ConfigError as error:

@@ -19,8 +19,8 @@ DIFFERENT = 1
 
 def main(arguments: list[str]) -> int:
     """Train twice, once with kills, and print what is the same; return 0 if all of it is."""
-    options, overrides = _parse(arguments)
-    config = _config(options, overrides)
+    options = _parse(arguments)
+    config = _config(options)
     from rlzoo_plus.envs.checks import inspect_env
 
     problem = inspect_env(config).replay_problem
@@ -72,22 +72,22 @@ def _print_table(expected: dict[str, str], found: dict[str, str]) -> None:
         print(f"{name:<{width}}  {left:<16}  {right:<16}  {word}")
 
 
-def _config(options: argparse.Namespace, overrides: list[str]) -> RunConfig:
+def _config(options: argparse.Namespace) -> RunConfig:
     if options.run is not None:
         from rlzoo_plus.commands.open_run import open_config
 
-        if overrides:
+        if options.overrides:
             raise ConfigError(
-                f"{overrides[0]}: give a run's directory or overrides, not both. The run's own "
-                "configuration is taken; --steps, --kills and --seed say how it is tried."
+                f"{options.overrides[0]}: give a run's directory or overrides, not both. The run's "
+                "own configuration is taken; --steps, --kills and --seed say how it is tried."
             )
         return open_config(str(options.run), trust=options.trust, to_train=True)[1]
-    from rlzoo_plus.commands.train import compose_run
+    from rlzoo_plus.commands.composing import compose_run
 
-    return compose_run(overrides)
+    return compose_run(options.overrides)
 
 
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="rlzoo-plus verify-resume",
         description="Train a short version of a run twice: once without a checkpoint, once "
@@ -112,10 +112,9 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         if value is not None and value < 1:
             option = name.replace("_", "-")
             raise ConfigError(f"--{option} {value}: must be at least 1.")
-    what = list(options.what)
-    options.run = None
-    if what and "=" not in what[0]:
-        options.run = Path(what.pop(0))
+    has_run = bool(options.what) and "=" not in options.what[0]
+    options.run = Path(options.what[0]) if has_run else None
+    options.overrides = options.what[1:] if has_run else options.what
     if not sys.platform.startswith(("linux", "darwin")):
         raise ConfigError("verify-resume kills processes with SIGKILL: it needs Linux or macOS.")
-    return options, what
+    return options

@@ -91,6 +91,11 @@ def config_options(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+def overrides_of(arguments: Sequence[str]) -> list[str]:
+    """Return the words of a command line that are no options, nor belong to one."""
+    return _partition(arguments)[1]
+
+
 def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Part options from overrides: Hydra's parser wants the overrides together."""
     options, overrides = [], []
@@ -124,6 +129,14 @@ class Batch(Protocol):
 
     def run(self) -> list[float | None]:
         """Run what has been collected since the last call; return a value for each job."""
+
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Any]) -> None:
+        """Search for values: compose a configuration, run it, and so on.
+
+        Args:
+            arguments: The overrides of the command line, sweeps among them.
+            compose: Returns the configuration of a list of overrides.
+        """
 
 
 def run_hydra(
@@ -166,6 +179,28 @@ def run_hydra(
         if started:
             raise
         raise ConfigError(_explain_value_error(str(error), arguments)) from error
+
+
+def compose_job(context: Any, master: Any, number: int, overrides: Sequence[str]) -> Any:
+    """Compose the configuration of one job of a sweep, and make its choices Hydra's present ones.
+
+    Args:
+        context: Hydra's context, as it gives it to a plugin.
+        master: The configuration of the command itself.
+        number: The job's number.
+        overrides: All of the job's command line.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import open_dict
+
+    cfg = context.config_loader.load_sweep_config(master, list(overrides))
+    with open_dict(cfg):
+        cfg.hydra.job.id = str(number)
+        cfg.hydra.job.num = number
+    HydraConfig.instance().set_config(cfg)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg
 
 
 def _explain_value_error(text: str, arguments: Sequence[str]) -> str:

@@ -8,26 +8,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
 
-def _whole_number(value: Any) -> Any:
-    """Let 1e6 stand for 1000000, and refuse true and false as numbers."""
-    if isinstance(value, bool):
-        raise ValueError("needs a whole number")
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _not_bool(value: Any) -> Any:
-    """Refuse true and false as numbers."""
-    if isinstance(value, bool):
-        raise ValueError("needs a number")
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1)]
-NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0)]
-PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
 LayerSizes = list[Count]
 
 
@@ -178,12 +170,57 @@ class TrackerConfig(Section):
 
 
 class InfraConfig(Section):
-    """Where the jobs of a sweep run; the defaults are for runs from before there were any."""
+    """Where the jobs of a sweep run; the defaults are for runs from before there were any.
+
+    Below the first four, each key belongs to one launcher; the others neither take nor show it.
+    What the keys mean is in conf/infra.
+    """
 
     name: str
     workers: Count | Literal["auto"] = "auto"
     memory_gib: PositiveFloat | None = None
     time_limit_minutes: PositiveFloat | None = None
+    cluster: Literal["slurm", "local"] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    cpus_per_task: Count | None = None
+    gpus_per_node: NonNegative | None = None
+    mem_gib: PositiveFloat | None = None
+    timeout_minutes: Count | None = None
+    signal_delay_s: Count = 120
+    setup: list[str] = []
+    sbatch: dict[str, str | int | float | bool] = {}
+    resubmit: NonNegative = 0
+    folder: Annotated[str, Field(min_length=1)] = "outputs/slurm"
+    address: Annotated[str, Field(min_length=1)] | None = None
+    gpus_per_job: Annotated[float, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _check_owners(self) -> InfraConfig:
+        for key, owner in _owned_keys().items():
+            is_given = getattr(self, key) != type(self).model_fields[key].default
+            if owner != self.name and is_given:
+                raise ValueError(f"{key} is for infra={owner}. Leave it out, or use infra={owner}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_foreign_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        owned = _owned_keys()
+        return {k: v for k, v in serialize(self).items() if owned.get(k, self.name) == self.name}
+
+
+_LAUNCHER_KEYS = {
+    "slurm": (
+        "cluster", "partition", "account", "qos", "cpus_per_task", "gpus_per_node", "mem_gib",
+        "timeout_minutes", "signal_delay_s", "setup", "sbatch", "resubmit", "folder",
+    ),
+    "ray": ("address", "gpus_per_job"),
+}  # fmt: skip
+
+
+def _owned_keys() -> dict[str, str]:
+    return {key: name for name, keys in _LAUNCHER_KEYS.items() for key in keys}
 
 
 class RunConfig(Section):
@@ -193,7 +230,7 @@ class RunConfig(Section):
     algo: AlgoConfig
     network: NetworkConfig
     infra: InfraConfig
-    hpo: dict[str, Any] | None
+    hpo: HpoConfig | None
     tracker: TrackerConfig | None
     n_timesteps: Count
     seed: NonNegative

@@ -1,13 +1,16 @@
 """The Stable-Baselines3 zip of a policy, with `vecnormalize.pkl` beside it; for exchange.
 
-Both hold pickles, as their readers expect. Only this module writes them, and the only ones it
-reads back are the bytes it has just written.
+Both hold pickles, as their readers expect; only this module writes them. To check a zip that has
+just been written, the stock `load` opens it, which is the very thing to be checked; the statistics
+are read back as data.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -20,12 +23,14 @@ from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.export.parity import Runner
+from rlzoo_plus.export.pickled_statistics import read_statistics
 from rlzoo_plus.export.signature import STATE_NAMES, Signature
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.vec_env import VecEnv
+    from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+    from rlzoo_plus.agents.normalization import ObservationNormalizer
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
 
@@ -59,18 +64,22 @@ def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, byte
         agent.weights = parameters_to_vector(agent.policy.parameters()).detach().clone()
     buffer = io.BytesIO()
     agent.save(buffer)
-    return buffer.getvalue(), _statistics(policy, config, venv)
+    if policy.normalizer is None:
+        return buffer.getvalue(), None
+    gamma = float(config.algo.hyperparams.get("gamma", 0.99))
+    return buffer.getvalue(), pickle.dumps(_stock_statistics(policy.normalizer, venv, gamma))
 
 
 def sb3_runner(
     data: bytes, statistics: bytes | None, config: RunConfig, policy: Policy, signature: Signature
 ) -> Runner:
-    """Open the bytes that `write_sb3` returned with the stock classes, as their user would."""
+    """Open the bytes that `write_sb3` returned with the stock classes, as their user would.
+
+    Raises:
+        ConfigError: The statistics are not as they are written here.
+    """
     agent = algorithm_class(get_algorithm(config.algo.name)).load(io.BytesIO(data), device="cpu")
-    # Our own bytes, from memory.
-    normalize = None if statistics is None else pickle.loads(statistics)  # noqa: S301
-    if normalize is not None:
-        normalize.set_venv(_stub(policy))
+    normalize = None if statistics is None else _written_statistics(statistics, _stub(policy))
 
     def run(**inputs: np.ndarray) -> list[np.ndarray]:
         values = [inputs[port.name] for port in signature.inputs[: signature.n_observations]]
@@ -124,12 +133,11 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
     return agent
 
 
-def _statistics(policy: Policy, config: RunConfig, venv: VecEnv) -> bytes | None:
+def _stock_statistics(
+    normalizer: ObservationNormalizer, venv: VecEnv, gamma: float = 0.99
+) -> VecNormalize:
     from stable_baselines3.common.vec_env import VecNormalize
 
-    normalizer = policy.normalizer
-    if normalizer is None:
-        return None
     is_dict = isinstance(venv.observation_space, spaces.Dict)
     normalize = VecNormalize(
         venv,
@@ -138,11 +146,22 @@ def _statistics(policy: Policy, config: RunConfig, venv: VecEnv) -> bytes | None
         norm_reward=False,
         clip_obs=normalizer.clip,
         epsilon=normalizer.epsilon,
-        gamma=float(config.algo.hyperparams.get("gamma", 0.99)),
+        gamma=gamma,
         norm_obs_keys=list(normalizer.mean) if is_dict else None,
     )
     for key in normalizer.mean:
         rms = normalize.obs_rms[key] if is_dict else normalize.obs_rms
         rms.mean, rms.var = normalizer.mean[key].copy(), normalizer.var[key].copy()
         rms.count = normalizer.count[key]
-    return pickle.dumps(normalize)
+    return normalize
+
+
+def _written_statistics(data: bytes, venv: VecEnv) -> VecNormalize:
+    """Return stock statistics with the numbers that stand in the pickle; it is not unpickled."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "vecnormalize.pkl"
+        file.write_bytes(data)
+        found = read_statistics(file)
+    if found.normalizer is None or found.norm_reward:
+        raise ConfigError("vecnormalize.pkl leaves observations alone, or normalises rewards.")
+    return _stock_statistics(found.normalizer, venv)

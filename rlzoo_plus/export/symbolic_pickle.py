@@ -9,11 +9,11 @@ is recognised as such.
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_PACKAGES = ("numpy", "gym", "gymnasium", "stable_baselines3", "collections")
+PACKAGES = ("numpy", "gym", "gymnasium", "stable_baselines3", "collections")
 _OTHER_NAMES = (
     ("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor"), ("builtins", "object"),
     ("__builtin__", "object"), ("builtins", "bytearray"), ("_codecs", "encode"),
@@ -53,19 +53,23 @@ class _Mark:
     pass
 
 
-def read_symbolic(data: bytes) -> Any:
+def read_symbolic(data: bytes, packages: Sequence[str] = PACKAGES) -> Any:
     """Return what a pickle describes, with `Name` and `Call` in place of classes and objects.
+
+    Args:
+        data: The stream.
+        packages: What it may name, besides what every pickle of plain data needs.
 
     Raises:
         PickleError: The stream is damaged, or names or does what none of ours would.
     """
-    machine = _Machine()
+    machine = _Machine(packages)
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if opcode.name == "STOP":
                 return machine.pop()
             if count > _MAX_OPCODES:
-                raise PickleError("it is far longer than statistics are")
+                raise PickleError("it is far longer than what belongs there")
             machine.step(opcode.name, argument)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PickleError(f"it is damaged ({type(error).__name__})") from error
@@ -75,7 +79,8 @@ def read_symbolic(data: bytes) -> Any:
 class _Machine:
     """The stack and the memo of one stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.packages = packages
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
@@ -89,7 +94,7 @@ class _Machine:
         elif name in _ACTIONS:
             _ACTIONS[name](self, argument)
         else:
-            raise PickleError(f"it uses {name}, which statistics do not need")
+            raise PickleError(f"it uses {name}, which has no place there")
 
     def pop(self) -> Any:
         value = self.stack.pop()
@@ -112,8 +117,8 @@ class _Machine:
     def push_name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise PickleError("it is damaged")
-        if module.split(".")[0] not in _PACKAGES and (module, name) not in _OTHER_NAMES:
-            raise PickleError(f"it names {module}.{name}, which statistics do not need")
+        if module.split(".")[0] not in self.packages and (module, name) not in _OTHER_NAMES:
+            raise PickleError(f"it names {module}.{name}, which has no place there")
         self.stack.append(Name(module, name))
 
     def push_stack_name(self) -> None:

@@ -15,7 +15,8 @@ from rlzoo_plus.export.signature import Signature, make_signature, metadata
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
 
 FILE_NAMES = {"sb3": "model.zip", "onnx": "policy.onnx", "torchscript": "policy.pt"}
 STATISTICS = "vecnormalize.pkl"
@@ -73,8 +74,11 @@ def _sb3(
     beside = {} if statistics is None else {path.with_name(STATISTICS): statistics}
 
     def runner() -> Runner:
-        saved = None if statistics is None else path.with_name(STATISTICS).read_bytes()
-        return sb3_runner(path.read_bytes(), saved, config, policy, signature)
+        # It is unpickled, so it must be what was written, and nothing that took its place.
+        for file, content in {path: data, **beside}.items():
+            if file.read_bytes() != content:
+                raise ConfigError(f"{file} was changed while it was being checked. Export again.")
+        return sb3_runner(data, statistics, config, policy, signature)
 
     return {path: data, **beside}, runner
 

@@ -31,7 +31,7 @@ class JobSpec:
     Attributes:
         name: What it is called in messages.
         target: `module:function`; the function takes `data` and returns an exit code.
-        data: What the function is given.
+        data: What the function is given: what JSON can hold, as it may go to another machine.
         log: The file that its output is appended to.
         limits: What it may use.
     """
@@ -49,7 +49,8 @@ class JobEnd:
 
     Attributes:
         code: Its exit code; minus the number of the signal that killed it.
-        limit: The limit for which it was ended, as a sentence; None if it ended by itself.
+        limit: What ended it from outside, a limit or a cluster, as a sentence; None if it ended by
+            itself or by a signal.
     """
 
     code: int

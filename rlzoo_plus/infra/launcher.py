@@ -10,7 +10,9 @@ from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.infra.job import JobEnd, JobSpec
 
-LAUNCHERS = ("local", "debug")
+LAUNCHERS = ("local", "debug", "slurm", "ray")
+# Jobs in the queue of a cluster at once, if nothing is said.
+CLUSTER_WORKERS = 16
 
 
 class Handle(Protocol):
@@ -68,6 +70,17 @@ def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[st
         from rlzoo_plus.infra.local import LocalLauncher
 
         return LocalLauncher(workers(infra, threads_per_job), preload)
+    if infra.name == "slurm":
+        from rlzoo_plus.infra.slurm import SlurmLauncher
+
+        many = infra.cluster == "slurm" and infra.workers == "auto"
+        slots = CLUSTER_WORKERS if many else workers(infra, threads_per_job)
+        return SlurmLauncher(infra, slots, threads_per_job)
+    if infra.name == "ray":
+        from rlzoo_plus.infra.ray_launcher import RayLauncher
+
+        own = None if infra.workers == "auto" else int(infra.workers)
+        return RayLauncher(infra, own, threads_per_job)
     raise ConfigError(unknown_name("infra.name", infra.name, LAUNCHERS))
 
 

@@ -7,7 +7,6 @@ import os
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
 
 from rlzoo_plus.artifacts.lock import RunLock
 
@@ -23,6 +22,11 @@ class Presence:
         self.path = sweep / _FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.lock"
         self._lock = RunLock(self.path)
 
+    @property
+    def name(self) -> str:
+        """What no other controller is called."""
+        return self.path.stem
+
     def is_asked_to_stop(self) -> bool:
         """Tell whether somebody asked this controller to stop."""
         return self.path.with_suffix(".stop").exists()
@@ -33,17 +37,17 @@ class Presence:
         self._lock.acquire()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
         for path in (self.path, self.path.with_suffix(".stop")):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.parent.rmdir()
+
+
+def is_present(sweep: Path, name: str) -> bool:
+    """Tell whether the controller of a name still works on a sweep."""
+    return RunLock(sweep / _FOLDER / f"{name}.lock").is_held_elsewhere()
 
 
 def living_controllers(sweep: Path) -> list[Path]:

@@ -10,12 +10,14 @@ from rlzoo_plus.sweeps.summary import Row, shown
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
 _MOST_ROWS = 16
+_MOST_FAILED = 3
 
 
 def live_table(views: list[JobView], workers: int, usual_s: float | None) -> Group:
-    """Return the picture of a sweep at one moment.
+    """Return the picture of a sweep at one moment; in 80 columns, no line of it is wrapped.
 
     Args:
         views: All its jobs.
@@ -23,28 +25,52 @@ def live_table(views: list[JobView], workers: int, usual_s: float | None) -> Gro
         usual_s: Time that a job takes, None if that is not known [s].
     """
     from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
     running = [view for view in views if view.state is JobState.RUNNING]
     failed = [view for view in views if view.state is JobState.FAILED]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("job", "state", "steps", "steps/s", "left", "last evaluation"):
-        table.add_column(name, no_wrap=name != "state")
-    for view in running[:_MOST_ROWS]:
-        progress, total = view.progress, view.job.config.n_timesteps
-        left = progress.left_s(total)
+    lines = [_line(headline(views, workers, usual_s), "bold")]
+    more = [len(running) - _MOST_ROWS, len(failed) - _MOST_FAILED]
+    below = [_line(f"and {more[0]} more", "dim")] if more[0] > 0 else []
+    below += [_line(f"and {more[1]} failed before", "red")] if more[1] > 0 else []
+    for view in failed[-_MOST_FAILED:]:
+        below.append(_line(f"failed: {view.job.title}: {view.reason}", "red"))
+    return Group(*lines, *([_running_table(running[:_MOST_ROWS])] if running else []), *below)
+
+
+def _running_table(views: list[JobView]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    remarks = any(view.reason for view in views)
+    # Where there is little room, names and remarks are cut, numbers are not.
+    for name in ("algorithm", "environment"):
+        table.add_column(name)
+    # Wide enough from the beginning, so that the columns do not jump.
+    for name, width in (("seed", 4), ("steps", 11), ("steps/s", 7), ("left", 7), ("return", 7)):
+        table.add_column(name, no_wrap=True, min_width=width)
+    if remarks:
+        table.add_column("")
+    for view in views:
+        config, progress = view.job.config, view.progress
+        left = progress.left_s(config.n_timesteps)
         table.add_row(
-            Text(view.job.title),
-            Text(view.reason or "running", style="cyan"),
-            f"{progress.steps:,}/{total:,}",
+            _line(config.algo.name),
+            _line(str(config.env.name)),
+            str(config.seed),
+            f"{brief(progress.steps)}/{brief(config.n_timesteps)}",
             "-" if progress.rate is None else f"{progress.rate:,.0f}",
             "-" if left is None else duration(left),
             "-" if progress.mean_return is None else f"{progress.mean_return:.1f}",
+            *([_line(view.reason, "cyan")] if remarks else []),
         )
-    for view in failed[-_MOST_ROWS:]:
-        table.add_row(Text(view.job.title), Text(f"failed: {view.reason}", style="red"))
-    return Group(Text(headline(views, workers, usual_s), style="bold"), table)
+    return table
+
+
+def _line(text: str, style: str = "") -> Text:
+    """Return a text that is cut where the room for it ends, never wrapped."""
+    from rich.text import Text
+
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def headline(views: list[JobView], workers: int, usual_s: float | None) -> str:
@@ -52,7 +78,8 @@ def headline(views: list[JobView], workers: int, usual_s: float | None) -> str:
     counts = {state: sum(view.state is state for view in views) for state in JobState}
     text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     left = left_s(views, workers, usual_s)
-    text = f"{len(views)} jobs: {text}" if views else "no jobs"
+    jobs = "1 job" if len(views) == 1 else f"{len(views)} jobs"
+    text = f"{jobs}: {text}" if views else "no jobs"
     return text if left is None else f"{text}; about {duration(left)} left"
 
 
@@ -77,7 +104,7 @@ def job_line(view: JobView, number: int, total: int) -> str:
     head = f"[{number}/{total}] {view.job.title}"
     if view.state is JobState.FAILED:
         return f"{head}: failed: {view.reason} ({view.job.path / 'log.txt'})"
-    best = "" if view.best is None else f", best mean return {view.best:.1f}"
+    best = "" if view.best is None else f", best {view.best:.1f}"
     seconds = "" if view.time_s is None else f" in {duration(view.time_s)}"
     return f"{head}: {view.progress.steps:,} steps{seconds}{best}"
 
@@ -109,3 +136,13 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def brief(count: int) -> str:
+    """Return a number of steps in at most five characters: `4,096`, `51.2k`, `1.25M`."""
+    if count < 10_000:
+        return f"{count:,}"
+    # What would be rounded to 1,000k is a million.
+    if count < 999_500:
+        return f"{count / 1e3:.3g}k"
+    return f"{count / 1e6:.3g}M" if count < 999_500_000 else f"{count / 1e9:.3g}G"

@@ -18,28 +18,19 @@ class TrainedError(Exception):
 
 
 @pytest.fixture
-def start(in_process, monkeypatch, capsys):
+def start(answer, monkeypatch):
     """Return a function: arguments of `train` to exit code and message; nothing is trained."""
 
-    def refuse(plan, problem, console, command, *, is_sweep):
+    def refuse(plan, *_, **__):
         raise TrainedError(plan.config)
 
-    def refuse_jobs(book, jobs, launcher, console):
+    def refuse_jobs(book, jobs, *_, **__):
         raise TrainedError(jobs[0].config)
 
     monkeypatch.setattr(train, "run_plan", refuse)
     monkeypatch.setattr(sweeping, "run_jobs", refuse_jobs)
     monkeypatch.setattr(sweeping, "PRELOAD", ())
-
-    def start_it(*arguments, verb="train"):
-        try:
-            code = dispatch.run(verb, list(arguments))
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        return code, captured.out + captured.err
-
-    return start_it
+    return lambda *arguments, verb="train": answer(verb, *arguments)
 
 
 def assert_one_screen(code, text):

@@ -5,15 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import yaml
+from support.processes import PLUS, ROOT, commands_in, environ_of_tests, wait_for
 
-ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
-PLUS = [sys.executable, "-m", "rlzoo_plus"]
 QUICK = [
     "report.video=false", "report.plot=false", "device=cpu", "log.tensorboard=false",
     "eval.episodes=2", "network.net_arch=[8]",
@@ -28,33 +25,14 @@ OFF_POLICY = [
 pytestmark = pytest.mark.slow
 
 
-def _environ():
-    environ = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return {**environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-
-
 @pytest.fixture
 def start(tmp_path):
-    started = []
-
-    def _start(*words, **options):
-        process = subprocess.Popen(
-            [str(word) for word in words],
-            cwd=tmp_path,
-            env=_environ(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
-        started.append(process)
-        return process
-
-    yield _start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    # Output and errors apart; no window, even where there is a display.
+    environ = environ_of_tests(OMP_NUM_THREADS="1")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        environ.pop(name, None)
+    with commands_in(tmp_path, env=environ, stderr=subprocess.PIPE) as start_it:
+        yield start_it
 
 
 @pytest.fixture
@@ -75,21 +53,13 @@ def _status(path):
         return {}
 
 
-def _wait_for(condition, process, timeout_s=90.0):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.1)
-
-
 def _wait_until_training(run, process):
     # The first row after the two of the head: an episode has ended.
     def trains():
         files = list((run / "monitor").glob("*.csv"))
         return bool(files) and all(len(f.read_text().splitlines()) > 3 for f in files)
 
-    _wait_for(trains, process)
+    wait_for(trains, process)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +102,7 @@ def test_a_signal_ends_a_whole_sweep(tmp_path, start):
     words = ["seed=1,2,3", "n_timesteps=10000000", "infra.workers=1"]
     process = start(*TRAIN, "-m", *QUICK, *PPO, *words)
     root = tmp_path / "outputs" / "sweeps" / "default" / "cartpole_bullet" / "ppo"
-    _wait_for(lambda: bool(list(root.glob("*/monitor/*"))), process)
+    wait_for(lambda: bool(list(root.glob("*/monitor/*"))), process)
     _wait_until_training(next(root.iterdir()), process)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)

@@ -2,18 +2,13 @@
 
 import json
 import signal
-import sys
-import time
-from pathlib import Path
 
 import pytest
-from support.processes import commands_in, output_of
+from support.processes import PLUS, wait_for
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.verification.digests import run_digests
 
-ROOT = Path(__file__).parents[2]
-PLUS = [sys.executable, "-m", "rlzoo_plus"]
 TRAIN = [
     *PLUS, "train", "algo=sac", "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]",
     "tuned=none", "network.net_arch=[8]", "n_timesteps=4000", "eval.episodes=2", "num_threads=1",
@@ -24,23 +19,8 @@ TRAIN = [
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def start(tmp_path):
-    with commands_in(tmp_path) as start_it:
-        yield start_it
-
-
-@pytest.fixture
-def call(start):
-    return lambda *words, code=0: output_of(start(*words), code)
-
-
 def _wait_for_checkpoint(run, process, above=0):
-    end = time.monotonic() + 120
-    while not [step for step in run.checkpoints().steps() if step > above]:
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: any(step > above for step in run.checkpoints().steps()), process)
 
 
 def test_a_killed_command_goes_on_by_the_same_command_and_by_resume(start, call, tmp_path):
@@ -67,9 +47,7 @@ def test_checkpoints_on_demand_by_verb_and_by_signal(start, call, tmp_path):
     words = ["run_dir=mine", "checkpoint.every_minutes=null", "checkpoint.keep_best=false"]
     process = start(*TRAIN, *words, "n_timesteps=1000000")
     run = RunDir(tmp_path / "mine")
-    while not run.metrics_file.exists():
-        assert process.poll() is None
-        time.sleep(0.05)
+    wait_for(run.metrics_file.exists, process)
     path = call(*PLUS, "checkpoint", "mine").strip()
     first = run.checkpoints().steps()[-1]
     assert path.endswith(f"{first:012d}")

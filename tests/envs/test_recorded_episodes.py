@@ -56,13 +56,18 @@ def started(env, seed=3):
     return env
 
 
-def brought_back(env, state, rewards, *spec):
-    """Return a fresh environment at the same moment, with the same actions to come."""
+def brought_back(state, rewards, *spec):
+    """Return a fresh environment at the same moment."""
     fresh = recorded(*spec)
     assert fresh.restore_episode(state, rewards) is None
+    return fresh
+
+
+def assert_goes_on_alike(env, fresh, n_steps):
+    """Act alike in both, and compare all that is seen."""
     for part in (env, fresh):
         part.action_space.seed(0)
-    return fresh
+    assert_same_tree(play(env, n_steps)[0], play(fresh, n_steps)[0])
 
 
 @pytest.mark.parametrize("n_steps", [0, 5, 8, 21], ids="after {} steps".format)
@@ -71,8 +76,7 @@ def test_a_fresh_environment_goes_on_from_the_same_moment(case, n_steps):
     env = started(recorded(*CASES[case]))
     _, rewards = play(env, n_steps)
     state = unpack(pack(env.episode_state()))
-    fresh = brought_back(env, state, rewards, *CASES[case])
-    assert_same_tree(play(env, 25)[0], play(fresh, 25)[0])
+    assert_goes_on_alike(env, brought_back(state, rewards, *CASES[case]), 25)
 
 
 def test_the_state_is_plain_data_that_comes_back_from_a_file():
@@ -87,8 +91,7 @@ def test_thousands_of_steps_are_brought_back():
     _, rewards = play(env, 9000)
     state = env.episode_state()
     assert state["episode"]["actions"].shape == (9000, 1)
-    fresh = brought_back(env, state, rewards, "tests/TinyEndless-v0")
-    assert_same_tree(play(env, 10)[0], play(fresh, 10)[0])
+    assert_goes_on_alike(env, brought_back(state, rewards, "tests/TinyEndless-v0"), 10)
 
 
 def test_a_state_taken_again_after_being_brought_back_is_the_same():
@@ -223,9 +226,7 @@ def test_our_robot_is_put_back_by_its_state_and_keeps_no_actions():
     assert state["episode"]["actions"] is None
     fresh = robot()
     assert fresh.restore_episode(state, rewards) is None
-    for part in (env, fresh):
-        part.action_space.seed(0)
-    assert_same_tree(play(env, 40)[0], play(fresh, 40)[0])
+    assert_goes_on_alike(env, fresh, 40)
     env.close()
     fresh.close()
 
@@ -262,9 +263,7 @@ def test_only_a_robot_with_wrappers_that_are_known_is_put_back_by_its_state(wrap
     state = env.episode_state()
     assert (state["episode"]["actions"] is None) == env.has_state
     assert fresh.restore_episode(state, rewards) is None
-    for part in (env, fresh):
-        part.action_space.seed(0)
-    assert_same_tree(play(env, 20)[0], play(fresh, 20)[0])
+    assert_goes_on_alike(env, fresh, 20)
     env.close()
     fresh.close()
 

@@ -1,5 +1,6 @@
-"""What the processes of tests/infra do."""
+"""What the processes of jobs do in the tests of launchers and controllers."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,6 +43,28 @@ def wait(data):
         time.sleep(0.02)
     Path(data["file"]).write_text("stopped")
     return 75
+
+
+def write_down(data):
+    """Write down what arrived, as JSON."""
+    Path(data["file"]).write_text(json.dumps(data))
+    return 0
+
+
+def leave_child(data):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    Path(data["file"]).write_text(str(child.pid))
+    return 0
+
+
+def finish_slowly(data):
+    """Take half a second, and write down from when to when beside the run."""
+    began = time.time()
+    time.sleep(0.5)
+    code = finish(data)
+    folder = Path(data["config"]["run_dir"])
+    (folder / "times.json").write_text(json.dumps([began, time.time()]))
+    return code
 
 
 def wait_with_child(data):

@@ -3,26 +3,38 @@
 import contextlib
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+PLUS = [sys.executable, "-m", "rlzoo_plus"]
+
+
+def environ_of_tests(**more):
+    """Return the environment of a command that finds this package and the modules of the tests."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return {**os.environ, "PYTHONPATH": path, **more}
 
 
 @contextlib.contextmanager
-def commands_in(folder: Path):
-    """Yield a function that starts a command in a folder; whatever is left in the end is killed."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    environ = {**os.environ, "PYTHONPATH": path}
+def commands_in(folder: Path, **usual):
+    """Yield a function that starts a command in a folder; whatever is left in the end is killed.
+
+    Args:
+        folder: Where.
+        usual: Arguments of `subprocess.Popen` for all commands. Without any, the commands write
+            errors and output into one stream.
+    """
+    usual = {"env": environ_of_tests(), "stderr": subprocess.STDOUT, **usual}
     started = []
 
-    def start(*words):
+    def start(*words, **options):
         process = subprocess.Popen(
             [str(word) for word in words],
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            **{"cwd": folder, "stdout": subprocess.PIPE, "text": True, **usual, **options},
         )
         started.append(process)
         return process
@@ -32,7 +44,22 @@ def commands_in(folder: Path):
         if process.poll() is None:
             process.kill()
         process.wait()
-        process.stdout.close()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function: words of a command to its process, started in the test's own folder."""
+    with commands_in(tmp_path) as start_it:
+        yield start_it
+
+
+@pytest.fixture
+def call(start):
+    """Return a function: words of a command to what it printed, with its exit code checked."""
+    return lambda *words, code=0: output_of(start(*words), code)
 
 
 def output_of(process: subprocess.Popen, code: int = 0) -> str:
@@ -40,3 +67,21 @@ def output_of(process: subprocess.Popen, code: int = 0) -> str:
     text, _ = process.communicate(timeout=300)
     assert process.returncode == code, text[-3000:]
     return text
+
+
+def wait_for(condition, process: subprocess.Popen, timeout_s: float = 120.0):
+    """Return what a condition gives once that is true; the process must live until then."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

@@ -3,18 +3,14 @@
 import json
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 
 import pytest
-from support.processes import commands_in, output_of
+from support.processes import PLUS, is_gone, wait_for
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.verification.digests import run_digests
 
-ROOT = Path(__file__).parents[2]
-PLUS = [sys.executable, "-m", "rlzoo_plus"]
 SWEEP = [
     *PLUS, "train", "-m", "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]",
     "tuned=none", "network.net_arch=[8]", "eval.episodes=2", "device=cpu", "log.tensorboard=false",
@@ -32,29 +28,9 @@ ENDLESS = ["algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "n_t
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def start(tmp_path):
-    with commands_in(tmp_path) as start_it:
-        yield start_it
-
-
-@pytest.fixture
-def call(start):
-    return lambda *words, code=0: output_of(start(*words), code)
-
-
 def runs_of(sweep):
     return {path.parent.relative_to(sweep).as_posix(): RunDir(path.parent) for path in
             sorted(sweep.glob("*/*/*/config.yaml"))}  # fmt: skip
-
-
-def wait_for(condition, process, timeout_s=120.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.02)
-    return found
 
 
 def training_now(sweep, ignored=()):
@@ -70,13 +46,6 @@ def training_now(sweep, ignored=()):
 def events(sweep, event):
     lines = (sweep / "ledger.jsonl").read_text().splitlines()
     return [record["job"] for record in map(json.loads, lines) if record["event"] == event]
-
-
-def is_gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_killed_workers_and_a_killed_controller_lose_nothing(start, call, tmp_path):

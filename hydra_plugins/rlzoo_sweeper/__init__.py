@@ -1,0 +1,1 @@
+"""Hydra's door to the studies of rlzoo_plus."""

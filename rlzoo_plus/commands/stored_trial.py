@@ -1,0 +1,97 @@
+"""`train study=S trial=N`: the command line of a study's trial in place of these two words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rlzoo_plus.config.errors import ConfigError
+
+_NAMES = ("study", "trial")
+_OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
+# What a stored command line may say without being trusted: nothing here imports anything.
+_HARMLESS = re.compile(
+    r"(algo\.(hyperparams\..+|action_noise(\..+)?|replay_buffer|name)"
+    r"|env\.(id|kwargs\..+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
+    r"|(network|normalize|eval|stop|checkpoint|log|report|infra|export)\..+"
+    r"|algo|env|network|tuned|infra|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w-]*(/[A-Za-z0-9_][\w-]*)*")
+_GROUPS = ("algo", "env", "network", "tuned", "infra")
+
+
+def with_trial(arguments: Sequence[str]) -> list[str]:
+    """Return a command line with the trial's own words; what stands beside them wins.
+
+    Raises:
+        ConfigError: There is no such trial, or its words import code and are not trusted.
+    """
+    named = {key: value for key, value in _pairs(arguments) if key in _NAMES}
+    if set(named) != set(_NAMES):
+        raise ConfigError("study=S and trial=N belong together. `rlzoo-plus study show S` lists N.")
+    rest = [word for word in arguments if _key(word) not in _NAMES and word != "--trust"]
+    stored = _stored(named["study"], _number(named["trial"]))
+    foreign = [word for word in stored if not _is_harmless(word)]
+    if foreign and "--trust" not in arguments:
+        from rlzoo_plus.artifacts.untrusted import printable
+
+        raise ConfigError(
+            f"trial {named['trial']} of {named['study']} may import code that is not ours: "
+            f"{printable(', '.join(foreign))}. If you know where the study comes from, add --trust."
+        )
+    given = {_key(word) for word in rest}
+    return [*rest, *(word for word in stored if _key(word) not in given)]
+
+
+def _stored(study: str, number: int) -> list[str]:
+    from rlzoo_plus.tuning.study_file import open_stored
+    from rlzoo_plus.tuning.trials import TrialState
+
+    stored = open_stored(study)
+    views = {view.number: view for view in stored.study.trials()}
+    if number not in views:
+        last = max(views, default=None)
+        raise ConfigError(
+            f"study={study} has no trial {number}"
+            + ("." if last is None else f": its trials are 0 to {last}.")
+        )
+    view = views[number]
+    words = view.overrides
+    if view.state in (TrialState.WAITING, TrialState.INVALID):
+        raise ConfigError(f"study={study}: trial {number} has no values that could be trained.")
+    drawn = {_key(word) for word in words}
+    base = [word for word in stored.base if _key(word) not in drawn]
+    return [*stored.config_options, *base, *words, *_threads(base)]
+
+
+def _threads(words: Sequence[str]) -> list[str]:
+    """Fix the threads, as every trial does: they change the last bits of a result."""
+    return [] if any(_key(word) == "num_threads" for word in words) else ["num_threads=1"]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"trial={text} must be the number of one trial, from 0.")
+    return int(text)
+
+
+def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    matches = [_OVERRIDE.fullmatch(word) for word in arguments]
+    return [(match["key"], match["value"]) for match in matches if match]
+
+
+def _key(word: str) -> str:
+    match = _OVERRIDE.fullmatch(word)
+    return match["key"] if match else word
+
+
+def _is_harmless(word: Any) -> bool:
+    match = _OVERRIDE.fullmatch(word)
+    if match is None or "${" in word or not _HARMLESS.fullmatch(match["key"]):
+        return False
+    if match["key"] in _GROUPS and not _PLAIN_NAME.fullmatch(match["value"]):
+        return False
+    # Gymnasium imports the module before a colon, and its bridges the module of their argument.
+    is_id = match["key"] == "env.id"
+    return not (is_id and (":" in match["value"] or "Environment" in match["value"]))

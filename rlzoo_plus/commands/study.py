@@ -1,0 +1,224 @@
+"""`rlzoo-plus study`: look at a study, draw it, ask what matters, and get its best values."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.commands.study_tables import (
+    importance_table,
+    print_ended,
+    print_report,
+    print_running,
+    print_settings,
+    storage_text,
+    trials_table,
+)
+from rlzoo_plus.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlzoo_plus.tuning.study_file import KnownStudy
+    from rlzoo_plus.tuning.trials import TrialView
+
+__all__ = ["main", "print_report"]
+_SHOWN = 10
+
+
+def main(arguments: list[str]) -> int:
+    """Do what is asked; return the exit code."""
+    options = _parse(arguments)
+    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.tuning.study_file import open_stored
+
+    code: int = options.action(open_stored(options.study), options, make_console())
+    return code
+
+
+def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.sweeps.presence import living_controllers
+
+    views, controllers = stored.study.trials(), len(living_controllers(stored.folder))
+    best = stored.study.best(_SHOWN)
+    if options.json:
+        print(json.dumps({**_as_data(stored, views, best), "controllers": controllers}))
+        return 0
+    print_settings(stored, views, console)
+    working = f"{controllers} at work" if controllers else "none at work"
+    console.print(f"  {'controllers':<13}{working}")
+    shown = views if options.all else best
+    if shown:
+        console.print()
+        console.print(trials_table(shown, list(stored.hpo.objectives)))
+    print_running(views, console)
+    print_ended(views, console)
+    if best:
+        console.print(f"next: rlzoo-plus study best {stored.folder}", markup=False)
+    return 0
+
+
+def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.tuning.importance import importances
+    from rlzoo_plus.tuning.plots import Picture, plot_study
+
+    study, hpo = stored.study, stored.hpo
+    views = study.trials()
+    count = 1 if len(hpo.objectives) == 1 else len(views)
+    picture = Picture(
+        title=f"Study {stored.name}",
+        trials=views,
+        objectives=hpo.objectives,
+        importances=importances(study.optuna_study),
+        front=[view.number for view in study.best(max(count, 1))],
+        seeds=hpo.seeds,
+    )
+    out = plot_study(picture, options.out or stored.folder / "study.png")
+    console.print(f"drawn: {out}", markup=False)
+    return 0
+
+
+def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.tuning.importance import FEWEST_TRIALS, importances
+
+    found = {
+        name: importances(stored.study.optuna_study, place)
+        for place, name in enumerate(stored.hpo.objectives)
+    }
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    for name, shares in found.items():
+        console.print(f"importance for {name}", style="bold", markup=False)
+        if shares:
+            console.print(importance_table(shares))
+        else:
+            console.print(f"not known: it takes {FEWEST_TRIALS} finished trials that differ")
+    return 0
+
+
+def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
+    views, report = stored.study.trials(), _report(stored)
+    best = stored.study.best(1 if len(stored.hpo.objectives) == 1 else max(len(views), 1))
+    winner = next((view for view in views if view.number == report.get("winner")), None)
+    chosen = [winner] if winner is not None else best
+    if not chosen:
+        raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
+    experiment = report.get("experiment") if winner is not None else None
+    if options.json:
+        data = [{**asdict(view), "command": _train_command(stored, view)} for view in chosen]
+        print(json.dumps(_finite({"best": data, "experiment": experiment})))
+        return 0
+    why = "best on fresh seeds" if winner is not None else "best by the figure it was chosen by"
+    for view in chosen:
+        _print_best(stored, view, why, console)
+    if experiment is not None:
+        console.print("the same as an experiment, with its number of threads:")
+        console.print(_command(stored, [f"experiment={experiment}"]), markup=False)
+    return 0
+
+
+def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console) -> None:
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.tuning.report import number_text
+
+    figures = zip(stored.hpo.objectives, view.values or (), strict=False)
+    text = ", ".join(f"{name} {number_text(value)}" for name, value in figures)
+    console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
+    console.print(_train_command(stored, view), markup=False)
+    words = [f"study={_reference(stored)}", f"trial={view.number}"]
+    console.print(command_line(["python", "train.py", *words]), markup=False)
+
+
+def _train_command(stored: KnownStudy, view: TrialView) -> str:
+    """Return the command that trains a trial's values, ready to be pasted."""
+    drawn = {_key(word) for word in view.overrides}
+    base = [word for word in stored.base if _key(word) not in drawn]
+    # As every trial has it: the number of threads changes the last bits of a result.
+    threads = [] if any(_key(word) == "num_threads" for word in base) else ["num_threads=1"]
+    return _command(stored, [*base, *view.overrides, *threads])
+
+
+def _command(stored: KnownStudy, words: list[str]) -> str:
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
+
+    text = command_line(["python", "train.py", *stored.config_options, *words])
+    return printable(text, LONGEST_LINE)
+
+
+def _reference(stored: KnownStudy) -> str:
+    """Return the word that `study=` finds it by from here."""
+    from rlzoo_plus.tuning.plan import study_folder
+
+    name = stored.folder.name
+    return name if study_folder(name) == stored.folder else str(stored.folder)
+
+
+def _report(stored: KnownStudy) -> dict[str, Any]:
+    """Return what the study's report says, as far as it is of a kind that makes sense."""
+    from rlzoo_plus.artifacts.untrusted import printable, read_json
+    from rlzoo_plus.tuning.report import FILES
+
+    data = read_json(stored.folder / FILES[0])
+    winner, experiment = data.get("winner"), data.get("experiment")
+    return {
+        "winner": winner if type(winner) is int else None,
+        "experiment": printable(experiment) if isinstance(experiment, str) else None,
+    }
+
+
+def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) -> dict[str, Any]:
+    from rlzoo_plus.tuning.report import counts
+
+    data = {
+        "study": stored.name,
+        "folder": str(stored.folder),
+        "storage": storage_text(stored),
+        "hpo": stored.hpo.model_dump(mode="json"),
+        "base": list(stored.base),
+        "counts": counts(views),
+        "best": [view.number for view in best],
+        "trials": [asdict(view) for view in views],
+    }
+    found: dict[str, Any] = _finite(data)
+    return found
+
+
+def _finite(value: Any) -> Any:
+    from rlzoo_plus.artifacts.atomic import finite
+
+    return finite(value)
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="rlzoo-plus study",
+        description="Look at a study, the trials of `rlzoo-plus train -m hpo=...`.",
+        epilog="Example: rlzoo-plus study show cartpole_bullet-ppo",
+    )
+    verbs = parser.add_subparsers(metavar="WHAT", required=True)
+    actions = {
+        "show": (_show, "show settings, counts, the best trials and those that run"),
+        "plot": (_plot, "draw history, learning curves, importances and values as a PNG"),
+        "importance": (_importance, "show which values matter"),
+        "best": (_best, "print the command that trains the best trial"),
+    }
+    for name, (action, text) in actions.items():
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verb.set_defaults(action=action)
+        verb.add_argument("study", metavar="S", help="its name below outputs/studies, or a path")
+        if action is _plot:
+            verb.add_argument("--out", type=Path, metavar="PNG", help="default: S/study.png")
+        else:
+            verb.add_argument("--json", action="store_true", help="print JSON")
+        if action is _show:
+            verb.add_argument("--all", action="store_true", help="all trials, not the best ten")
+    return parser.parse_args(arguments)

@@ -1,0 +1,1 @@
+"""What is wrong, or doubtful, with runs that have not begun; and how fast they would be."""

@@ -1,0 +1,221 @@
+"""The probe: trains for some seconds in child processes, and picks the fastest setting."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.diagnosis.probe_plan import (
+    Kind,
+    Setting,
+    alternatives,
+    configured,
+    kinds_of,
+    short_version,
+)
+from rlzoo_plus.infra.job import JobSpec
+from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.usage import cores
+
+FIGURES = "figures.json"
+_TARGET = "rlzoo_plus.diagnosis.probe_job:run_probe"
+_READY = "rlzoo_plus.diagnosis.probe_job:be_ready"
+# A measurement that is shorter says little; one that is longer says no more.
+_SHORTEST_S, _USUAL_S, _LONGEST_S = 2.0, 2.5, 6.0
+_MOST_KINDS = 4
+# Of the whole time, for the measurements, however long the imports take.
+_LEAST_SHARE = 0.6
+# What is slower by less than this is taken if it is simpler.
+_WORTH_IT = 0.95
+_OVERTIME_S = 10.0
+# Of the whole time: later than this, no other setting is tried.
+_LATE = 0.25
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How fast a kind of job was with a setting.
+
+    Attributes:
+        kind: The jobs.
+        setting: How they were run.
+        rate: Environment steps a second, of all workers together; None if there is no figure.
+        rough: Whether not one whole iteration after the first was seen.
+        eval_rate: Steps a second of its evaluations, None if they were not measured.
+        reason: Why there is no figure.
+    """
+
+    kind: Kind
+    setting: Setting
+    rate: float | None
+    rough: bool = False
+    eval_rate: float | None = None
+    reason: str = ""
+
+
+@dataclass
+class ProbeResult:
+    """What a probe found.
+
+    Attributes:
+        measurements: In the order in which they were made.
+        left_out: Kinds of jobs that there was no time for.
+        not_tried: Settings that there was no time for.
+        best: What the jobs of the largest kind are to be run with, None without any figure.
+        took_s: How long it took [s].
+    """
+
+    measurements: list[Measurement] = field(default_factory=list)
+    left_out: list[Kind] = field(default_factory=list)
+    not_tried: list[Setting] = field(default_factory=list)
+    best: Measurement | None = None
+    took_s: float = 0.0
+
+
+class Probe:
+    """Measures jobs, one setting after the other."""
+
+    def __init__(self, launcher: Launcher, folder: Path, seconds: float, *, is_sweep: bool) -> None:
+        """Prepare.
+
+        Args:
+            launcher: Where the trainings run.
+            folder: An empty directory for their files.
+            seconds: Time for all measurements.
+            is_sweep: Whether the jobs are those of a sweep.
+        """
+        self._launcher, self._folder = launcher, folder
+        self._seconds, self._is_sweep = seconds, is_sweep
+        self._least_s = min(_SHORTEST_S, seconds / 2)
+        self._n_started = 0
+
+    def run(
+        self, configs: list[RunConfig], tell: Callable[[Measurement], None] = lambda _: None
+    ) -> ProbeResult:
+        """Measure each kind of job as configured, then other settings for the longest kind.
+
+        Args:
+            configs: The jobs; all have been found to be right.
+            tell: Called with each measurement.
+        """
+        began = time.monotonic()
+        self._wait_for_imports()
+        until = max(began + self._seconds, time.monotonic() + _LEAST_SHARE * self._seconds)
+        kinds, result = kinds_of(configs), ProbeResult()
+        n_cores = cores()
+        n_others = len(self._others(kinds[0], n_cores))
+        room = int(self._seconds / _USUAL_S) - n_others
+        n_kinds = max(1, min(room, _MOST_KINDS, len(kinds)))
+        result.left_out = kinds[n_kinds:]
+        for position, kind in enumerate(kinds[:n_kinds]):
+            share = (until - time.monotonic()) / (n_kinds - position + n_others)
+            setting = configured(kind.jobs[0], n_cores, is_sweep=self._is_sweep)
+            self._measure(result, kind, setting, share, tell, evaluate=True)
+        longest = max(result.measurements, key=_training_s).kind
+        others = self._others(longest, n_cores)
+        for position, setting in enumerate(others):
+            if time.monotonic() > until + _LATE * self._seconds:
+                result.not_tried = others[position:]
+                break
+            share = (until - time.monotonic()) / (len(others) - position)
+            self._measure(result, longest, setting, share, tell, evaluate=False)
+        result.best = pick([m for m in result.measurements if m.kind is longest])
+        result.took_s = time.monotonic() - began
+        return result
+
+    def _others(self, kind: Kind, n_cores: int) -> list[Setting]:
+        config, n_jobs = kind.jobs[0], len(kind.jobs)
+        return alternatives(config, n_jobs, n_cores, is_sweep=self._is_sweep)[1:]
+
+    def _measure(
+        self,
+        result: ProbeResult,
+        kind: Kind,
+        setting: Setting,
+        share: float,
+        tell: Callable[[Measurement], None],
+        *,
+        evaluate: bool,
+    ) -> None:
+        seconds = min(max(share, self._least_s), _LONGEST_S)
+        handles = []
+        folders = []
+        try:
+            for number in range(setting.workers):
+                self._n_started += 1
+                folder = self._folder / str(self._n_started)
+                folders.append(folder)
+                config = short_version(kind.jobs[0], setting, number, str(folder))
+                data = {
+                    "config": config.model_dump(mode="json"),
+                    "seconds": seconds,
+                    "evaluate": evaluate and config.eval.episodes > 0,
+                }
+                handles.append(self._submit(_TARGET, data, folder.with_suffix(".log")))
+            self._wait(handles, seconds + _OVERTIME_S)
+        finally:
+            for handle in handles:
+                handle.kill()
+        measurement = _read(kind, setting, folders)
+        result.measurements.append(measurement)
+        tell(measurement)
+
+    def _wait_for_imports(self) -> None:
+        handle = self._submit(_READY, {}, self._folder / "ready.log")
+        try:
+            self._wait([handle], 60.0)
+        finally:
+            handle.kill()
+
+    def _submit(self, target: str, data: dict[str, object], log: Path) -> Handle:
+        return self._launcher.submit(JobSpec("probe", target, data, log))
+
+    def _wait(self, handles: list[Handle], at_most_s: float) -> None:
+        deadline = time.monotonic() + at_most_s
+        left = list(handles)
+        while left and time.monotonic() < deadline:
+            self._launcher.wait(left, _POLL_S)
+            left = [handle for handle in left if handle.poll() is None]
+
+
+def pick(measurements: list[Measurement]) -> Measurement | None:
+    """Return the simplest setting that is about as fast as the fastest; the simplest come first."""
+    known = [m for m in measurements if m.rate is not None]
+    if not known:
+        return None
+    fastest = max(m.rate or 0.0 for m in known)
+    return next(m for m in known if (m.rate or 0.0) >= _WORTH_IT * fastest)
+
+
+def _training_s(measurement: Measurement) -> float:
+    """Return how long all jobs of a kind train, one after the other [s]."""
+    return measurement.kind.steps / measurement.rate if measurement.rate else 0.0
+
+
+def _read(kind: Kind, setting: Setting, folders: list[Path]) -> Measurement:
+    """Add up what the workers have written."""
+    figures = []
+    for folder in folders:
+        try:
+            figures.append(json.loads((folder / FIGURES).read_text()))
+        except OSError:
+            return Measurement(kind, setting, None, reason=_last_line(folder.with_suffix(".log")))
+    rates = [f["rate"] for f in figures]
+    if None in rates:
+        return Measurement(kind, setting, None, reason="not one step in the time there was")
+    rough = any(f["rough"] for f in figures)
+    return Measurement(kind, setting, sum(rates), rough, figures[0].get("eval_rate"))
+
+
+def _last_line(log: Path) -> str:
+    """Return the last that a process said, without the line that every log begins with."""
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines and not lines[-1].startswith("--- ") else "it took too long"

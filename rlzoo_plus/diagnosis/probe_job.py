@@ -1,0 +1,131 @@
+"""The inside of a probe's process: trains for some seconds, and writes down how fast that was."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.agents.hooks import StopTraining
+from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.callbacks.base import RunCallback
+from rlzoo_plus.config.catalog import import_algorithm_packages
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.diagnosis.probe import FIGURES
+from rlzoo_plus.diagnosis.probe_plan import warm_steps
+from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.evaluation import play
+from rlzoo_plus.exp_manager import ExpManager
+
+# Parts of the time that a probe has.
+_LEAST_WINDOW, _FOR_EVALUATION = 0.5, 0.15
+
+
+class RateMeter(RunCallback):
+    """Measures steps a second from the end of the first update, and ends the training."""
+
+    def __init__(self, until: float, least_s: float, warm_steps: int) -> None:
+        """Prepare.
+
+        Args:
+            until: When to end, in `time.monotonic` [s].
+            least_s: Time to train even if that is later [s].
+            warm_steps: Steps after which the first update is over.
+        """
+        super().__init__()
+        self._until, self._least_s, self._warm_steps = until, least_s, warm_steps
+        self._marks: dict[str, tuple[float, int]] = {}
+
+    def on_iteration(self) -> None:
+        """Note the time and the steps."""
+        now = (time.monotonic(), self.model.num_timesteps)
+        if not self._marks:
+            self._until = max(self._until, now[0] + self._least_s)
+        self._marks.setdefault("begin", now)
+        if now[1] >= self._warm_steps:
+            self._marks.setdefault("warm", now)
+        self._marks["iteration"] = self._marks["step"] = now
+        self._end_in_time(now[0])
+
+    def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
+        """Nothing: there are none."""
+
+    def close(self) -> None:
+        """Nothing to clear away."""
+
+    def figures(self) -> dict[str, Any]:
+        """Return the steps a second, and whether they are rough: no second iteration was seen."""
+        marks = self._marks
+        window = self._window("warm", "iteration")
+        if window[0] >= 0.25 * self._least_s and window[1] > 0:
+            return {"rate": window[1] / window[0], "rough": False}
+        pairs = (("begin", "iteration"), ("begin", "step"))
+        for first, last in pairs if marks else ():
+            seconds, steps = self._window(first, last)
+            if seconds > 0 and steps > 0:
+                return {"rate": steps / seconds, "rough": True}
+        return {"rate": None, "rough": True}
+
+    def _on_step(self) -> bool:
+        now = time.monotonic()
+        self._marks["step"] = (now, self.model.num_timesteps)
+        self._end_in_time(now)
+        return True
+
+    def _window(self, first: str, last: str) -> tuple[float, int]:
+        if first not in self._marks:
+            return 0.0, 0
+        begin, end = self._marks[first], self._marks[last]
+        return end[0] - begin[0], end[1] - begin[1]
+
+    def _end_in_time(self, now: float) -> None:
+        if now >= self._until:
+            raise StopTraining("the probe is over", interrupted=True)
+
+
+def run_probe(data: dict[str, Any]) -> int:
+    """Train for some seconds; write `figures.json` into the run's directory.
+
+    Args:
+        data: `config` with its `run_dir`, `seconds` in all, and whether to `evaluate` too.
+    """
+    seconds = float(data["seconds"])
+    for_evaluation = _FOR_EVALUATION * seconds if data["evaluate"] else 0.0
+    until = time.monotonic() + seconds - for_evaluation
+    config = RunConfig.model_validate(data["config"])
+    import_algorithm_packages(config.algo.packages)
+    run_dir = RunDir(Path(str(config.run_dir)))
+    run_dir.path.mkdir(parents=True)
+    run_dir.start(data["config"], "rlzoo-plus doctor", {})
+    meter = RateMeter(until, _LEAST_WINDOW * seconds, warm_steps(config))
+    ExpManager(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
+    figures = meter.figures()
+    if data["evaluate"]:
+        figures["eval_rate"] = _evaluation_rate(meter.model, config, for_evaluation)
+    (run_dir.path / FIGURES).write_text(json.dumps(figures))
+    return 0
+
+
+def be_ready(_data: dict[str, Any]) -> int:
+    """Do nothing, in a process that has everything imported."""
+    return 0
+
+
+def _evaluation_rate(agent: Any, config: RunConfig, seconds: float) -> float | None:
+    """Return the steps a second of evaluations, None if there was no time for two."""
+    n_envs = min(int(config.eval.n_envs), config.eval.episodes)
+    venv = make_eval_env(config.env, n_envs, config.vec_env)
+    try:
+        steps, began = 0, time.monotonic()
+        for _ in play(Policy.of_agent(agent), venv, deterministic=config.eval.deterministic):
+            # The first reset and the first call take longer than all the others.
+            if steps == 0:
+                began = time.monotonic()
+            steps += n_envs
+            if time.monotonic() - began >= seconds:
+                break
+        return (steps - n_envs) / max(time.monotonic() - began, 1e-9) or None
+    finally:
+        venv.close()

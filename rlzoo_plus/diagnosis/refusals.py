@@ -1,0 +1,91 @@
+"""What training would refuse only after composing: environment, device and callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.suggest import unknown_name
+
+# Their jobs run on the machine of the command; what another machine has is not known here.
+ON_THIS_MACHINE = ("local", "debug")
+
+
+class Refusals:
+    """Why runs cannot begin; what decides on a reason is tried once.
+
+    torch is imported only for a device other than auto and cpu, and for callbacks.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[str]] = {}
+
+    def of(self, config: RunConfig) -> list[str]:
+        """Return why a run cannot begin: at most one reason of each kind."""
+        found = []
+        for check, deciding in _CHECKS:
+            key = f"{check.__name__} {config.model_dump_json(include=deciding)}"
+            if key not in self._known:
+                self._known[key] = _reason(check, config)
+            found += self._known[key]
+        return found
+
+
+def refusals(configs: Iterable[RunConfig]) -> list[str]:
+    """Return why jobs cannot begin, each reason once."""
+    known = Refusals()
+    return list(dict.fromkeys(reason for config in configs for reason in known.of(config)))
+
+
+def infra_refusals(config: RunConfig) -> list[str]:
+    """Return why the jobs of a sweep cannot be placed; nothing is started."""
+    return _reason(_check_infra, config)
+
+
+def _reason(check: Callable[[RunConfig], None], config: RunConfig) -> list[str]:
+    try:
+        check(config)
+    except ConfigError as error:
+        return [str(error)]
+    return []
+
+
+def _check_environment(config: RunConfig) -> None:
+    from rlzoo_plus.envs.checks import inspect_env
+
+    inspect_env(config)
+
+
+def _check_device(config: RunConfig) -> None:
+    if config.device in ("auto", "cpu") or config.infra.name not in ON_THIS_MACHINE:
+        return
+    from rlzoo_plus.agents.factory import check_device
+
+    check_device(config.device)
+
+
+def _check_callbacks(config: RunConfig) -> None:
+    if config.callbacks:
+        from rlzoo_plus.callbacks import check_user_callbacks
+
+        check_user_callbacks(config)
+
+
+def _check_infra(config: RunConfig) -> None:
+    from rlzoo_plus.infra.launcher import LAUNCHERS, make_launcher
+
+    name = config.infra.name
+    if name not in LAUNCHERS:
+        raise ConfigError(unknown_name("infra.name", name, LAUNCHERS))
+    if name == "debug":
+        make_launcher(config.infra, 1, ())
+
+
+# Each check, and the part of a configuration that decides.
+_CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
+    (_check_environment, {"env": True, "algo": {"name", "replay_buffer"}}),
+    (_check_device, {"device": True, "infra": {"name"}}),
+    (_check_callbacks, {"callbacks": True}),
+)

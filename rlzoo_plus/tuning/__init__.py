@@ -1,0 +1,1 @@
+"""Studies: searching for good values, and finding out how good they really are."""

@@ -1,0 +1,274 @@
+"""The file of an experiment: a run's configuration under a name, so that it can be trained again.
+
+The file chooses the run's environment and algorithm and states what differs from their files.
+Tuned values are left out (`tuned=none`): the file holds the run's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.config.compose import conf_dir, group_options
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
+from rlzoo_plus.config.schema import RunConfig
+
+GROUP = "experiment"
+# Where and how a run is placed or searched for is no part of what it is.
+_LEFT_OUT = {*UNHASHED, "hpo"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+# Hydra reads these as values, not as names.
+_NO_NAMES = ("null", "none", "true", "false", "nan", "inf")
+_ALWAYS = ("n_timesteps", "seed", "n_envs", "num_threads")
+_NEUTRAL_ENV = "gym"
+
+
+class _NotMergeableError(Exception):
+    """A file that an experiment builds on has a key that it cannot take away."""
+
+
+def experiment_name(text: str) -> str:
+    """Return a text as a name that `experiment=<name>` takes: `my study.1` -> `my_study_1`."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-") or "best"
+    is_usable = _NAME.fullmatch(name) and name.lower() not in _NO_NAMES
+    return name if is_usable else f"study_{name}"
+
+
+def write_experiment(
+    target: Path, config: RunConfig, header: Sequence[str], *, overwrite: bool = False
+) -> None:
+    """Write a run's configuration as an experiment file, and prove that it gives the run again.
+
+    Args:
+        target: `<folder>/experiment/<name>.yaml`; the folder is what `--config-dir` takes.
+        config: A checked configuration, with `num_threads` as the run had it.
+        header: Lines of the comment at the beginning: what it is, and how to use it.
+        overwrite: Whether a file that is there already is replaced.
+
+    Raises:
+        ConfigError: The name cannot be used or is taken, the configuration cannot be expressed
+            as such a file, or the file cannot be written. Nothing was written then.
+    """
+    target = target.absolute()
+    _check_target(target, overwrite=overwrite)
+    root = target.parent.parent
+    text = _render(config, header, root)
+    _check_text(text, target.stem, config, root)
+    try:
+        write_atomic(target, text)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    if target.parent.name != GROUP or target.suffix != ".yaml":
+        raise ConfigError(f"{target}: an experiment file is FOLDER/{GROUP}/NAME.yaml.")
+    if not _NAME.fullmatch(target.stem) or target.stem.lower() in _NO_NAMES:
+        raise ConfigError(
+            f"{GROUP}={printable(target.stem)}: a name is made of letters, digits, _ and -, and "
+            f"begins with a letter. Use {experiment_name(target.stem)}."
+        )
+    shipped = conf_dir() / GROUP / target.name
+    if shipped.exists() and shipped != target:
+        # Hydra would find the other one first.
+        raise ConfigError(f"{GROUP}={target.stem} is taken by {shipped}. Choose another name.")
+    if target.exists() and not overwrite:
+        raise ConfigError(f"{target} exists already. Choose another name, or remove the file.")
+
+
+def _render(config: RunConfig, header: Sequence[str], root: Path) -> str:
+    values = _plain(config.model_dump(exclude=_LEFT_OUT))
+    env, content = _build_on(values, root)
+    defaults = [
+        *(f"  - override /{group}: {_dump(name)}" for group, name in env.items()),
+        "  - override /tuned: none",
+    ]
+    blocks = ["\n".join(["# @package _global_", *map(_comment, header), "defaults:", *defaults])]
+    scalars = {key: value for key, value in content.items() if not isinstance(value, dict)}
+    sections = [{key: value} for key, value in content.items() if isinstance(value, dict)]
+    blocks += [_dump(part) for part in (scalars, *sections) if part]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the files to build on by group, and what differs from them.
+
+    Raises:
+        ConfigError: There are none that the values can be written on top of.
+    """
+    env, algo = values["env"]["name"], values["algo"]["name"]
+    dirs = [conf_dir(), root]
+    if algo not in group_options("algo", dirs):
+        raise ConfigError(
+            f"algo={printable(algo)}: no such file in {conf_dir()} or {root}, so the experiment "
+            f"cannot build on it. Write the experiment beside the file of the algorithm."
+        )
+    known = group_options("env", dirs)
+    for name in [name for name in (env, _NEUTRAL_ENV) if name in known]:
+        groups = {"env": name, "algo": algo}
+        base, _ = _compose([f"env={name}", f"algo={algo}", "tuned=none"], [root])
+        if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
+            continue
+        base["env"].setdefault("name", None if name == _NEUTRAL_ENV else name)
+        try:
+            return groups, _with_stated(_difference(base, values), values)
+        except _NotMergeableError as error:
+            problem = str(error)
+    raise ConfigError(
+        f"{problem} is set in a file of conf/, and not in this run: an experiment file cannot "
+        "remove a key. Give the key a value."
+    )
+
+
+def _with_stated(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what a reader wants to see even where it is a default, in the order of the values."""
+    algo = {**content.get("algo", {}), "hyperparams": values["algo"]["hyperparams"]}
+    stated = {**content, "algo": algo, **{key: values[key] for key in _ALWAYS}}
+    return {key: stated[key] for key in values if key in stated}
+
+
+def _difference(base: Mapping[str, Any], wanted: Mapping[str, Any], path: str = "") -> Any:
+    """Return what has to be merged over `base` to make it `wanted`."""
+    different = {}
+    for key, value in wanted.items():
+        here = f"{path}{key}"
+        before = base.get(key)
+        if here == "normalize" and before is False:
+            before = None
+        if isinstance(before, dict) and isinstance(value, dict):
+            if gone := before.keys() - value.keys():
+                raise _NotMergeableError(f"{here}.{min(map(str, gone))}")
+            if inner := _difference(before, value, f"{here}."):
+                different[key] = inner
+        elif key not in base or not _is_same(before, value, here):
+            # Hydra merges neither a list over a mapping nor a mapping over a list.
+            if isinstance(before, (dict, list)) and type(before) is not type(value) and value:
+                raise _NotMergeableError(here)
+            different[key] = value
+    return different
+
+
+def _is_same(before: Any, value: Any, path: str) -> bool:
+    if _text(before) == _text(value):
+        return True
+    # A typed field makes 500 a float by itself; arguments stay what they are.
+    is_typed = not re.search(r"kwargs(\.|$)", path)
+    return is_typed and type(before) is int and type(value) is float and before == value
+
+
+def _check_text(text: str, name: str, config: RunConfig, root: Path) -> None:
+    """Compose the text as `experiment=<name>` would be, and compare the outcome."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder)
+        write_atomic(trial / GROUP / f"{name}.yaml", text)
+        values, env_name = _compose([f"{GROUP}={name}"], [trial, root])
+        again = resolve(values, env_name=env_name).config
+    wanted, got = (each.model_copy(update={"hpo": None}) for each in (config, again))
+    if config_hash(wanted) == config_hash(got):
+        return
+    differing = _differing(wanted.model_dump(), got.model_dump())
+    raise ConfigError(
+        f"{GROUP}={name} would not be the same run: {printable(', '.join(differing))}. The file "
+        "was not written."
+    )
+
+
+def _differing(wanted: Mapping[str, Any], got: Mapping[str, Any]) -> list[str]:
+    keys = [key for key in wanted if key not in _LEFT_OUT]
+    return [
+        f"{key}={_text(wanted[key])} became {_text(got.get(key))}"
+        for key in keys
+        if _text(wanted[key]) != _text(got.get(key))
+    ]
+
+
+def _compose(overrides: list[str], folders: list[Path]) -> tuple[dict[str, Any], str]:
+    """Compose as `train` does, with more folders to search; return values and env's choice."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    paths = [f"'file://{_quoted(folder)}'" for folder in folders if folder.is_dir()]
+    words = [*overrides, f"hydra.searchpath=[{','.join(paths)}]"]
+    # A sweeper calls from within another Hydra, and only one may be at work.
+    at_work = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            cfg = compose("config", words, return_hydra_config=True)
+        choices = cfg.hydra.runtime.choices
+        # Hydra's own node has values that only a started job can fill in.
+        nodes = {key: value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
+        plain = OmegaConf.to_container(OmegaConf.create(nodes), resolve=True)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(
+            f"{' '.join(overrides)} cannot be composed: {one_line(error)}."
+        ) from error
+    finally:
+        GlobalHydra.instance().hydra = at_work
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}, str(choices["env"])
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _plain(value: Any) -> Any:
+    """Return nested data as YAML can hold it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _text(value: Any) -> str:
+    """Return a value as text in which 1 and 1.0 differ, but lists and tuples do not."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _comment(text: str) -> str:
+    # A line break in a name must not become configuration.
+    lines = textwrap.wrap(printable(text, 1000), 96, break_long_words=False)
+    return "\n".join(f"# {line}".rstrip() for line in lines or [""])
+
+
+def _dump(value: Any) -> str:
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=96, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes numbers exactly, lists of scalars in one line, and no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return True: what comes twice is written twice."""
+        return True
+
+
+def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    is_flat = not any(isinstance(item, dict | list) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=is_flat)
+
+
+def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
+    # OmegaConf takes more for numbers than PyYAML does: '1e-3' must stay a text. And it would
+    # replace ${...}; a backslash before it keeps it as it is.
+    is_plain = re.match(r"[A-Za-z/]", data) and "${" not in data
+    escaped = re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", data)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, None if is_plain else "'")
+
+
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(str, _represent_text)

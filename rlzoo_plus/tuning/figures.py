@@ -1,0 +1,101 @@
+"""The figures of a run that a study may aim at, read from what the run has written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.records import iter_records
+from rlzoo_plus.artifacts.run_dir import RunDir
+
+RUNGS = 20
+_LATE = 3
+# Those that are known while a run goes on, and what an evaluation calls them.
+FOLLOWED = {
+    "late_return": "mean_return",
+    "final_return": "mean_return",
+    "best_return": "mean_return",
+    "mean_return": "mean_return",
+    "success_rate": "success_rate",
+}
+FIGURES = (*FOLLOWED, "steps_per_s", "training_time_s")
+
+
+def run_figures(run: RunDir) -> dict[str, float]:
+    """Return the figures of a finished run; what it has not measured is left out.
+
+    Returns:
+        late_return: Mean return of the last three evaluations.
+        final_return, best_return, mean_return: Of the last, the best and all evaluations.
+        success_rate: Of the last three evaluations, where the task tells success.
+        steps_per_s: Environment steps a second in the learning loop, evaluations included.
+        training_time_s: Seconds in that loop.
+    """
+    records = [record for _, record in sorted(_by_step(run).items())]
+    returns = _values(records, "mean_return")
+    figures = {}
+    if returns:
+        figures |= {
+            "late_return": _mean(returns[-_LATE:]),
+            "final_return": returns[-1],
+            "best_return": max(returns),
+            "mean_return": _mean(returns),
+        }
+    success = _values(records, "success_rate")
+    if success:
+        figures["success_rate"] = _mean(success[-_LATE:])
+    result = run.read_result()
+    seconds, steps = finite(result.get("training_time_s")), finite(result.get("num_timesteps"))
+    if seconds:
+        figures |= {"training_time_s": seconds, "steps_per_s": (steps or 0.0) / seconds}
+    return figures
+
+
+def mean_figures(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Average the figures that all seeds of a trial have."""
+    names = [name for name in FIGURES if seeds and all(name in figures for figures in seeds)]
+    return {name: _mean([figures[name] for figures in seeds]) for name in names}
+
+
+def rung_of(step: int, n_timesteps: int, seed_index: int = 0) -> int:
+    """Return the rung of a step: twentieths of a run, later seeds behind the earlier ones."""
+    return RUNGS * seed_index + min(max(RUNGS * step // n_timesteps, 1), RUNGS)
+
+
+def rung_values(run: RunDir, n_timesteps: int, name: str) -> dict[int, float]:
+    """Return what a run's evaluations say at each rung; of several the first."""
+    values: dict[int, float] = {}
+    for step, record in sorted(_by_step(run).items()):
+        value = followed_value(record, name)
+        if value is not None:
+            values.setdefault(rung_of(step, n_timesteps), value)
+    return values
+
+
+def followed_value(record: Mapping[str, Any], name: str) -> float | None:
+    """Return what an evaluation says of a figure; NaN if the policy has diverged."""
+    value = record.get(FOLLOWED[name])
+    if isinstance(value, (int, float)) and type(value) is not bool:
+        return float(value)
+    # Records hold null where there was no number; not every task tells success.
+    return math.nan if FOLLOWED[name] == "mean_return" else None
+
+
+def _by_step(run: RunDir) -> dict[int, dict[str, Any]]:
+    records = {}
+    for record in iter_records(run.evaluations_file):
+        step = record.get("step")
+        if type(step) is int:
+            records[step] = record
+    return records
+
+
+def _values(records: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    found = [followed_value(record, name) for record in records]
+    return [value for value in found if value is not None]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

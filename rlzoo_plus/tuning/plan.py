@@ -1,0 +1,147 @@
+"""What a study is to do: its settings, its space, and how a trial becomes a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.resolve import UNHASHED, config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.tuning.figures import FIGURES, FOLLOWED
+from rlzoo_plus.tuning.space import Space
+
+STUDIES = Path("outputs") / "studies"
+# Far from the seeds that people type, so that retraining is on seeds no trial has seen.
+FRESH_SEEDS = 1_000
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study.
+
+    Attributes:
+        name: What it is called.
+        folder: Its directory.
+        hpo: Its settings.
+        space: Where values are drawn from.
+        fixed: The overrides of the command line that hold for every trial.
+        base: The configuration that `train` would take with nothing drawn.
+        trial_base: The same with the length of a trial.
+        compose: Makes the configuration of `fixed` and some more overrides, as `train` does.
+    """
+
+    name: str
+    folder: Path
+    hpo: HpoConfig
+    space: Space
+    fixed: tuple[str, ...]
+    base: RunConfig
+    trial_base: RunConfig
+    compose: Callable[[Sequence[str]], RunConfig]
+
+    @property
+    def fixed_values(self) -> dict[str, Any]:
+        """What a trial's values are put on top of, nested."""
+        return self.trial_base.model_dump(mode="json")
+
+    @property
+    def trial_timesteps(self) -> int:
+        """Environment steps of a trial's run."""
+        return self.hpo.n_timesteps or self.base.n_timesteps
+
+    @property
+    def followed(self) -> str | None:
+        """The figure that is reported while a run goes on, None if nothing can be."""
+        names = list(self.hpo.objectives)
+        return names[0] if len(names) == 1 and names[0] in FOLLOWED else None
+
+    def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
+        """Return the configuration of one run of a trial: what `train` would make, placed.
+
+        Raises:
+            ConfigError: The values cannot go together.
+        """
+        length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
+        config = self.compose([*overrides, *length])
+        if config.eval.every_steps is None:
+            raise ConfigError(
+                "eval.every_steps=null: without evaluations there is nothing to aim at."
+            )
+        return self._placed(config, self.base.seed + seed_index, self.run_path(folder, seed_index))
+
+    def full_config(self, overrides: Sequence[str], seed_index: int) -> RunConfig:
+        """Return the configuration of a trial's values at full length, with a fresh seed."""
+        config = self.compose(overrides)
+        sweep = str(self.folder / "retrain")
+        config = self._placed(config, self.base.seed + FRESH_SEEDS + seed_index, None)
+        return config.model_copy(update={"sweep": sweep})
+
+    def run_path(self, folder: str, seed_index: int) -> Path:
+        """Return the directory of one run of a trial."""
+        return self.folder / folder / f"s{seed_index}"
+
+    def _placed(self, config: RunConfig, seed: int, path: Path | None) -> RunConfig:
+        # Threads change the last bits of a result, and so does nothing else of where it runs.
+        threads = 1 if config.num_threads == "auto" else config.num_threads
+        report = config.report.model_copy(update={"plot": False, "video": False})
+        placed = {
+            "seed": seed,
+            "num_threads": threads,
+            "run_dir": None if path is None else str(path),
+            "report": report,
+            "tracker": None,
+            "sweep": None,
+            "resume": "auto",
+            "restart": False,
+        }
+        return config.model_copy(update=placed)
+
+
+def study_folder(name: str) -> Path:
+    """Return the directory of a study: a name lies below outputs/studies, a path is a path."""
+    path = Path(name).expanduser()
+    return path if "/" in name or name in (".", "..") else STUDIES / path
+
+
+def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
+    """Check what the types of the settings cannot say; return what is wrong."""
+    mistakes = [
+        unknown_name("hpo.objectives", name, FIGURES)
+        for name in hpo.objectives
+        if name not in FIGURES
+    ]
+    if hpo.algo is not None and hpo.algo != base.algo.name:
+        mistakes.append(
+            f"the search space is for algo={hpo.algo}, but algo={base.algo.name} is chosen. "
+            f"Use hpo={base.algo.name}, or algo={hpo.algo}."
+        )
+    if base.eval.every_steps is None:
+        mistakes.append("eval.every_steps=null: without evaluations a study has nothing to aim at.")
+    if hpo.n_timesteps is not None and hpo.n_timesteps > base.n_timesteps:
+        mistakes.append(
+            f"hpo.n_timesteps={hpo.n_timesteps} is longer than the training that it is for "
+            f"(n_timesteps={base.n_timesteps}). Make it shorter, or leave it out."
+        )
+    return mistakes
+
+
+def _is_placement(word: str) -> bool:
+    """Tell whether an override only says where and how something is run or shown."""
+    return word.lstrip("+~").split("=")[0].split(".")[0] in (*UNHASHED, "device")
+
+
+def about_study(plan: StudyPlan) -> dict[str, Any]:
+    """Return what must stay the same for as long as a study goes on."""
+    hpo: Mapping[str, Any] = plan.hpo.model_dump(mode="json")
+    decisive = ("objectives", "seeds", "constraints")
+    return {
+        "base": [word for word in plan.fixed if not _is_placement(word)],
+        "n_timesteps": plan.trial_timesteps,
+        "config_hash": config_hash(plan.trial_base),
+        **{name: hpo[name] for name in decisive},
+    }

@@ -1,0 +1,257 @@
+"""A study's search space: which configuration keys are drawn, and what a trial makes of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.config.compose import GROUPS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.tuning.custom import draw_custom, load_custom
+from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical
+from rlzoo_plus.tuning.lookup import Values, ancestors, are_related
+from rlzoo_plus.tuning.syntax import parse_entry, parse_sweep
+from rlzoo_plus.tuning.texts import parse_override, same_value, value_text
+
+if TYPE_CHECKING:
+    import optuna
+    from hydra.core.override_parser.types import Override
+
+# To choose one of their files is not to fix the values in it; a network's file is all values.
+_CHOICES = tuple(group for group in GROUPS if group != "network")
+_NOT_SEARCHED = ("hpo", "infra", "hydra", "seed", "run_dir", "sweep", "resume", "restart")
+_MAX_GRID = 100_000
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where the values of trials are drawn from.
+
+    Attributes:
+        dimensions: In the order of drawing: none comes before one that it depends on.
+        custom: The user's own function, `module.function`, asked before the dimensions.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    custom: str | None = None
+
+    @classmethod
+    def parse(cls, entries: Mapping[str, Any], custom: str | None = None) -> Space:
+        """Read `hpo.space` and `hpo.custom`.
+
+        Args:
+            entries: Key to sweep, or to a mapping of `space`, `when` and `at_most`; an entry
+                that is null is left out.
+            custom: The dotted path of a function.
+
+        Raises:
+            ConfigError: It names the key, the value and the rule.
+        """
+        plain = _plain(entries)
+        for key in plain:
+            _check_key(key)
+        dimensions = [parse_entry(key, entry) for key, entry in plain.items() if entry is not None]
+        if custom is not None:
+            load_custom(custom)
+        return cls(_in_order(dimensions), custom)
+
+    def with_overrides(self, overrides: Sequence[str | Override]) -> Space:
+        """Return the space that a command line leaves.
+
+        A sweep adds a dimension, or replaces the one of its key; `when` and `at_most` stay. A
+        value removes the dimension of its key, and those above and below it.
+
+        Raises:
+            ConfigError: A sweep is none that a study can draw from.
+        """
+        dimensions = {dimension.key: dimension for dimension in self.dimensions}
+        for override in overrides:
+            parsed = parse_override(override) if isinstance(override, str) else override
+            key = parsed.key_or_group
+            before = dimensions.get(key)
+            if not parsed.is_sweep_override() and key in _CHOICES:
+                continue
+            if key.startswith(("hydra.", "hydra/")):
+                continue
+            dimensions = {
+                other: dimension
+                for other, dimension in dimensions.items()
+                if other == key or not are_related(other, key)
+            }
+            if not parsed.is_sweep_override():
+                dimensions.pop(key, None)
+                continue
+            _check_key(key)
+            dimension = parse_sweep(key, parsed.get_value_string())
+            dimensions[key] = _with_conditions(dimension, before)
+        return replace(self, dimensions=_in_order(list(dimensions.values())))
+
+    def with_present(self, values: Mapping[str, Any]) -> Space:
+        """Return the space in which each choice has a configuration's present value among it.
+
+        Args:
+            values: The configuration, nested or by dotted key.
+        """
+        present = Values(values)
+        return replace(
+            self,
+            dimensions=tuple(
+                dimension.with_choice(present.get(dimension.key))
+                if dimension.kind is Kind.CHOICE and present.has(dimension.key)
+                else dimension
+                for dimension in self.dimensions
+            ),
+        )
+
+    def draw(
+        self, trial: optuna.Trial | optuna.trial.FixedTrial, fixed: Mapping[str, Any]
+    ) -> list[str]:
+        """Draw the values of a trial.
+
+        Args:
+            trial: Suggests the parameters.
+            fixed: The configuration that the values are put on top of, nested or by dotted
+                key; `when` and `at_most` look there for what is not drawn.
+
+        Returns:
+            Overrides, `key=value` as on the command line.
+
+        Raises:
+            ConfigError: A condition is about a key that does not exist, or the user's function
+                gives what no configuration can hold.
+        """
+        values = Values(fixed)
+        overrides = []
+        if self.custom is not None:
+            for key, value in draw_custom(self.custom, trial).items():
+                values.set(key, value)
+                overrides.append(f"{key}={value_text(value)}")
+        for dimension in self.dimensions:
+            if values.has_drawn(dimension.key) or not self._is_drawn(dimension, values):
+                continue
+            value = self._cut(dimension, dimension.suggest(trial), values)
+            values.set(dimension.key, value)
+            overrides.append(f"{dimension.key}={value_text(value)}")
+        return overrides
+
+    def encode(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Find the parameters that stand for a configuration's present values.
+
+        What lies outside its range is taken to the nearest that is inside; what no parameter
+        stands for is left out, so that the sampler draws it.
+
+        Args:
+            values: The configuration, nested or by dotted key.
+
+        Returns:
+            The parameters by name, as `study.enqueue_trial` takes them, and a line for each
+            value that could not be kept.
+        """
+        present = Values(values)
+        params: dict[str, Any] = {}
+        notes = []
+        for dimension in self.dimensions:
+            if not self._is_drawn(dimension, present):
+                continue
+            value = present.get(dimension.key)
+            shown = f"{dimension.key}={'null' if value is None else value}"
+            try:
+                param, is_exact = dimension.encode(value)
+            except ValueError as error:
+                notes.append(f"{shown} is drawn: {error} ({dimension.source})")
+                continue
+            params[dimension.name] = param
+            if not is_exact:
+                nearest = dimension.value(param)
+                notes.append(f"{shown} becomes {nearest}, the nearest in {dimension.source}")
+        return params, notes
+
+    def grid(self) -> dict[str, list[Any]]:
+        """Return all values of each parameter, by name, as Optuna's GridSampler takes them.
+
+        Raises:
+            ConfigError: The space is no grid.
+        """
+        if self.custom is not None:
+            raise ConfigError(f"hpo.custom={self.custom}: a grid cannot be made of a function.")
+        for dimension in self.dimensions:
+            if dimension.when:
+                raise ConfigError(
+                    f"hpo.space.{dimension.key}: a grid cannot have a key that is drawn only when "
+                    f"{', '.join(dimension.when)} has a value. Fix it on the command line."
+                )
+        sizes = [dimension.count() for dimension in self.dimensions]
+        if math.prod(sizes) > _MAX_GRID:
+            raise ConfigError(
+                f"hpo.sampler=grid: {math.prod(sizes)} trials are more than {_MAX_GRID}. "
+                "Fix some keys on the command line, or use another sampler."
+            )
+        return {dimension.name: list(dimension.params()) for dimension in self.dimensions}
+
+    def _is_drawn(self, dimension: Dimension, values: Values) -> bool:
+        return all(
+            same_value(
+                canonical(key, self._look_up(dimension, key, values)), canonical(key, wanted)
+            )
+            for key, wanted in dimension.when.items()
+        )
+
+    def _cut(self, dimension: Dimension, value: Any, values: Values) -> Any:
+        if dimension.at_most is None:
+            return value
+        limit = dimension.at_most.evaluate(lambda key: self._look_up(dimension, key, values))
+        return value if limit is None else dimension.limited(value, limit)
+
+    def _look_up(self, dimension: Dimension, key: str, values: Values) -> Any:
+        keys = [other.key for other in self.dimensions]
+        if not values.has(key) and key not in keys:
+            raise ConfigError(
+                f"hpo.space.{dimension.key}: {unknown_name('key', key, [*values.keys(), *keys])}"
+            )
+        return values.get(key)
+
+
+def _plain(entries: Mapping[str, Any]) -> dict[str, Any]:
+    from omegaconf import DictConfig, OmegaConf
+
+    if isinstance(entries, DictConfig):
+        entries = OmegaConf.to_container(entries, resolve=True)  # type: ignore[assignment]
+    return {str(key): entry for key, entry in entries.items()}
+
+
+def _check_key(key: str) -> None:
+    first = key.split(".")[0].split("/")[0].split("@")[0]
+    if first in _NOT_SEARCHED:
+        hint = " Use hpo.seeds for more seeds of each trial." if first == "seed" else ""
+        raise ConfigError(f"hpo.space.{key}: a study does not search for {first}.{hint}")
+
+
+def _with_conditions(dimension: Dimension, before: Dimension | None) -> Dimension:
+    if before is None:
+        return dimension
+    can_be_cut = dimension.kind is not Kind.CHOICE and dimension.transform in (None, "pow2")
+    return replace(dimension, when=before.when, at_most=before.at_most if can_be_cut else None)
+
+
+def _in_order(dimensions: list[Dimension]) -> tuple[Dimension, ...]:
+    """Sort so that each comes after those it depends on; otherwise the order stays."""
+    ordered: list[Dimension] = []
+    waiting = list(dimensions)
+    while waiting:
+        keys = {dimension.key for dimension in waiting}
+        ready = next((d for d in waiting if not _needs(d) & (keys - {d.key})), None)
+        if ready is None or ready.key in ready.depends_on:
+            names = ", ".join(sorted(keys))
+            raise ConfigError(f"hpo.space: {names} wait for one another. Remove a when or at_most.")
+        ordered.append(ready)
+        waiting.remove(ready)
+    return tuple(ordered)
+
+
+def _needs(dimension: Dimension) -> set[str]:
+    # A mapping is drawn before a part of it.
+    keys = {dimension.key, *dimension.depends_on}
+    return dimension.depends_on | {above for key in keys for above in ancestors(key)}

@@ -1,0 +1,287 @@
+"""A study in work: asking for trials, telling their outcome, and taking up lost ones."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.tuning import attributes as noted
+from rlzoo_plus.tuning.beginning import create_study, settle
+from rlzoo_plus.tuning.constraints import parse_constraints
+from rlzoo_plus.tuning.figures import RUNGS
+from rlzoo_plus.tuning.postgres import is_gone, patiently
+from rlzoo_plus.tuning.pruners import make_pruner
+from rlzoo_plus.tuning.reporter import DIVERGED, TrialReporter
+from rlzoo_plus.tuning.storage import open_storage
+from rlzoo_plus.tuning.stored import PATIENCE_S, StoredStudy
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.storages import RDBStorage
+
+    from rlzoo_plus.tuning.orphans import IsDead
+    from rlzoo_plus.tuning.samplers import Grid
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AskedTrial:
+    """A trial that is to be run.
+
+    Attributes:
+        trial: What the values are drawn from; those of a lost attempt are given again.
+        number: Its number.
+        folder: Its directory below the study's.
+        retry_of: The lost attempt that it takes the place of, None if it is the first.
+        attempt: How many attempts were lost before.
+        overrides: What it changes, where that is known before anything is drawn: nothing for the
+            first trial of a warm start, and what a lost attempt had changed.
+    """
+
+    trial: optuna.Trial
+    number: int
+    folder: str
+    retry_of: int | None
+    attempt: int
+    overrides: tuple[str, ...] | None = None
+
+
+class Study(StoredStudy):
+    """A study that trials are asked of. Processes on many machines may have the same one."""
+
+    def __init__(
+        self, study: optuna.Study, folder: Path, hpo: HpoConfig, grid: Grid | None = None
+    ) -> None:
+        from optuna.storages import RDBStorage
+
+        from rlzoo_plus.tuning.taking import Desk
+
+        super().__init__(study, folder, hpo.storage)
+        self.hpo = hpo
+        self._constraints = parse_constraints(hpo.constraints)
+        size = None if grid is None else math.prod(map(len, grid.values()))
+        self._desk = Desk(self._storage, self._study_id, hpo.n_trials, size)
+        self._has_grid = grid is not None
+        backend = getattr(self._storage, "_backend", None)
+        self._rdb: RDBStorage | None = backend if isinstance(backend, RDBStorage) else None
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        folder: Path,
+        hpo: HpoConfig,
+        about: Mapping[str, Any],
+        grid: Grid | None = None,
+    ) -> Study:
+        """Make a study, or go on with it.
+
+        Args:
+            name: Its name in the storage.
+            folder: Its directory.
+            hpo: Its settings.
+            about: What must stay the same for as long as it goes on; kept at its beginning.
+            grid: The values of each parameter, for `hpo.sampler=grid`.
+
+        Raises:
+            ConfigError: A setting is wrong, the storage cannot be used, or the study was begun
+                with something else.
+        """
+        storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
+        import optuna
+
+        from rlzoo_plus.tuning.samplers import TrialSampler
+
+        sampler = TrialSampler(hpo, grid)
+        make_pruner(hpo, RUNGS * hpo.seeds)
+        parse_constraints(hpo.constraints)
+        directions = list(hpo.objectives.values())
+        # Their order is that of the values; a study keeps no names.
+        about = {**about, "objectives": [[key, value] for key, value in hpo.objectives.items()]}
+        # Pruning is decided where the training is; here a pruner would only hide trials.
+        arguments: dict[str, Any] = {
+            "storage": storage,
+            "sampler": sampler,
+            "pruner": optuna.pruners.NopPruner(),
+        }
+        created = patiently(lambda: create_study(name, storage, directions), PATIENCE_S)
+        loaded = patiently(lambda: optuna.load_study(study_name=name, **arguments), PATIENCE_S)
+        study = cls(loaded, folder, hpo, grid)
+        settle(study, about, created)
+        return study
+
+    def ask(self, owner: str) -> AskedTrial | None:
+        """Take a trial: a lost attempt, what is queued, or a new one.
+
+        Args:
+            owner: Who takes it.
+
+        Returns:
+            None when all of `hpo.n_trials` are done or in somebody's hands. Those may yet come
+            back: ask again for as long as trials are running.
+        """
+        ticket = uuid.uuid4().hex
+        number = patiently(lambda: self._desk.take(owner, ticket), PATIENCE_S)
+        return None if number is None else patiently(lambda: self._open(number, owner), PATIENCE_S)
+
+    def draw(self, asked: AskedTrial, action: Callable[[optuna.Trial], T]) -> T:
+        """Draw a trial's values, also while the storage is away for a moment.
+
+        Args:
+            asked: The trial.
+            action: What draws from Optuna's trial. It may be called again, with a trial that
+                knows what is in the storage already.
+        """
+        trials = [asked.trial]
+
+        def attempt() -> T:
+            trial = trials.pop() if trials else self._open(asked.number, "").trial
+            return action(trial)
+
+        result: T = patiently(attempt, PATIENCE_S)
+        return result
+
+    def set_overrides(self, number: int, overrides: Sequence[str]) -> bool:
+        """Note what a trial changes; return False if it is no longer ours."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        def note() -> bool:
+            try:
+                trial_id = self._id(number)
+                self._storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
+            except UpdateFinishedTrialError:
+                return False
+            return True
+
+        return bool(patiently(note, PATIENCE_S))
+
+    def enqueue(self, params: Mapping[str, Any], **attributes: Any) -> bool:
+        """Let the study begin with given values; only if it has no trials yet.
+
+        Returns:
+            Whether they were queued. A grid holds all that is to be tried, and takes none.
+        """
+        if self._has_grid:
+            return False
+        return bool(patiently(lambda: self._desk.enqueue(params, attributes), PATIENCE_S))
+
+    def done(self, number: int, values: Sequence[float], figures: Mapping[str, float]) -> bool:
+        """Tell a trial's values; return False if it was taken from us.
+
+        Values that are no numbers prune the trial: the sampler learns from that.
+        """
+        if len(values) != len(self.hpo.objectives):
+            raise ValueError(f"{len(values)} values for {len(self.hpo.objectives)} objectives")
+        if not all(math.isfinite(value) for value in values):
+            return self.prune(number, DIVERGED, figures)
+        return self._tell(number, "COMPLETE", {}, figures, [float(value) for value in values])
+
+    def prune(self, number: int, reason: str, figures: Mapping[str, float] | None = None) -> bool:
+        """Tell that a trial was ended early; return False if it was taken from us."""
+        return self._tell(number, "PRUNED", {noted.REASON: reason}, figures or {})
+
+    def fail(self, number: int, reason: str) -> bool:
+        """Tell that a trial failed; return False if it was taken from us."""
+        return self._tell(number, "FAIL", {noted.KIND: noted.FAILED, noted.REASON: reason})
+
+    def invalid(self, number: int, reason: str) -> bool:
+        """Tell that a draw was no configuration; it does not count as one of the trials."""
+        return self._tell(number, "FAIL", {noted.KIND: noted.INVALID, noted.REASON: reason})
+
+    def beat(self, numbers: Sequence[int]) -> None:
+        """Say that our trials are in work; a journal needs no such thing."""
+        if self._rdb is None:
+            return
+        from optuna.exceptions import StorageInternalError
+
+        try:
+            for number in numbers:
+                self._rdb.record_heartbeat(self._id(number))
+        except StorageInternalError as error:
+            # The next beat will do; the clock that counts stands still with the server.
+            if not is_gone(error):
+                raise
+
+    def requeue_orphans(self, is_dead: IsDead, counts: bool = True) -> list[int]:
+        """Queue another attempt for each trial whose owner is dead.
+
+        Args:
+            is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
+            counts: Whether this uses up one of `hpo.retries`; False when the owner itself lays
+                its trials down.
+
+        Returns:
+            The numbers of the attempts that were taken up.
+        """
+        from rlzoo_plus.tuning.orphans import requeue
+
+        def attempt() -> list[int]:
+            return requeue(self._study, self._rdb, self.hpo.retries, is_dead, counts)
+
+        return list(patiently(attempt, PATIENCE_S))
+
+    def reporter(self, number: int) -> TrialReporter | None:
+        """Return what reports a trial's course, None if nothing can be pruned."""
+        if len(self.hpo.objectives) > 1 or self.hpo.pruner == "none":
+            return None
+        hpo = self.hpo.model_dump(mode="json")
+        return TrialReporter(self.storage_name, str(self.folder), self.name, number, hpo)
+
+    def _open(self, number: int, owner: str) -> AskedTrial:
+        import optuna
+
+        trial_id = self._id(number)
+        frozen = self._storage.get_trial(trial_id)
+        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
+            self._storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
+        if self._rdb is not None:
+            self._rdb.record_heartbeat(trial_id)
+        # A study of its own for each trial: samplers remember in it what they have seen.
+        study = optuna.load_study(
+            study_name=self.name,
+            storage=self._storage,
+            sampler=self._study.sampler,
+            pruner=self._study.pruner,
+        )
+        return AskedTrial(
+            trial=optuna.trial.Trial(study, trial_id),
+            number=number,
+            folder=noted.folder_of(frozen),
+            retry_of=noted.whole(frozen, noted.RETRY_OF),
+            attempt=noted.whole(frozen, noted.ATTEMPT) or 0,
+            overrides=noted.known_overrides(frozen),
+        )
+
+    def _tell(
+        self,
+        number: int,
+        state: str,
+        attributes: Mapping[str, Any],
+        figures: Mapping[str, float] | None = None,
+        values: Sequence[float] | None = None,
+    ) -> bool:
+        from optuna.trial import TrialState
+
+        from rlzoo_plus.tuning.telling import Ending, end_trial
+
+        finite = {name: float(v) for name, v in (figures or {}).items() if math.isfinite(v)}
+        is_measured = bool(finite) or state == "COMPLETE"
+        ending = Ending(
+            state=TrialState[state],
+            values=values,
+            attributes={**attributes, noted.FIGURES: finite} if finite else attributes,
+            violations={c.key: c.violation(finite) for c in self._constraints if is_measured},
+        )
+        return bool(
+            patiently(lambda: end_trial(self._storage, self._id(number), ending), PATIENCE_S)
+        )
+
+    def _id(self, number: int) -> int:
+        storage = self._storage
+        return int(storage.get_trial_id_from_study_id_trial_number(self._study_id, number))

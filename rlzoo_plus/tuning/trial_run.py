@@ -1,0 +1,194 @@
+"""A trial in the hands of a tuner: its runs, one seed after the other, and its outcome."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from typing import Any
+
+from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.infra.job import JobEnd, JobSpec
+from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.sweeps.controller import job_spec
+from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.progress import Progress, read_progress
+from rlzoo_plus.sweeps.states import explain_end
+from rlzoo_plus.tuning.figures import RUNGS, mean_figures, run_figures, rung_values
+from rlzoo_plus.tuning.plan import StudyPlan
+from rlzoo_plus.tuning.study import AskedTrial, Study
+from rlzoo_plus.tuning.trials import TrialState
+
+TARGET = "rlzoo_plus.commands.trial_job:run_trial"
+# What a trial's run returns that was pruned.
+EXIT_PRUNED = 74
+_NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended.
+
+    Attributes:
+        state: Done, pruned or failed.
+        values: The objectives' values, if it is done.
+        figures: All that was measured.
+        reason: Why it was pruned or failed.
+    """
+
+    state: TrialState
+    values: tuple[float, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+class TrialRun:
+    """The runs of a trial, of which one trains at a time."""
+
+    def __init__(
+        self,
+        plan: StudyPlan,
+        study: Study,
+        launcher: Launcher,
+        asked: AskedTrial,
+        overrides: list[str],
+    ) -> None:
+        """Prepare the first run.
+
+        Raises:
+            ConfigError: The values cannot go together.
+        """
+        self.plan, self.study, self.launcher = plan, study, launcher
+        self.number, self.folder = asked.number, asked.folder
+        self.handle: Handle | None = None
+        self.seed_index = self.killed = 0
+        self._config = plan.trial_config(overrides, 0, self.folder)
+        self._wait_until: float | None = None
+        self._reporter = study.reporter(self.number)
+
+    @property
+    def job(self) -> SweepJob:
+        """The run that trains now, as a job."""
+        return self._job(self.seed_index)
+
+    @property
+    def progress(self) -> Progress:
+        """How far that run is."""
+        return read_progress(self.job.run_dir)
+
+    def start(self) -> Outcome | None:
+        """Begin the present run, or go on with it; return the outcome if all are finished."""
+        while self.job.is_finished():
+            outcome = self._next_seed()
+            if outcome is not None:
+                return outcome
+        self.handle = self.launcher.submit(self._spec())
+        return None
+
+    def start_again(self, after_s: float) -> None:
+        """Begin the present run again in a while."""
+        self.handle = None
+        self._wait_until = time.monotonic() + after_s
+
+    def poll(self) -> JobEnd | None:
+        """Return how the present run ended, None while it goes on."""
+        if self._wait_until is not None and time.monotonic() >= self._wait_until:
+            self._wait_until = None
+            self.handle = self.launcher.submit(self._spec())
+        return None if self.handle is None else self.handle.poll()
+
+    def stop(self) -> None:
+        """Ask its process to end cleanly, with a checkpoint."""
+        if self.handle is not None:
+            self.handle.stop()
+
+    def kill(self) -> None:
+        """End its processes now."""
+        if self.handle is not None:
+            self.handle.kill()
+
+    def judge(self, end: JobEnd) -> Outcome | None:
+        """Say what an ended process means; None if the trial goes on, with another one."""
+        self.handle = None
+        if self.job.is_finished():
+            return self.start()
+        if end.limit is None and end.code == EXIT_PRUNED:
+            reason = str(self.job.run_dir.read_status().get("message", "pruned"))
+            return self._outcome(TrialState.PRUNED, reason)
+        if end.limit is None and end.code < 0:
+            self.killed += 1
+            if self.killed <= self.plan.hpo.retries:
+                return self.start()
+        reason = explain_end(end, self.job)
+        if end.code == 1 and _NOT_A_NUMBER.search(reason):
+            # The sampler learns from it, as it would not from a failure.
+            return self._outcome(TrialState.PRUNED, f"diverged: {reason}")
+        times = f", {self.killed} times" if self.killed > 1 else ""
+        return Outcome(TrialState.FAILED, reason=f"{reason}{times}")
+
+    def _next_seed(self) -> Outcome | None:
+        """Go on to the next run; return the outcome if there is none, or it is not worth it."""
+        if self.seed_index + 1 >= self.plan.hpo.seeds:
+            return self._done()
+        reason = self._pruned_between_seeds()
+        if reason is not None:
+            return self._outcome(TrialState.PRUNED, reason)
+        self.seed_index += 1
+        self.killed = 0
+        return None
+
+    def _pruned_between_seeds(self) -> str | None:
+        figure = self.plan.followed
+        if figure is None or self._reporter is None:
+            return None
+        steps = self.plan.trial_timesteps
+        last = [
+            values[max(values)]
+            for index in range(self.seed_index + 1)
+            if (values := rung_values(self._job(index).run_dir, steps, figure))
+        ]
+        if not last:
+            return None
+        return self._reporter.report(sum(last) / len(last), RUNGS * (self.seed_index + 1))
+
+    def _done(self) -> Outcome:
+        figures = self._figures()
+        missing = [name for name in self.plan.hpo.objectives if name not in figures]
+        if missing:
+            reason = f"the runs tell no {', '.join(missing)}"
+            return Outcome(TrialState.FAILED, figures=figures, reason=reason)
+        values = tuple(figures[name] for name in self.plan.hpo.objectives)
+        if not all(math.isfinite(value) for value in values):
+            return Outcome(TrialState.PRUNED, figures=figures, reason="diverged")
+        return Outcome(TrialState.DONE, values, figures)
+
+    def _outcome(self, state: TrialState, reason: str) -> Outcome:
+        return Outcome(state, figures=self._figures(), reason=reason)
+
+    def _figures(self) -> dict[str, float]:
+        runs = [self._job(index).run_dir for index in range(self.seed_index + 1)]
+        return mean_figures([run_figures(run) for run in runs])
+
+    def _job(self, seed_index: int) -> SweepJob:
+        path = self.plan.run_path(self.folder, seed_index)
+        seed = self.plan.base.seed + seed_index
+        config: RunConfig = self._config.model_copy(update={"seed": seed, "run_dir": str(path)})
+        words = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
+        command = command_line(["rlzoo-plus", "train", *words, f"run_dir={path}"])
+        return SweepJob(self.plan.folder, path, config, command)
+
+    def _spec(self) -> JobSpec:
+        spec = job_spec(self.job, TARGET)
+        report: dict[str, Any] = {
+            "figure": self.plan.followed if self._reporter is not None else None,
+            "seed_index": self.seed_index,
+            "earlier": [str(self._job(index).path) for index in range(self.seed_index)],
+            "trial": None if self._reporter is None else self._reporter.arguments,
+        }
+        title = f"trial {self.number}" + (
+            f", seed {self.job.config.seed}" if self.seed_index else ""
+        )
+        return replaced(spec, name=title, data={**spec.data, "report": report})

@@ -1,0 +1,245 @@
+"""Runs a study: a free place asks for a trial at once, whatever the others are doing."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.sweeps.controller import EXIT_BUSY, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
+from rlzoo_plus.sweeps.presence import Presence
+from rlzoo_plus.tuning.keeping import drop_artifacts
+from rlzoo_plus.tuning.ownership import Ownership
+from rlzoo_plus.tuning.plan import StudyPlan
+from rlzoo_plus.tuning.study import AskedTrial, Study
+from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
+from rlzoo_plus.tuning.trials import TrialState
+
+_POLL_S = 0.2
+_LOOK_AROUND_S = 2.0
+# So many draws in a row that are no configuration, or trials that fail, are no accident.
+MOST_IN_A_ROW = 20
+_MOST_FAILURES = 5
+
+
+@dataclass
+class Progress:
+    """What a tuner tells whoever shows it.
+
+    Attributes:
+        running: The trials in its hands.
+        notes: What else happened, each once.
+    """
+
+    running: list[TrialRun] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Tuner:
+    """Asks for trials, runs them, and tells what became of them, until there are enough."""
+
+    def __init__(
+        self,
+        plan: StudyPlan,
+        study: Study,
+        launcher: Launcher,
+        ended: Callable[[int, TrialState, str], None] = lambda number, state, reason: None,
+        tick: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            plan: What is to be done.
+            study: Where the trials are kept.
+            launcher: Where their runs are made.
+            ended: Called with each trial that ended here.
+            tick: Called some times a second.
+        """
+        self.plan, self.study, self.launcher = plan, study, launcher
+        self.progress = Progress()
+        self.stop_signal: int | None = None
+        self._ended, self._tick = ended, tick
+        self._kill = False
+        self._in_a_row = self._failures = 0
+        self._is_over = False
+        self._started = time.monotonic()
+        self._looked = self._beaten = float("-inf")
+
+    @property
+    def running(self) -> list[TrialRun]:
+        """The trials in hand."""
+        return self.progress.running
+
+    def run(self) -> int:
+        """Run trials; return 0, 1 if all failed, 75 or 130 if it was stopped.
+
+        Raises:
+            ConfigError: The space gives nothing that could be run.
+        """
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            with Presence(self.plan.folder) as presence:
+                self._ownership = Ownership(self.plan, presence)
+                self._work(presence)
+        finally:
+            for trial in self.running:
+                trial.kill()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        if self.stop_signal is not None:
+            return EXIT_SIGINT if self.stop_signal == signal.SIGINT else EXIT_SIGTERM
+        return 0 if self.study.best(1) else EXIT_FAILED
+
+    def _work(self, presence: Presence) -> None:
+        told = False
+        while True:
+            if self.stop_signal is None and presence.is_asked_to_stop():
+                self.stop_signal = signal.SIGTERM
+            self._look_around()
+            if self.stop_signal is None:
+                self._start_some()
+            elif not told:
+                told = True
+                for trial in self.running:
+                    trial.stop()
+            if self._kill:
+                for trial in self.running:
+                    trial.kill()
+            for trial in list(self.running):
+                self._collect(trial)
+            self._tick(self.progress)
+            if self._is_done():
+                break
+            handles = [trial.handle for trial in self.running if trial.handle is not None]
+            self.launcher.wait(handles, _POLL_S)
+        # What was stopped waits for whoever comes next, and goes on from its checkpoint.
+        self.study.requeue_orphans(self._ownership.is_mine, counts=False)
+
+    def _is_done(self) -> bool:
+        if self.running:
+            return False
+        if self.stop_signal is not None:
+            return True
+        # Trials of other controllers may yet come back to the queue.
+        return self._is_over and not self._others_run()
+
+    def _others_run(self) -> bool:
+        if time.monotonic() - self._started > self._budget_s():
+            return False
+        states = {view.state for view in self.study.trials()}
+        return bool(states & {TrialState.RUNNING, TrialState.WAITING})
+
+    def _budget_s(self) -> float:
+        minutes = self.plan.hpo.timeout_minutes
+        return float("inf") if minutes is None else 60.0 * minutes
+
+    def _look_around(self) -> None:
+        """Say that this controller lives, and take up what dead ones have left."""
+        now = time.monotonic()
+        if now - self._beaten >= self.plan.hpo.heartbeat_s:
+            self._beaten = now
+            self.study.beat([trial.number for trial in self.running])
+        if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
+            return
+        self._looked = now
+        requeued = self.study.requeue_orphans(self._ownership.is_dead)
+        for number in requeued:
+            self.progress.notes.append(f"trial {number} was left by a dead process; it goes on")
+        self._is_over = False
+
+    def _start_some(self) -> None:
+        if time.monotonic() - self._started > self._budget_s():
+            self._is_over = True
+        while len(self.running) < self.launcher.slots and not self._is_over:
+            asked = self.study.ask(self._ownership.owner)
+            if asked is None:
+                self._is_over = True
+                return
+            overrides = self._draw(asked)
+            try:
+                self.study.set_overrides(asked.number, overrides)
+                trial = TrialRun(self.plan, self.study, self.launcher, asked, overrides)
+            except ConfigError as error:
+                self._refuse(asked.number, str(error))
+                continue
+            self._in_a_row = 0
+            self.running.append(trial)
+            self._start(trial)
+
+    def _draw(self, asked: AskedTrial) -> list[str]:
+        """Return what a trial changes.
+
+        The first trial of a warm start is what `train` takes; its parameters are the nearest that
+        the sampler knows. A lost attempt keeps what it had, even if the space has changed.
+        """
+        space, fixed = self.plan.space, self.plan.fixed_values
+        try:
+            drawn = self.study.draw(asked, lambda trial: space.draw(trial, fixed))
+        except (ConfigError, ValueError) as error:
+            self.study.invalid(asked.number, str(error))
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"hpo.space is no longer what the study was begun with: {error} "
+                "Take it back, or start a new study: hpo.study=NAME."
+            ) from error
+        return drawn if asked.overrides is None else list(asked.overrides)
+
+    def _refuse(self, number: int, reason: str) -> None:
+        self.study.invalid(number, reason)
+        self._in_a_row += 1
+        if self._in_a_row >= MOST_IN_A_ROW:
+            raise ConfigError(
+                f"hpo.space: {self._in_a_row} draws in a row are no configuration, the last: "
+                f"{reason} Narrow the space."
+            )
+
+    def _start(self, trial: TrialRun) -> None:
+        outcome = trial.start()
+        if outcome is not None:
+            self._end(trial, outcome)
+
+    def _collect(self, trial: TrialRun) -> None:
+        end = trial.poll()
+        if end is None:
+            return
+        if end.code == EXIT_BUSY:
+            # An earlier attempt is still writing its last checkpoint.
+            trial.start_again(after_s=1.0)
+        elif self._is_stopped(end):
+            self.running.remove(trial)
+        else:
+            outcome = trial.judge(end)
+            if outcome is not None:
+                self._end(trial, outcome)
+
+    def _is_stopped(self, end: JobEnd) -> bool:
+        return self.stop_signal is not None and end.limit is None and end.code not in (0, 1, 2, 74)
+
+    def _end(self, trial: TrialRun, outcome: Outcome) -> None:
+        self.running.remove(trial)
+        state = outcome.state
+        if state is TrialState.DONE:
+            self.study.done(trial.number, outcome.values, outcome.figures)
+        elif state is TrialState.PRUNED:
+            self.study.prune(trial.number, outcome.reason, outcome.figures)
+        else:
+            self.study.fail(trial.number, outcome.reason)
+        self._failures = self._failures + 1 if state is TrialState.FAILED else 0
+        drop_artifacts(self.plan, self.study)
+        self._ended(trial.number, state, outcome.reason)
+        if self._failures >= _MOST_FAILURES and not self.study.best(1):
+            raise ConfigError(
+                f"the first {self._failures} trials failed, the last: {outcome.reason}. "
+                f"See {trial.folder}."
+            )
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._kill = self.stop_signal is not None
+        self.stop_signal = self.stop_signal or number

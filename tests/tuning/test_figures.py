@@ -1,0 +1,67 @@
+"""What a study aims at, as a run's own files tell it."""
+
+import math
+
+import pytest
+
+from rlzoo_plus.artifacts.records import append_records
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.tuning.figures import mean_figures, run_figures, rung_of, rung_values
+
+
+def run_with(folder, returns, *, success=None, result=None):
+    run = RunDir(folder)
+    records = [
+        {"step": 100 * (n + 1), "mean_return": value, "success_rate": success}
+        for n, value in enumerate(returns)
+    ]
+    append_records(run.evaluations_file, records)
+    run.write_result(result or {"num_timesteps": 500, "training_time_s": 2.0})
+    return run
+
+
+def test_returns_are_told_in_four_ways(tmp_path):
+    figures = run_figures(run_with(tmp_path, [1.0, 9.0, 4.0, 5.0, 6.0]))
+    assert figures["late_return"] == 5.0
+    assert figures["final_return"] == 6.0
+    assert figures["best_return"] == 9.0
+    assert figures["mean_return"] == 5.0
+    assert figures["steps_per_s"] == 250.0
+    assert "success_rate" not in figures
+
+
+def test_an_evaluation_that_a_resumed_run_repeats_counts_once(tmp_path):
+    run = run_with(tmp_path, [1.0, 2.0])
+    append_records(run.evaluations_file, [{"step": 200, "mean_return": 4.0}])
+    assert run_figures(run)["mean_return"] == 2.5
+
+
+def test_a_run_that_diverged_at_its_end_has_no_number(tmp_path):
+    run = run_with(tmp_path, [5.0, 6.0, math.nan])
+    assert math.isnan(run_figures(run)["late_return"])
+
+
+def test_success_is_averaged_over_the_last_three(tmp_path):
+    run = run_with(tmp_path, [0.0, 0.0], success=0.5)
+    assert run_figures(run)["success_rate"] == 0.5
+
+
+def test_seeds_are_averaged_where_all_of_them_tell_a_figure():
+    seeds = [{"late_return": 1.0, "success_rate": 1.0}, {"late_return": 3.0}]
+    assert mean_figures(seeds) == {"late_return": 2.0}
+    assert mean_figures([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "seed_index", "rung"),
+    [(1, 0, 1), (99, 0, 1), (100, 0, 2), (1000, 0, 20), (1200, 0, 20), (1, 1, 21), (1000, 2, 60)],
+)
+def test_rungs_are_twentieths_with_later_seeds_behind(step, seed_index, rung):
+    assert rung_of(step, 1000, seed_index) == rung
+
+
+def test_the_first_evaluation_of_a_rung_stands_for_it(tmp_path):
+    run = run_with(tmp_path, [1.0, 2.0, 3.0])
+    assert rung_values(run, 4000, "late_return") == {1: 1.0}
+    assert rung_values(run, 2000, "late_return") == {1: 1.0, 2: 2.0, 3: 3.0}
+    assert rung_values(run, 2000, "success_rate") == {}

@@ -1,0 +1,221 @@
+"""Search spaces: what a trial draws, under which conditions, and what a command line changes."""
+
+import pytest
+from omegaconf import OmegaConf
+from optuna.trial import FixedTrial
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.tuning.dimensions import Kind
+from rlzoo_plus.tuning.space import Space
+
+GAMMA = "algo.hyperparams.gamma"
+SDE = "algo.hyperparams.use_sde"
+FREQ = "algo.hyperparams.sde_sample_freq"
+CONDITIONAL = {FREQ: {"space": "choice(4, 8)", "when": {SDE: True}}}
+
+
+def draw(space, params, fixed=None, custom=None):
+    return Space.parse(space, custom).draw(FixedTrial(params), fixed or {})
+
+
+def random_trial(seed=0):
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed)).ask()
+
+
+def test_pow2_draws_the_exponent():
+    space = {"algo.hyperparams.batch_size": "tag(pow2, range(5, 12))"}
+    assert draw(space, {"log2(algo.hyperparams.batch_size)": 11}) == [
+        "algo.hyperparams.batch_size=2048"
+    ]
+
+
+def test_one_minus_draws_what_is_missing_to_one():
+    space = {GAMMA: "tag(log, one_minus, interval(1e-4, 0.1))"}
+    assert draw(space, {f"one_minus({GAMMA})": 0.02}) == [f"{GAMMA}=0.98"]
+
+
+def test_linear_draws_the_beginning_of_a_schedule():
+    space = {"algo.hyperparams.learning_rate": "tag(log, linear, interval(1e-4, 0.1))"}
+    assert draw(space, {"algo.hyperparams.learning_rate": 1e-3}) == [
+        "algo.hyperparams.learning_rate=lin_0.001"
+    ]
+
+
+def test_steps_of_fractions_are_exact_decimals():
+    space = Space.parse({"key.a": "range(0.1, 1, 0.1)"})
+    found = [space.draw(FixedTrial({"key.a": 0.1 + n * 0.1}), {}) for n in range(9)]
+    assert found == [[f"key.a=0.{n}"] for n in range(1, 10)]
+
+
+def test_what_is_stored_is_primitive_and_what_is_drawn_is_the_list():
+    trial = random_trial()
+    space = Space.parse({"network.net_arch": "choice([64, 64], {actor: [1], critic: [2]})"})
+    overrides = space.draw(trial, {})
+    assert isinstance(trial.params["network.net_arch"], str)
+    assert overrides == [f"network.net_arch={trial.params['network.net_arch']}"]
+
+
+def test_a_study_that_goes_on_draws_from_the_same_choices():
+    import optuna
+
+    space = {"network.net_arch": "null,[64,64],{actor: [1], critic: [2]},relu,2,0.5,true"}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=2))
+    for value in range(8):
+        trial = study.ask()
+        Space.parse(space).draw(trial, {})
+        study.tell(trial, value)
+    assert len(study.trials) == 8
+
+
+@pytest.mark.parametrize("fixed", [{"algo": {"hyperparams": {"use_sde": True}}}, {SDE: True}])
+def test_a_condition_looks_at_the_configuration(fixed):
+    assert draw(CONDITIONAL, {FREQ: 4}, fixed) == [f"{FREQ}=4"]
+
+
+def test_a_key_whose_condition_does_not_hold_is_not_drawn():
+    assert draw(CONDITIONAL, {}, {SDE: False}) == []
+
+
+def test_a_condition_looks_at_what_was_drawn_even_if_that_comes_later_in_the_file():
+    space = {**CONDITIONAL, SDE: "choice(true, false)"}
+    assert draw(space, {SDE: True, FREQ: 8}, {SDE: False}) == [f"{SDE}=true", f"{FREQ}=8"]
+    assert draw(space, {SDE: False}, {SDE: True}) == [f"{SDE}=false"]
+
+
+def test_a_condition_looks_into_a_mapping_that_was_drawn():
+    space = {
+        "a.b": {"space": "interval(0, 1)", "when": {"algo.action_noise.type": "ou"}},
+        "algo.action_noise": "choice({type: ou, std: 0.1}, {type: normal, std: 0.1})",
+    }
+    fixed = {"algo": {"action_noise": {"type": "normal"}}}
+    drawn = draw(space, {"algo.action_noise": "{type:ou,std:0.1}", "a.b": 1}, fixed)
+    assert drawn == ["algo.action_noise={type:ou,std:0.1}", "a.b=1"]
+
+
+def test_all_of_several_conditions_must_hold():
+    space = {"key.a": {"space": "1,2", "when": {"b": 1, "c": None}}}
+    assert draw(space, {"key.a": 1}, {"b": 1, "c": None}) == ["key.a=1"]
+    assert draw(space, {}, {"b": 1, "c": 2}) == []
+
+
+def test_a_misspelled_condition_is_told_with_the_likely_name():
+    space = {FREQ: {"space": "4,8", "when": {"algo.hyperparams.use_sd": True}}}
+    with pytest.raises(ConfigError, match=r"sde_sample_freq.*Did you mean 'algo.*use_sde'"):
+        draw(space, {FREQ: 4}, {"algo": {"hyperparams": {"use_sde": True}}})
+
+
+def test_keys_that_wait_for_one_another_are_refused():
+    space = {
+        "key.a": {"space": "1,2", "when": {"key.b": 1}},
+        "key.b": {"space": "1,2", "when": {"key.a": 1}},
+    }
+    with pytest.raises(ConfigError, match=r"key.a, key.b wait for one another"):
+        Space.parse(space)
+    with pytest.raises(ConfigError, match="wait"):
+        Space.parse({"key.a": {"space": "1,2", "when": {"key.a": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("exponent", "n_steps", "n_envs", "drawn"),
+    [
+        (9, 128, 4, 512),
+        (9, 64, 4, 256),
+        (9, 100, 3, 256),
+        (9, 4, 2, 8),
+        (5, 3, 2, 6),
+        (5, 64, 4, 32),
+    ],
+)
+def test_a_batch_is_never_larger_than_a_rollout(exponent, n_steps, n_envs, drawn):
+    space = {
+        "batch_size": {"space": "tag(pow2, range(5, 10))", "at_most": "n_steps * n_envs"},
+    }
+    fixed = {"n_steps": n_steps, "n_envs": n_envs}
+    assert draw(space, {"log2(batch_size)": exponent}, fixed) == [f"batch_size={drawn}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "at_most", "param", "drawn"),
+    [
+        ("interval(1, 100)", "total / 10", 80, "50"),
+        ("range(0, 101, 20)", "total / 10", 80, "40"),
+        ("interval(0.0, 100.0)", "2 * total / 400", 80.0, "2.5"),
+        ("interval(1, 100)", "30", 80, "30"),
+        ("interval(1, 100)", "auto", 80, "80"),
+        ("interval(1, 100)", "auto * total", 80, "80"),
+    ],
+)
+def test_a_limit_is_a_product_of_keys_and_numbers(text, at_most, param, drawn):
+    fixed = {"total": 500, "auto": "auto"}
+    space = {"key": {"space": text, "at_most": at_most}}
+    assert draw(space, {"key": param}, fixed) == [f"key={drawn}"]
+
+
+def test_a_sweep_on_the_command_line_adds_a_key_or_replaces_its_entry():
+    space = Space.parse({"key.a": "1,2", "key.b": "1,2"})
+    changed = space.with_overrides(["key.b=interval(0.5, 1.5)", "++key.c=choice(x, y)"])
+    assert [(d.key, d.source) for d in changed.dimensions] == [
+        ("key.a", "1,2"),
+        ("key.b", "interval(0.5, 1.5)"),
+        ("key.c", "choice(x, y)"),
+    ]
+
+
+def test_a_sweep_on_the_command_line_keeps_condition_and_limit():
+    entry = {"space": "interval(1, 8)", "when": {SDE: True}, "at_most": "n_envs"}
+    [changed] = Space.parse({FREQ: entry}).with_overrides([f"{FREQ}=range(2, 9, 2)"]).dimensions
+    assert changed.when == {SDE: True}
+    assert changed.at_most.source == "n_envs"
+
+
+def test_overrides_that_hydra_has_parsed_keep_whole_numbers_whole():
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    override = OverridesParser.create().parse_override("key=interval(1, 8)")
+    [found] = Space.parse({}).with_overrides([override]).dimensions
+    assert found.kind is Kind.INT
+
+
+@pytest.mark.parametrize(
+    ("override", "left"),
+    [
+        ("algo.action_noise.std=0.2", ["algo.action_noise.type", "network.net_arch"]),
+        ("++algo.action_noise=null", ["network.net_arch"]),
+        ("~algo.action_noise", ["network.net_arch"]),
+        ("network=small", ["algo.action_noise.type", "algo.action_noise.std"]),
+        ("algo=ppo", ["algo.action_noise.type", "algo.action_noise.std", "network.net_arch"]),
+        (
+            "hydra.verbose=true",
+            ["algo.action_noise.type", "algo.action_noise.std", "network.net_arch"],
+        ),
+    ],
+)
+def test_a_value_on_the_command_line_takes_its_keys_out(override, left):
+    space = Space.parse(
+        {
+            "algo.action_noise.type": "normal,ou",
+            "algo.action_noise.std": "interval(0.0, 0.5)",
+            "network.net_arch": "[64],[128]",
+        }
+    )
+    assert [d.key for d in space.with_overrides([override]).dimensions] == left
+
+
+def test_a_fixed_part_takes_out_the_mapping_that_would_overwrite_it():
+    space = Space.parse({"algo.action_noise": "null,{type: ou, std: 0.1}"})
+    assert space.with_overrides(["algo.action_noise.std=0.2"]).dimensions == ()
+
+
+def test_the_later_of_two_words_for_a_key_counts():
+    words = ["network.net_arch=null", "network.net_arch=[64],[128]"]
+    assert len(Space.parse({}).with_overrides(words).dimensions) == 1
+    assert len(Space.parse({}).with_overrides(words[::-1]).dimensions) == 0
+
+
+def test_an_entry_that_is_null_is_left_out():
+    assert (
+        Space.parse(OmegaConf.create({"key.a": None, "key.b": "1,2"})).dimensions[0].key == "key.b"
+    )
