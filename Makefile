@@ -2,8 +2,12 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# What training needs; what the tests and checks need besides.
+READY  := $(VENV)/.ready
 STAMP  := $(VENV)/.installed
 ARGS   ?= algo=ppo env=cartpole_bullet
+EXTRAS := bullet,classic,panda,tune
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help setup train test check format bench clean
 
@@ -18,15 +22,19 @@ help:
 setup: $(STAMP)
 
 # torch first and alone: its version decides between a small and a very large build.
-$(STAMP): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is needed: install it or call make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || "$$(command -v $(PYTHON) || command -v python3)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $(READY)
+
+$(STAMP): $(READY)
+	$(INSTALL) -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-train: setup
+train: $(READY)
 	$(BIN)/python train.py $(ARGS)
 
 test: setup

@@ -12,13 +12,15 @@ _NAMES = ("study", "trial")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
 # What a stored command line may say without being trusted: nothing here imports anything.
 _HARMLESS = re.compile(
-    r"(algo\.(hyperparams\..+|action_noise(\..+)?|replay_buffer|name)"
-    r"|env\.(id|kwargs\..+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
-    r"|(network|normalize|eval|stop|checkpoint|log|report|infra|export)\..+"
-    r"|algo|env|network|tuned|infra|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
+    r"(algo\.(hyperparams\.[\w.]+|action_noise(\.[\w.]+)?|replay_buffer|name)"
+    r"|env\.(id|kwargs\.[\w.]+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
+    r"|(network|normalize|eval|stop|checkpoint|log|report|export)\.[\w.]+"
+    r"|algo|env|network|tuned|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w-]*(/[A-Za-z0-9_][\w-]*)*")
-_GROUPS = ("algo", "env", "network", "tuned", "infra")
+_GROUPS = ("algo", "env", "network", "tuned")
+# A window without a display ends the process.
+_NEVER_HARMLESS = ("env.kwargs.render_mode",)
 
 
 def with_trial(arguments: Sequence[str]) -> list[str]:
@@ -31,9 +33,10 @@ def with_trial(arguments: Sequence[str]) -> list[str]:
     if set(named) != set(_NAMES):
         raise ConfigError("study=S and trial=N belong together. `rlzoo-plus study show S` lists N.")
     rest = [word for word in arguments if _key(word) not in _NAMES and word != "--trust"]
-    stored = _stored(named["study"], _number(named["trial"]))
+    trust = "--trust" in arguments
+    stored = _stored(named["study"], _number(named["trial"]), trust=trust)
     foreign = [word for word in stored if not _is_harmless(word)]
-    if foreign and "--trust" not in arguments:
+    if foreign and not trust:
         from rlzoo_plus.artifacts.untrusted import printable
 
         raise ConfigError(
@@ -44,11 +47,11 @@ def with_trial(arguments: Sequence[str]) -> list[str]:
     return [*rest, *(word for word in stored if _key(word) not in given)]
 
 
-def _stored(study: str, number: int) -> list[str]:
+def _stored(study: str, number: int, *, trust: bool) -> list[str]:
     from rlzoo_plus.tuning.study_file import open_stored
     from rlzoo_plus.tuning.trials import TrialState
 
-    stored = open_stored(study)
+    stored = open_stored(study, trust=trust)
     views = {view.number: view for view in stored.study.trials()}
     if number not in views:
         last = max(views, default=None)
@@ -61,7 +64,8 @@ def _stored(study: str, number: int) -> list[str]:
     if view.state in (TrialState.WAITING, TrialState.INVALID):
         raise ConfigError(f"study={study}: trial {number} has no values that could be trained.")
     drawn = {_key(word) for word in words}
-    base = [word for word in stored.base if _key(word) not in drawn]
+    # Where the study ran is no part of what the trial was.
+    base = [w for w in stored.base if _key(w) not in drawn and _key(w).split(".")[0] != "infra"]
     return [*stored.config_options, *base, *words, *_threads(base)]
 
 
@@ -88,7 +92,10 @@ def _key(word: str) -> str:
 
 def _is_harmless(word: Any) -> bool:
     match = _OVERRIDE.fullmatch(word)
-    if match is None or "${" in word or not _HARMLESS.fullmatch(match["key"]):
+    # Hydra takes backslashes away: an interpolation need not look like one.
+    if match is None or "$" in word or not _HARMLESS.fullmatch(match["key"]):
+        return False
+    if match["key"] in _NEVER_HARMLESS:
         return False
     if match["key"] in _GROUPS and not _PLAIN_NAME.fullmatch(match["value"]):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "print_report"]
 _SHOWN = 10
+# Optuna and matplotlib stumble over trials that a stranger has made up.
+_ODD = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError)
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +38,11 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.tuning.study_file import open_stored
 
-    code: int = options.action(open_stored(options.study), options, make_console())
+    stored = open_stored(options.study, trust=options.trust)
+    with warnings.catch_warnings():
+        # Of what Optuna and matplotlib say of odd trials, nothing helps whoever looks at them.
+        warnings.simplefilter("ignore")
+        code: int = options.action(stored, options, make_console())
     return code
 
 
@@ -62,7 +69,7 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.importance import importances
+    from rlzoo_plus.artifacts.untrusted import one_line
     from rlzoo_plus.tuning.plots import Picture, plot_study
 
     study, hpo = stored.study, stored.hpo
@@ -72,22 +79,27 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         title=f"Study {stored.name}",
         trials=views,
         objectives=hpo.objectives,
-        importances=importances(study.optuna_study),
+        importances=_importances(stored),
         front=[view.number for view in study.best(max(count, 1))],
         seeds=hpo.seeds,
     )
-    out = plot_study(picture, options.out or stored.folder / "study.png")
+    try:
+        out = plot_study(picture, options.out or stored.folder / "study.png")
+    except ConfigError:
+        raise
+    except _ODD as error:
+        raise ConfigError(
+            f"{stored.folder}: its trials cannot be drawn: {one_line(error)}. "
+            "`rlzoo-plus study show --all` lists them."
+        ) from error
     console.print(f"drawn: {out}", markup=False)
     return 0
 
 
 def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.importance import FEWEST_TRIALS, importances
+    from rlzoo_plus.tuning.importance import FEWEST_TRIALS
 
-    found = {
-        name: importances(stored.study.optuna_study, place)
-        for place, name in enumerate(stored.hpo.objectives)
-    }
+    found = {name: _importances(stored, place) for place, name in enumerate(stored.hpo.objectives)}
     if options.json:
         print(json.dumps(found))
         return 0
@@ -98,6 +110,25 @@ def _importance(stored: KnownStudy, options: argparse.Namespace, console: Consol
         else:
             console.print(f"not known: it takes {FEWEST_TRIALS} finished trials that differ")
     return 0
+
+
+def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
+    """Return which values matter.
+
+    Raises:
+        ConfigError: The storage holds what Optuna cannot reckon with.
+    """
+    from rlzoo_plus.artifacts.untrusted import one_line
+    from rlzoo_plus.tuning.importance import importances
+
+    try:
+        return importances(stored.study.optuna_study, objective)
+    except ConfigError:
+        raise
+    except _ODD as error:
+        raise ConfigError(
+            f"{stored.folder}: importance cannot be told of its trials: {one_line(error)}."
+        ) from error
 
 
 def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
@@ -215,6 +246,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         verb.set_defaults(action=action)
         verb.add_argument("study", metavar="S", help="its name below outputs/studies, or a path")
+        verb.add_argument(
+            "--trust", action="store_true", help="ask its database on another machine"
+        )
         if action is _plot:
             verb.add_argument("--out", type=Path, metavar="PNG", help="default: S/study.png")
         else:

@@ -73,7 +73,7 @@ def trials_table(views: Sequence[TrialView], objectives: Sequence[str]) -> Table
     from rich.text import Text
 
     names = list(dict.fromkeys(name for view in views for name in view.params))[:_MOST_PARAMS]
-    short = [name.removeprefix("algo.hyperparams.") for name in names]
+    short = [_short(name) for name in names]
     table = _table(["trial", "state", *objectives, "time", *short])
     for view in views:
         values = view.values or ()
@@ -135,8 +135,13 @@ def importance_table(shares: dict[str, float]) -> Table:
     table = _table(["value", "share", ""])
     for name, share in shares.items():
         bar = "█" * round(30 * share)
-        table.add_row(Text(printable(name)), Text(f"{100 * share:.1f} %"), Text(bar))
+        table.add_row(Text(_short(name)), Text(f"{100 * share:.1f} %"), Text(bar))
     return table
+
+
+def _short(name: str) -> str:
+    """Return a parameter's name without what goes without saying."""
+    return printable(name).replace("algo.hyperparams.", "")
 
 
 def _table(heads: Sequence[str]) -> Table:

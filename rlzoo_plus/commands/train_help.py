@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from textwrap import wrap
 
 from rlzoo_plus.config.compose import GROUPS, conf_dir, config_dirs, group_options
@@ -16,6 +15,8 @@ Train an agent.
   python train.py env.id=Pendulum-v1 algo=td3              any Gymnasium environment
   python train.py algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
   python train.py -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
+  python train.py -m hpo=ppo hpo.n_trials=20               a study: search for values
+  python train.py study=cartpole_bullet-ppo trial=7        what a trial of it was
 
 `rlzoo-plus train ...` is the same, from anywhere.
 """
@@ -44,9 +45,11 @@ def train_help(arguments: list[str]) -> str:
         else:
             lines += _wrapped(group, names)
     lines += ["", "Keys: key=value (all frequencies count environment steps)"]
-    lines += list(_keys(conf_dir() / "config.yaml"))
+    lines += _keys((conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n")
     lines += ["  algo.hyperparams.<argument of the algorithm>=...   env.kwargs.<argument>=...", ""]
-    return "\n".join([*lines, _OPTIONS.rstrip()])
+    study = (conf_dir() / "hpo" / "_study.yaml").read_text(encoding="utf-8")
+    lines += ["Keys of a study: -m hpo=... (docs/tuning.md)", *_keys(study, "- _self_\n", "hpo.")]
+    return "\n".join([*lines, "", _OPTIONS.rstrip()])
 
 
 def _wrapped(group: str, names: Iterable[str]) -> list[str]:
@@ -54,11 +57,16 @@ def _wrapped(group: str, names: Iterable[str]) -> list[str]:
     return [f"  {group if i == 0 else '':<11} {line}" for i, line in enumerate(lines)]
 
 
-def _keys(path: Path) -> Iterable[str]:
-    """Yield each key of config.yaml with its default and comment."""
+def _keys(content: str, behind: str, before: str = "") -> Iterable[str]:
+    """Yield each key of a configuration file with its default and comment.
+
+    Args:
+        content: The file.
+        behind: The end of its defaults list.
+        before: What stands before each key on the command line.
+    """
     section = ""
-    body = path.read_text(encoding="utf-8").split("experiment: null\n", 1)[-1]
-    for line in body.split("\nhydra:", 1)[0].splitlines():
+    for line in content.split(behind, 1)[-1].split("\nhydra:", 1)[0].splitlines():
         text, _, comment = line.partition("#")
         name, colon, value = text.strip().partition(":")
         if not colon or name.startswith("-"):
@@ -69,4 +77,4 @@ def _keys(path: Path) -> Iterable[str]:
             continue
         if value.strip():
             prefix = section if text.startswith(" ") else ""
-            yield f"  {prefix + name + '=' + value.strip():<40} {comment.strip()}"
+            yield f"  {before + prefix + name + '=' + value.strip():<40} {comment.strip()}"

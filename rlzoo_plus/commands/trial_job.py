@@ -54,7 +54,8 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
 
     def watch(record: dict[str, Any], stop: StopRequest) -> None:
         value = followed_value(record, figure)
-        if value is None:
+        if value is None or record["step"] == 0:
+            # `eval.at_start` is no rung: the first one counts from the first training.
             return
         rung = rung_of(record["step"], n_timesteps)
         values = [value, *(run[rung] for run in earlier if rung in run)]

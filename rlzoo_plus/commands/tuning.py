@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.commands.tuning_plan import Compose, make_plan
 from rlzoo_plus.config.errors import ConfigError
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.infra.launcher import Launcher
     from rlzoo_plus.sweeps.job import SweepJob
     from rlzoo_plus.tuning.plan import StudyPlan
-    from rlzoo_plus.tuning.report import Retrained
+    from rlzoo_plus.tuning.report import Retrained, StudyReport
     from rlzoo_plus.tuning.study import Study
 
 PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.commands.trial_job", "rlzoo_plus.tuning.study")
@@ -48,25 +46,29 @@ def run_study(arguments: list[str], compose: Compose) -> int:
     tuner = Tuner(plan, study, launcher, view.ended, view.tick)
     with view:
         code = tuner.run()
+    if code <= 1:
+        code = max(code, _conclude(plan, study, launcher, arguments, console))
     if code > 1:
         console.print("stopped; the same command goes on", markup=False)
-        return code
-    code = max(code, _conclude(plan, study, launcher, arguments, console))
     return code
 
 
 def _open(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher]:
     """Check what can be checked before anything is written, and open the study."""
     from rlzoo_plus.commands.sweeping import busy_cores
+    from rlzoo_plus.commands.tuning_winner import check_target
     from rlzoo_plus.config.compose import config_options
     from rlzoo_plus.infra.launcher import make_launcher
     from rlzoo_plus.tuning.plan import about_study
+    from rlzoo_plus.tuning.probing import check_draws
     from rlzoo_plus.tuning.study import Study
     from rlzoo_plus.tuning.study_file import write_study_file
 
     mistakes = study_mistakes(plan)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
+    check_target(plan, arguments)
+    check_draws(plan)
     # Its processes import torch while the study is opened.
     launcher = make_launcher(plan.base.infra, busy_cores(plan.base), PRELOAD)
     try:
@@ -119,27 +121,34 @@ def _warm_start(plan: StudyPlan, study: Study) -> list[str]:
 
 def _headline(plan: StudyPlan, study: Study, launcher: Launcher) -> str:
     over = sum(view.state in ("done", "pruned", "failed") for view in study.trials())
-    before = f", {over} of them over already" if over else ""
+    before = f", {over} over already" if over else ""
     seeds = "" if plan.hpo.seeds == 1 else f" of {plan.hpo.seeds} seeds"
     return (
-        f"study {plan.folder}: {plan.hpo.n_trials} trials{seeds}{before}, "
-        f"{launcher.slots} at once, {len(plan.space.dimensions)} values to find, "
+        f"study {plan.folder}: {_many(plan.hpo.n_trials, 'trial')}{seeds}{before}, "
+        f"{launcher.slots} at once, {_many(len(plan.space.dimensions), 'value')} to find, "
         f"{plan.trial_timesteps:,} steps each"
     )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _conclude(
     plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], console: Console
 ) -> int:
     """Train the best again, write the report and the winner's file, and say what was found."""
-    from rlzoo_plus.commands.study_tables import print_report
-    from rlzoo_plus.tuning.report import StudyReport, choose_winner, write_report
-    from rlzoo_plus.tuning.retraining import best_job, retrained, retraining_jobs
+    from rlzoo_plus.tuning.report import choose_winner
+    from rlzoo_plus.tuning.retraining import (
+        ExaminationStopped,
+        best_job,
+        retrained,
+        retraining_jobs,
+    )
 
     best = study.best(max(plan.hpo.retrain.best, 1))
     if not best:
-        console.print("no trial was finished, so there is no winner", markup=False, style="red")
-        return 1
+        return _conclude_without_winner(plan, study, console)
     pairs = retraining_jobs(plan, best) if plan.hpo.retrain.best else []
     code = _retrain(plan, [job for _, jobs in pairs for job in jobs], launcher, console)
     if code > 1:
@@ -150,25 +159,81 @@ def _conclude(
     if winner is not None:
         jobs = next(jobs for view, jobs in pairs if view.number == winner.number)
         job = best_job(jobs)
-        again = [_examined(plan, each, job, winner, launcher) for each in again]
-    number = best[0].number if winner is None else winner.number
-    name, option = _write_experiment(plan, study, number, job, arguments, console)
-    report = StudyReport(
+    if job is not None:
+        try:
+            again = _examined(plan, again, job, launcher, console)
+        except ExaminationStopped as stopped:
+            return stopped.code
+    report = _report(plan, study, best=best, retrained=again)
+    return max(code, _publish(plan, report, job, arguments, console))
+
+
+def _publish(
+    plan: StudyPlan,
+    report: StudyReport,
+    job: SweepJob | None,
+    arguments: list[str],
+    console: Console,
+) -> int:
+    """Write the winner's file and the report; return 1 if the file cannot be written.
+
+    Args:
+        plan: The study.
+        report: All but the winner's file.
+        job: The winner's best run on fresh seeds, None if it was not trained again.
+        arguments: The command line, as typed.
+        console: Where to say what was found.
+    """
+    from dataclasses import replace
+
+    from rlzoo_plus.commands.study_tables import print_report
+    from rlzoo_plus.commands.tuning_winner import write_winner
+    from rlzoo_plus.tuning.report import write_report
+
+    code, winner = 0, next(view for view in report.trials if view.number == report.winner)
+    try:
+        config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
+        file, option = write_winner(plan, winner.number, config, arguments)
+    except ConfigError as error:
+        # Hours of training are not to be without a report for a file's sake.
+        console.print(f"the winner's file is not written: {error}", markup=False, style="red")
+        code, following = 1, f"study={plan.folder} trial={winner.number}"
+    else:
+        console.print(f"winner: trial {winner.number}, written to {file}", markup=False)
+        report = replace(report, experiment=file.stem)
+        following = f"{option}experiment={file.stem}"
+    files = write_report(plan.folder, report)
+    print_report(report, console)
+    console.print(f"report: {files[-1]}", markup=False)
+    console.print(f"next: python train.py {following}", markup=False)
+    return code
+
+
+def _conclude_without_winner(plan: StudyPlan, study: Study, console: Console) -> int:
+    """Say why there is no winner, and write what there is to report."""
+    from rlzoo_plus.tuning.report import write_report
+
+    done = sum(view.state == "done" for view in study.trials())
+    kept = ", ".join(plan.hpo.constraints)
+    reason = f"none of {done} finished trials keeps {kept}" if done else "no trial was finished"
+    files = write_report(plan.folder, _report(plan, study, best=[]))
+    console.print(f"{reason}, so there is no winner", markup=False, style="red")
+    console.print(f"report: {files[-1]}", markup=False)
+    return 1
+
+
+def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
+    from rlzoo_plus.tuning.report import StudyReport
+
+    return StudyReport(
         name=plan.name,
         hpo=plan.hpo,
         base=plan.fixed,
         trials=study.trials(),
-        best=best,
         trial_timesteps=plan.trial_timesteps,
         full_timesteps=plan.base.n_timesteps,
-        retrained=again,
-        experiment=name,
+        **found,
     )
-    files = write_report(plan.folder, report)
-    print_report(report, console)
-    console.print(f"report: {files[-1]}", markup=False)
-    console.print(f"next: python train.py {option}experiment={name}", markup=False)
-    return code
 
 
 def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, console: Console) -> int:
@@ -180,7 +245,7 @@ def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, console:
     unique = list({job.key: job for job in jobs}.values())
     count = len({job.command.split(" seed=")[0] for job in jobs})
     console.print(
-        f"the best {count} again, {plan.hpo.retrain.seeds} fresh seeds each, "
+        f"the best {count} again, {_many(plan.hpo.retrain.seeds, 'fresh seed')} each, "
         f"{plan.base.n_timesteps:,} steps",
         markup=False,
     )
@@ -192,66 +257,30 @@ def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, console:
 
 
 def _examined(
-    plan: StudyPlan,
-    each: Retrained,
-    job: SweepJob | None,
-    winner: Retrained,
-    launcher: Launcher,
-) -> Retrained:
-    """Add what the winner's best policy gets on held-out episodes."""
+    plan: StudyPlan, again: list[Retrained], job: SweepJob, launcher: Launcher, console: Console
+) -> list[Retrained]:
+    """Add what the winner's best policy gets on held-out episodes.
+
+    Args:
+        plan: The study.
+        again: What was trained again, the winner among them.
+        job: The winner's best run.
+        launcher: Where it plays.
+        console: Where to say so.
+
+    Raises:
+        ExaminationStopped: By a signal.
+    """
     from dataclasses import replace
 
+    from rlzoo_plus.tuning.report import choose_winner
     from rlzoo_plus.tuning.retraining import examine
 
-    if job is None or each.number != winner.number:
-        return each
-    return replace(each, held_out=examine(job, plan.hpo.retrain.episodes, launcher))
-
-
-def _write_experiment(
-    plan: StudyPlan,
-    study: Study,
-    number: int,
-    job: SweepJob | None,
-    arguments: list[str],
-    console: Console,
-) -> tuple[str, str]:
-    """Write the winner's file; return its name, and the option with which it is found."""
-    from rlzoo_plus.tuning.experiment_file import experiment_name, write_experiment
-
-    view = next(view for view in study.trials() if view.number == number)
-    config = plan.trial_config(view.overrides, 0, view.folder) if job is None else job.config
-    name = plan.hpo.experiment or f"{experiment_name(plan.name)}_best"
-    root, option = _conf_root(arguments)
-    target = root / "experiment" / f"{name}.yaml"
-    header = [
-        f"The winner of the study {plan.name}: trial {number}.",
-        f"Use: python train.py {option}experiment={name}",
-        f"Written by a study; the next one of the same name replaces it. See {plan.folder}.",
-    ]
-    write_experiment(target, config, header, overwrite=_is_ours(target, header[0]))
-    console.print(f"winner: trial {number}, written to {target}", markup=False)
-    return name, option
-
-
-def _is_ours(target: Path, first_line: str) -> bool:
-    """Tell whether a file was written by this study, and not by the user."""
-    try:
-        with target.open(encoding="utf-8") as file:
-            head = file.read(2048)
-    except (OSError, UnicodeDecodeError):
-        return False
-    return first_line.partition(":")[0] in head
-
-
-def _conf_root(arguments: list[str]) -> tuple[Path, str]:
-    """Return the folder of configuration files that is the user's, and the option that names it."""
-    from rlzoo_plus.config.compose import config_dirs
-
-    shipped, *own = config_dirs(arguments)
-    if own:
-        return own[0], f"--config-dir {shlex.quote(str(own[0]))} "
-    if (shipped.parent / "pyproject.toml").is_file():
-        return shipped, ""
-    # An installed package is not the user's to write to.
-    return Path("conf"), "--config-dir conf "
+    episodes = plan.hpo.retrain.episodes
+    console.print(f"the winner plays {_many(episodes, 'held-out episode')}", markup=False)
+    held_out = examine(job, episodes, launcher)
+    if held_out is None:
+        text = f"it could not play them; {job.path / 'log.txt'} says why"
+        console.print(text, markup=False, style="red")
+    winner = choose_winner(again, plan.hpo)
+    return [replace(each, held_out=held_out) if each is winner else each for each in again]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.compose import iter_sweep_keys, overrides_of, prepare_overrides
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.tuning.plan import StudyPlan, check_settings, study_folder
 from rlzoo_plus.tuning.space import Space
@@ -56,10 +58,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     fixed = [word for word in plain if not _is_hpo(word)]
     base = base.model_copy(update={"hpo": None})
     trial_base = _at_length(resolve, fixed, hpo.n_timesteps)
-    space = Space.parse(hpo.space, hpo.custom).with_overrides([*fixed, *sweeps])
-    if hpo.sampler != "grid":
-        # What train takes can then be the first trial.
-        space = space.with_present(trial_base.model_dump(mode="json"))
+    space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
     name = hpo.study or f"{base.env.name}-{base.algo.name}"
     folder = study_folder(name)
     plan = StudyPlan(
@@ -75,9 +74,35 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     return plan, notes
 
 
+def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Space, HpoConfig]:
+    """Return the space that the command line leaves, and the settings that say so.
+
+    Args:
+        hpo: The settings as they were composed.
+        words: The overrides and sweeps of the command line.
+        present: What `train` would take, at the length of a trial.
+
+    Raises:
+        ConfigError: The space is wrong, or no grid where there must be one.
+    """
+    values = present.model_dump(mode="json")
+    space = Space.parse(hpo.space, hpo.custom).with_overrides(words)
+    if hpo.sampler != "grid":
+        # What train takes can then be the first trial.
+        space = space.with_present(values)
+    space = space.settled(values)
+    # What is searched for in fact: with the sweeps of the command line, without its values.
+    changes: dict[str, Any] = {"space": space.entries()}
+    if hpo.sampler == "grid":
+        size = math.prod(len(params) for params in space.grid().values())
+        changes["n_trials"] = min(hpo.n_trials, size)
+    return space, hpo.model_copy(update=changes)
+
+
 def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
     """Choose the algorithm that a search space is for, unless one is chosen."""
-    if "algo" in set(iter_sweep_keys(plain)):
+    # What an experiment chooses is not to be overruled without a word.
+    if {"algo", "experiment"} & set(iter_sweep_keys(plain)):
         return []
     hpo = compose(prepare_overrides(plain)).get("hpo")
     return [f"algo={hpo['algo']}"] if hpo and hpo.get("algo") else []
@@ -106,6 +131,9 @@ def _is_sweep(word: str) -> bool:
 
 def _refuse_sweeps(words: list[str]) -> None:
     for key in iter_sweep_keys(words):
+        own = key.removeprefix("hpo.space.")
+        if own != key:
+            raise ConfigError(f"{key}: a sweep is written without hpo.space: {own}=...")
         if key in _ONE_OF or key.startswith("hpo."):
             mend = _ONE_OF.get(key, "Start one study for each.")
             raise ConfigError(f"{key}: a study has one value of it. {mend}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.sweeps.table import brief, duration
 from rlzoo_plus.tuning.plan import StudyPlan
 from rlzoo_plus.tuning.study import Study
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _REDRAW_S = 0.5
 _COLUMNS = (("trial", 5), ("seed", 5), ("steps", 11), ("steps/s", 7), ("left", 7), ("return", 7))
 _READ_AGAIN_S = 2.0
+# The trial keeps all of it: `study show` and the report have it.
+_LONGEST_REASON = 160
 
 
 class StudyView:
@@ -68,6 +71,7 @@ class StudyView:
         self._live.update(self._table(progress), refresh=True)
 
     def _outcome(self, view: TrialView, reason: str) -> str:
+        reason = printable(reason, _LONGEST_REASON)
         if view.state is TrialState.FAILED:
             return f"failed: {reason} ({self.plan.folder / view.folder})"
         took = "" if view.duration_s is None else f" in {duration(view.duration_s)}"
@@ -77,8 +81,10 @@ class StudyView:
         shown = ", ".join(
             f"{name} {value:.6g}" for name, value in zip(names, view.values or (), strict=False)
         )
-        best = self.study.best(1)
-        mark = ", the best so far" if best and best[0].number == view.number else ""
+        several = len(names) > 1
+        best = self.study.best(len(self._views) if several else 1)
+        praise = "on the Pareto front so far" if several else "the best so far"
+        mark = f", {praise}" if view.number in {each.number for each in best} else ""
         broken = "" if view.is_feasible else ", breaks a constraint"
         return f"{shown}{took}{mark}{broken}"
 

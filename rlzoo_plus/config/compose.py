@@ -19,6 +19,9 @@ _OPTIONS_WITH_VALUE = (
     *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
 )
+# Keys whose value takes the place of the one before, where Hydra would merge two mappings, or could
+# not merge a list over a mapping.
+_REPLACED = ("network.net_arch", "hpo.objectives")
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -70,12 +73,11 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
         is_value = match is not None and not match["prefix"] and "." in match["key"]
         is_hydra = match is not None and match["key"].split(".")[0].split("/")[0] == "hydra"
         is_group = match is not None and ("/" in match["key"] or "@" in match["key"])
-        if not is_value or is_hydra or is_group:
+        if match is None or not is_value or is_hydra or is_group:
             prepared.append(argument)
             continue
-        if argument.startswith("network.net_arch="):
-            # A list cannot be merged over a mapping, nor a mapping over a list.
-            prepared.append("++network.net_arch=null")
+        if match["key"] in _REPLACED:
+            prepared.append(f"++{match['key']}=null")
         prepared.append(f"++{argument}")
     return [*options, *prepared]
 

@@ -101,7 +101,7 @@ def _dtype(value: Any) -> np.dtype:
     is_known = isinstance(code, str) and code in _NUMBERS
     if not is_known or not isinstance(order, str) or order not in ("<", ">", "|", "="):
         raise PickleError("an array is of no known type")
-    return np.dtype(code).newbyteorder(order)
+    return np.dtype(f"{order}{code}")
 
 
 def _bytes(value: Any) -> bytes:

@@ -49,6 +49,8 @@ def _run(target: str, data: dict[str, Any], log: str, wait_for_parent: Callable[
     )
     thread.start()
     code = load_target(target)(data)
+    # A cluster may send its signal twice; the second must not change how the job has ended.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stdout.flush()
     sys.exit(code)
 

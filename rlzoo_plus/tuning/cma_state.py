@@ -51,7 +51,7 @@ def _optimizer(pickled: Any) -> Any:
     import cmaes
 
     name = _class_name(pickled)
-    state = {key: _plain(key, part) for key, part in state_of(pickled, name).items()}
+    state = {key: _plain(name, key, part) for key, part in state_of(pickled, name).items()}
     _check(state, _likeness(name, state))
     optimizer_class = getattr(cmaes, name)
     optimizer = optimizer_class.__new__(optimizer_class)
@@ -71,11 +71,12 @@ def _class_name(pickled: Any) -> str:
     return function.name
 
 
-def _plain(key: Any, value: Any) -> Any:
+def _plain(owner: str, key: Any, value: Any) -> Any:
     """Return a number, an array or, as the core of another one, an optimizer."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if key == _INNER and isinstance(value, Call) and _class_name(value) == "CMA":
+    # No deeper: a stream can put an object into itself.
+    if (owner, key) == ("CMAwM", _INNER) and _class_name(value) == "CMA":
         return _optimizer(value)
     array = array_of(value)
     return array[()] if is_scalar(value) else array

@@ -84,10 +84,11 @@ def followed_value(record: Mapping[str, Any], name: str) -> float | None:
 
 
 def _by_step(run: RunDir) -> dict[int, dict[str, Any]]:
+    """Return a run's evaluations; that of the untrained policy says nothing of a trial."""
     records = {}
     for record in iter_records(run.evaluations_file):
         step = record.get("step")
-        if type(step) is int:
+        if type(step) is int and step > 0:
             records[step] = record
     return records
 

@@ -103,9 +103,17 @@ class StudyPlan:
 
 
 def study_folder(name: str) -> Path:
-    """Return the directory of a study: a name lies below outputs/studies, a path is a path."""
-    path = Path(name).expanduser()
-    return path if "/" in name or name in (".", "..") else STUDIES / path
+    """Return the directory of a study: a name lies below outputs/studies, a path is a path.
+
+    Raises:
+        ConfigError: It begins with the home of somebody who is not known.
+    """
+    if "/" not in name and name not in (".", ".."):
+        return STUDIES / name
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"hpo.study={name}: {error}") from error
 
 
 def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
@@ -140,8 +148,14 @@ def about_study(plan: StudyPlan) -> dict[str, Any]:
     hpo: Mapping[str, Any] = plan.hpo.model_dump(mode="json")
     decisive = ("objectives", "seeds", "constraints")
     return {
-        "base": [word for word in plan.fixed if not _is_placement(word)],
+        "base": _decisive_words(plan.fixed),
         "n_timesteps": plan.trial_timesteps,
         "config_hash": config_hash(plan.trial_base),
         **{name: hpo[name] for name in decisive},
     }
+
+
+def _decisive_words(words: Sequence[str]) -> list[str]:
+    """Return what decides the outcome, in one order: of a key that is there twice, the last."""
+    last = {word.split("=")[0]: word for word in words if not _is_placement(word)}
+    return sorted(last.values())

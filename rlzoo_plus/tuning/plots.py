@@ -92,7 +92,7 @@ def plot_study(picture: Picture, out: Path) -> Path:
 
 def short_name(name: str) -> str:
     """Return a parameter's name without what goes without saying, cut to a length."""
-    text = printable(name.removeprefix("algo.hyperparams."), 200)
+    text = printable(name.replace("algo.hyperparams.", ""), 200)
     return text if len(text) <= _LONGEST_NAME else "..." + text[-(_LONGEST_NAME - 3) :]
 
 

@@ -28,7 +28,7 @@ def check_url(name: str) -> str:
     """
     try:
         parts = urlsplit(name)
-        has_password = parts.password is not None
+        has_password = parts.password is not None or _is_secret_to_the_driver(name)
         _ = parts.port
     except ValueError as error:
         raise ConfigError(f"hpo.storage is no URL: {error}.") from None
@@ -45,12 +45,27 @@ def check_url(name: str) -> str:
     return "postgresql+psycopg://" + name.partition("://")[2]
 
 
-def open_postgres(url: str, heartbeat_s: int) -> RDBStorage:
+def _is_secret_to_the_driver(name: str) -> bool:
+    """Tell whether SQLAlchemy, which reads URLs in its own way, finds a password in one."""
+    try:
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+    except ImportError:
+        # Whoever opens it says what is missing.
+        return False
+    try:
+        return make_url(name).password is not None
+    except ArgumentError as error:
+        raise ValueError("it has another form than postgresql://user@host/database") from error
+
+
+def open_postgres(url: str, heartbeat_s: int, create: bool = True) -> RDBStorage:
     """Connect to a database, and make Optuna's tables there if they are missing.
 
     Args:
         url: As `check_url` returns it.
         heartbeat_s: A trial whose owner is silent four times as long is stale.
+        create: Make the tables; without it, a database that has none is an error.
 
     Raises:
         ConfigError: There is no such server or database, or it does not let us in.
@@ -73,6 +88,7 @@ def open_postgres(url: str, heartbeat_s: int) -> RDBStorage:
                 engine_kwargs={**arguments, "pool_pre_ping": True},
                 heartbeat_interval=heartbeat_s,
                 grace_period=4 * heartbeat_s,
+                skip_table_creation=not create,
             )
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
         raise ConfigError(f"hpo.storage={_shown(url)}: {_reason(error)}.") from None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.sweeps.controller import EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.tuning.figures import run_figures
 from rlzoo_plus.tuning.plan import StudyPlan
@@ -20,6 +24,18 @@ from rlzoo_plus.tuning.trials import TrialView
 EXAMINATION = "rlzoo_plus.commands.trial_job:examine"
 EXAMINED = "held_out.json"
 _POLL_S = 0.2
+
+
+class ExaminationStopped(KeyboardInterrupt):
+    """A signal came while the winner was examined.
+
+    Attributes:
+        code: What the command returns.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.code = EXIT_SIGINT if number == signal.SIGINT else EXIT_SIGTERM
 
 
 def retraining_jobs(
@@ -57,6 +73,9 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
 
     Returns:
         What it got, None if it could not play; then the run's log says why.
+
+    Raises:
+        ExaminationStopped: By Ctrl-C or SIGTERM; the same call begins it again.
     """
     file = job.path / EXAMINED
     known = _read(file)
@@ -64,14 +83,32 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
         return known
     data = {"run": str(job.path), "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
-    handle: Handle = launcher.submit(spec)
+    handle: Handle | None = None
     try:
-        while handle.poll() is None:
-            launcher.wait([handle], _POLL_S)
+        with _stoppable():
+            handle = launcher.submit(spec)
+            while handle.poll() is None:
+                launcher.wait([handle], _POLL_S)
     except BaseException:
-        handle.kill()
+        if handle is not None:
+            handle.kill()
         raise
     return _read(file)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Raise where a signal comes, so that the episodes' process is ended too."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise ExaminationStopped(number)
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:

@@ -53,6 +53,8 @@ class PlainCmaEsSampler(CmaEsSampler):
         """
         try:
             return super().sample_relative(study, trial, search_space)
+        except ConfigError:
+            raise
         # Optuna trusts the attributes of trials, and stumbles over others.
         except (LookupError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
             raise ConfigError(

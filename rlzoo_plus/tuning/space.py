@@ -12,6 +12,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.tuning.custom import draw_custom, load_custom
 from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical
+from rlzoo_plus.tuning.entries import by_key
 from rlzoo_plus.tuning.lookup import Values, ancestors, are_related
 from rlzoo_plus.tuning.syntax import parse_entry, parse_sweep
 from rlzoo_plus.tuning.texts import parse_override, same_value, value_text
@@ -50,7 +51,7 @@ class Space:
         Raises:
             ConfigError: It names the key, the value and the rule.
         """
-        plain = _plain(entries)
+        plain = by_key(entries)
         for key in plain:
             _check_key(key)
         dimensions = [parse_entry(key, entry) for key, entry in plain.items() if entry is not None]
@@ -105,6 +106,49 @@ class Space:
                 for dimension in self.dimensions
             ),
         )
+
+    def settled(self, values: Mapping[str, Any]) -> Space:
+        """Return the space without what nothing that is drawn could change.
+
+        A dimension whose condition can never hold goes, and a condition that always holds. A
+        function may give any key a value, so that with one everything stays.
+
+        Args:
+            values: The configuration, nested or by dotted key.
+
+        Raises:
+            ConfigError: A condition or a limit is about a key that does not exist.
+        """
+        present = Values(values)
+        needed = {key for each in self.dimensions if each.at_most for key in each.at_most.keys}
+        drawn = {dimension.key for dimension in self.dimensions}
+        kept = []
+        for dimension in self.dimensions:
+            for key in dimension.depends_on:
+                self._look_up(dimension, key, present)
+            open_, closed = {}, {}
+            for key, wanted in dimension.when.items():
+                is_open = self.custom or any(are_related(key, other) for other in drawn)
+                (open_ if is_open else closed)[key] = wanted
+            if not self._is_drawn(replace(dimension, when=closed), present):
+                drawn.discard(dimension.key)
+                # Whoever looks for its key must still find it.
+                if dimension.key not in needed:
+                    continue
+            else:
+                dimension = replace(dimension, when=open_)
+            kept.append(dimension)
+        return replace(self, dimensions=tuple(kept))
+
+    def entries(self) -> dict[str, Any]:
+        """Return the space as `hpo.space` would write it."""
+        found: dict[str, Any] = {}
+        for dimension in self.dimensions:
+            parts = {"when": dict(dimension.when)} if dimension.when else {}
+            limit = {"at_most": dimension.at_most.source} if dimension.at_most else {}
+            more = {**parts, **limit}
+            found[dimension.key] = {"space": dimension.source, **more} if more else dimension.source
+        return found
 
     def draw(
         self, trial: optuna.Trial | optuna.trial.FixedTrial, fixed: Mapping[str, Any]
@@ -212,14 +256,6 @@ class Space:
                 f"hpo.space.{dimension.key}: {unknown_name('key', key, [*values.keys(), *keys])}"
             )
         return values.get(key)
-
-
-def _plain(entries: Mapping[str, Any]) -> dict[str, Any]:
-    from omegaconf import DictConfig, OmegaConf
-
-    if isinstance(entries, DictConfig):
-        entries = OmegaConf.to_container(entries, resolve=True)  # type: ignore[assignment]
-    return {str(key): entry for key, entry in entries.items()}
 
 
 def _check_key(key: str) -> None:

@@ -53,7 +53,7 @@ def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True)
     require_optuna()
     name = check_storage(name)
     if name != JOURNAL_STORAGE:
-        return open_postgres(check_url(name), heartbeat_s)
+        return open_postgres(check_url(name), heartbeat_s, create)
     return _open_journal(folder, create)
 
 
@@ -77,6 +77,7 @@ def _open_journal(folder: Path, create: bool) -> BaseStorage:
     from optuna.storages import JournalStorage
 
     from rlzoo_plus.tuning.journal import JOURNAL, SafeJournal
+    from rlzoo_plus.tuning.journal_limits import check_journal
 
     path = folder / JOURNAL
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -85,6 +86,7 @@ def _open_journal(folder: Path, create: bool) -> BaseStorage:
         if not create:
             raise ConfigError(f"{folder} holds no study: there is no {JOURNAL}.")
         folder.mkdir(parents=True, exist_ok=True)
+    check_journal(path)
     try:
         return JournalStorage(SafeJournal(folder))
     except OSError as error:

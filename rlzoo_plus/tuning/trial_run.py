@@ -10,6 +10,7 @@ from dataclasses import replace as replaced
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.infra.job import JobEnd, JobSpec
 from rlzoo_plus.infra.launcher import Handle, Launcher
@@ -37,12 +38,14 @@ class Outcome:
         values: The objectives' values, if it is done.
         figures: All that was measured.
         reason: Why it was pruned or failed.
+        missing: Objectives that its finished runs do not tell; those of others will not either.
     """
 
     state: TrialState
     values: tuple[float, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    missing: tuple[str, ...] = ()
 
 
 class TrialRun:
@@ -65,8 +68,9 @@ class TrialRun:
         self.number, self.folder = asked.number, asked.folder
         self.handle: Handle | None = None
         self.seed_index = self.killed = 0
+        self.is_stopping = False
         self._config = plan.trial_config(overrides, 0, self.folder)
-        self._wait_until: float | None = None
+        self._wait_until = 0.0
         self._reporter = study.reporter(self.number)
 
     @property
@@ -80,28 +84,38 @@ class TrialRun:
         return read_progress(self.job.run_dir)
 
     def start(self) -> Outcome | None:
-        """Begin the present run, or go on with it; return the outcome if all are finished."""
+        """Begin the present run, or go on with it; return the outcome if there is nothing to run.
+
+        A trial that was told to stop begins no run; it has no handle then.
+        """
         while self.job.is_finished():
             outcome = self._next_seed()
             if outcome is not None:
                 return outcome
-        self.handle = self.launcher.submit(self._spec())
+        if self.is_stopping:
+            return None
+        try:
+            self.handle = self.launcher.submit(self._spec())
+        except (OSError, EOFError, ConfigError) as error:
+            return self._outcome(TrialState.FAILED, f"cannot be started: {error}")
         return None
 
-    def start_again(self, after_s: float) -> None:
-        """Begin the present run again in a while."""
+    def wait(self, duration_s: float) -> None:
+        """Let the present run begin again in a while."""
         self.handle = None
-        self._wait_until = time.monotonic() + after_s
+        self._wait_until = time.monotonic() + duration_s
+
+    def is_due(self) -> bool:
+        """Tell whether it has waited long enough."""
+        return time.monotonic() >= self._wait_until
 
     def poll(self) -> JobEnd | None:
         """Return how the present run ended, None while it goes on."""
-        if self._wait_until is not None and time.monotonic() >= self._wait_until:
-            self._wait_until = None
-            self.handle = self.launcher.submit(self._spec())
         return None if self.handle is None else self.handle.poll()
 
     def stop(self) -> None:
-        """Ask its process to end cleanly, with a checkpoint."""
+        """Ask its process to end cleanly, with a checkpoint, and begin no other."""
+        self.is_stopping = True
         if self.handle is not None:
             self.handle.stop()
 
@@ -156,10 +170,10 @@ class TrialRun:
 
     def _done(self) -> Outcome:
         figures = self._figures()
-        missing = [name for name in self.plan.hpo.objectives if name not in figures]
+        missing = tuple(name for name in self.plan.hpo.objectives if name not in figures)
         if missing:
             reason = f"the runs tell no {', '.join(missing)}"
-            return Outcome(TrialState.FAILED, figures=figures, reason=reason)
+            return Outcome(TrialState.FAILED, figures=figures, reason=reason, missing=missing)
         values = tuple(figures[name] for name in self.plan.hpo.objectives)
         if not all(math.isfinite(value) for value in values):
             return Outcome(TrialState.PRUNED, figures=figures, reason="diverged")

@@ -22,6 +22,7 @@ from rlzoo_plus.tuning.trials import TrialState
 
 _POLL_S = 0.2
 _LOOK_AROUND_S = 2.0
+_BUSY_S = 1.0
 # So many draws in a row that are no configuration, or trials that fail, are no accident.
 MOST_IN_A_ROW = 20
 _MOST_FAILURES = 5
@@ -67,6 +68,7 @@ class Tuner:
         self._kill = False
         self._in_a_row = self._failures = 0
         self._is_over = False
+        self._left: set[int] = set()
         self._started = time.monotonic()
         self._looked = self._beaten = float("-inf")
 
@@ -130,10 +132,19 @@ class Tuner:
         return self._is_over and not self._others_run()
 
     def _others_run(self) -> bool:
-        if time.monotonic() - self._started > self._budget_s():
+        if self._is_time_up():
             return False
-        states = {view.state for view in self.study.trials()}
-        return bool(states & {TrialState.RUNNING, TrialState.WAITING})
+        views = self.study.trials()
+        if any(view.state is TrialState.RUNNING for view in views):
+            return True
+        waiting = {view.number for view in views if view.state is TrialState.WAITING}
+        # Those that are still there when we have asked again are more than hpo.n_trials.
+        is_new, self._left = not waiting <= self._left, waiting
+        self._is_over = not is_new
+        return is_new
+
+    def _is_time_up(self) -> bool:
+        return time.monotonic() - self._started > self._budget_s()
 
     def _budget_s(self) -> float:
         minutes = self.plan.hpo.timeout_minutes
@@ -154,7 +165,7 @@ class Tuner:
         self._is_over = False
 
     def _start_some(self) -> None:
-        if time.monotonic() - self._started > self._budget_s():
+        if self._is_time_up():
             self._is_over = True
         while len(self.running) < self.launcher.slots and not self._is_over:
             asked = self.study.ask(self._ownership.owner)
@@ -162,6 +173,8 @@ class Tuner:
                 self._is_over = True
                 return
             overrides = self._draw(asked)
+            if overrides is None:
+                continue
             try:
                 self.study.set_overrides(asked.number, overrides)
                 trial = TrialRun(self.plan, self.study, self.launcher, asked, overrides)
@@ -172,15 +185,20 @@ class Tuner:
             self.running.append(trial)
             self._start(trial)
 
-    def _draw(self, asked: AskedTrial) -> list[str]:
-        """Return what a trial changes.
+    def _draw(self, asked: AskedTrial) -> list[str] | None:
+        """Return what a trial changes, None if the user's function does not want it.
 
         The first trial of a warm start is what `train` takes; its parameters are the nearest that
         the sampler knows. A lost attempt keeps what it had, even if the space has changed.
         """
+        from optuna import TrialPruned
+
         space, fixed = self.plan.space, self.plan.fixed_values
         try:
             drawn = self.study.draw(asked, lambda trial: space.draw(trial, fixed))
+        except TrialPruned as error:
+            self._refuse(asked.number, str(error) or f"{self.plan.hpo.custom} pruned it.")
+            return None
         except (ConfigError, ValueError) as error:
             self.study.invalid(asked.number, str(error))
             if isinstance(error, ConfigError):
@@ -207,13 +225,21 @@ class Tuner:
 
     def _collect(self, trial: TrialRun) -> None:
         end = trial.poll()
+        # Known to it before it could begin its next seed.
+        trial.is_stopping = self.stop_signal is not None
+        if trial.handle is None:
+            if trial.is_stopping:
+                self.running.remove(trial)
+            elif trial.is_due():
+                self._start(trial)
+            return
         if end is None:
             return
-        if end.code == EXIT_BUSY:
-            # An earlier attempt is still writing its last checkpoint.
-            trial.start_again(after_s=1.0)
-        elif self._is_stopped(end):
+        if self._is_stopped(end):
             self.running.remove(trial)
+        elif end.code == EXIT_BUSY:
+            # An earlier attempt is still writing its last checkpoint.
+            trial.wait(_BUSY_S)
         else:
             outcome = trial.judge(end)
             if outcome is not None:
@@ -225,20 +251,41 @@ class Tuner:
     def _end(self, trial: TrialRun, outcome: Outcome) -> None:
         self.running.remove(trial)
         state = outcome.state
-        if state is TrialState.DONE:
-            self.study.done(trial.number, outcome.values, outcome.figures)
-        elif state is TrialState.PRUNED:
-            self.study.prune(trial.number, outcome.reason, outcome.figures)
-        else:
-            self.study.fail(trial.number, outcome.reason)
+        if not self._tell(trial.number, outcome):
+            note = f"trial {trial.number} was taken up by another process, which goes on with it"
+            self.progress.notes.append(note)
+            return
         self._failures = self._failures + 1 if state is TrialState.FAILED else 0
         drop_artifacts(self.plan, self.study)
         self._ended(trial.number, state, outcome.reason)
-        if self._failures >= _MOST_FAILURES and not self.study.best(1):
+        if state is TrialState.FAILED and not self.study.best(1):
+            self._give_up(trial, outcome)
+
+    def _give_up(self, trial: TrialRun, outcome: Outcome) -> None:
+        """End a study of which no trial will give anything.
+
+        Raises:
+            ConfigError: That is so.
+        """
+        if outcome.missing:
+            env = self.plan.base.env.name
+            raise ConfigError(
+                f"hpo.objectives: {outcome.reason}, and env={env} will not tell it to others. "
+                "Aim at something else."
+            )
+        if self._failures >= _MOST_FAILURES:
             raise ConfigError(
                 f"the first {self._failures} trials failed, the last: {outcome.reason}. "
-                f"See {trial.folder}."
+                f"See {self.plan.folder / trial.folder}."
             )
+
+    def _tell(self, number: int, outcome: Outcome) -> bool:
+        """Tell how a trial ended; return False if it is no longer ours."""
+        if outcome.state is TrialState.DONE:
+            return self.study.done(number, outcome.values, outcome.figures)
+        if outcome.state is TrialState.PRUNED:
+            return self.study.prune(number, outcome.reason, outcome.figures)
+        return self.study.fail(number, outcome.reason)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._kill = self.stop_signal is not None

@@ -75,6 +75,9 @@ def test_mistakes_are_named(study, words, said):
         "env=../../evil",
         "run_dir=/etc",
         "algo.hyperparams.ent_coef=${oc.env:HOME}",
+        "env.kwargs.x=$\\{oc.env\\:PGPASSWORD\\}",
+        "env.kwargs.render_mode=human",
+        "network/evil@network.x=y",
         "--config-dir",
     ],
 )
@@ -85,6 +88,12 @@ def test_words_that_may_import_code_or_read_secrets_need_trust(tmp_path, word):
     words = with_trial(["study=x", "trial=0", "--trust"])
     assert word in words
     assert "--trust" not in words
+
+
+def test_where_a_study_ran_is_no_part_of_its_trials(tmp_path):
+    words = ["infra=slurm", "infra.setup=['touch /tmp/evil']", "infra.workers=2"]
+    add_trial(make_study(tmp_path / "outputs" / "studies" / "i", base=[*BASE, *words]), [1.0])
+    assert not [word for word in with_trial(["study=i", "trial=0"]) if word.startswith("infra")]
 
 
 def test_a_trial_that_only_waits_has_nothing_to_train(tmp_path):

@@ -228,3 +228,8 @@ def test_a_missing_tuned_file_is_named():
     assert missing_tuned({"tuned": "ppo/cartpole"}, dirs) is None
     assert missing_tuned({"tuned": "none"}, dirs) is None
     assert missing_tuned({}, dirs) is None
+
+
+def test_objectives_of_a_study_take_the_place_of_those_in_its_file(compose_values):
+    values, _ = compose_values("hpo=ppo", "hpo.objectives={steps_per_s: maximize}")
+    assert values["hpo"]["objectives"] == {"steps_per_s": "maximize"}

@@ -143,6 +143,18 @@ def test_to_stop_lets_a_job_end_with_its_own_code(beside, launcher, submit, tmp_
     assert file.read_text() == "stopped"
 
 
+def test_a_second_wish_to_stop_does_not_change_how_a_job_has_ended(
+    beside, launcher, submit, tmp_path
+):
+    file = tmp_path / "file"
+    handle = submit("wait_and_linger", file=str(file))
+    wait_for(file.exists)
+    handle.stop()
+    wait_for(lambda: file.read_text() == "stopped")
+    handle.stop()
+    assert end_of(launcher, handle).code == 75
+
+
 def test_a_job_that_is_stopped_at_once_ends_soon(beside, launcher, submit, tmp_path):
     handle = submit("wait", file=str(tmp_path / "file"))
     handle.stop()

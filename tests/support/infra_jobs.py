@@ -1,5 +1,6 @@
 """What the processes of jobs do in the tests of launchers and controllers."""
 
+import atexit
 import json
 import os
 import signal
@@ -43,6 +44,12 @@ def wait(data):
         time.sleep(0.02)
     Path(data["file"]).write_text("stopped")
     return 75
+
+
+def wait_and_linger(data):
+    """Wait for SIGTERM, and leave something that takes its time when the process ends."""
+    atexit.register(time.sleep, 1.0)
+    return wait(data)
 
 
 def write_down(data):

@@ -12,14 +12,16 @@ from support import fake_slurm
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.infra.launcher import make_launcher
 
-KINDS = ("local", "debug", "slurm_local", "slurm", "ray")
+KINDS = ("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray")
+# Set to 1, real jobs are submitted with the sbatch of this machine, which must be a node itself.
+REAL_SLURM = "RLZOO_PLUS_TEST_SLURM"
 SLOTS = 2
 
 
 @contextlib.contextmanager
 def launcher_of(kind, folder):
     """Yield a launcher; what it needs exists only inside."""
-    needs = {"slurm": "submitit", "slurm_local": "submitit", "ray": "ray"}.get(kind)
+    needs = {"ray": "ray"}.get(kind, "submitit" if kind.startswith("slurm") else None)
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
     with pytest.MonkeyPatch.context() as patch:
@@ -35,6 +37,10 @@ def infra_of(kind, folder, patch):
     jobs = str(folder / "slurm")
     if kind == "slurm_local":
         return InfraConfig(name="slurm", cluster="local", workers=SLOTS, folder=jobs)
+    if kind == "slurm_cluster":
+        if os.environ.get(REAL_SLURM) != "1":
+            pytest.skip(f"real jobs are submitted only with {REAL_SLURM}=1")
+        return InfraConfig(name="slurm", workers=SLOTS, folder=jobs)
     fake_slurm.install(folder / "bin", folder / "state")
     patch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
     patch.setenv("FAKE_SLURM", str(folder / "state"))

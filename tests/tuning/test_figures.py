@@ -65,3 +65,33 @@ def test_the_first_evaluation_of_a_rung_stands_for_it(tmp_path):
     assert rung_values(run, 4000, "late_return") == {1: 1.0}
     assert rung_values(run, 2000, "late_return") == {1: 1.0, 2: 2.0, 3: 3.0}
     assert rung_values(run, 2000, "success_rate") == {}
+
+
+def test_the_evaluation_before_the_training_counts_nowhere(tmp_path):
+    run = run_with(tmp_path, [1.0, 2.0])
+    append_records(run.evaluations_file, [{"step": 0, "mean_return": 50.0}])
+    figures = run_figures(run)
+    assert (figures["best_return"], figures["late_return"], figures["mean_return"]) == (2, 1.5, 1.5)
+    assert rung_values(run, 2000, "late_return") == {1: 1.0, 2: 2.0}
+
+
+def test_the_evaluation_before_the_training_is_not_reported(monkeypatch):
+    from types import SimpleNamespace
+
+    from rlzoo_plus.commands.trial_job import follow
+
+    told = []
+
+    class Reporter:
+        def __init__(self, **arguments):
+            pass
+
+        def report(self, value, rung):
+            told.append((rung, value))
+
+    monkeypatch.setattr("rlzoo_plus.tuning.study.TrialReporter", Reporter)
+    report = {"figure": "late_return", "trial": {"folder": "."}, "earlier": [], "seed_index": 0}
+    watch = follow(report, 2000)
+    for step, value in ((0, 50.0), (100, 1.0), (200, 2.0)):
+        watch({"step": step, "mean_return": value}, SimpleNamespace(reason=None))
+    assert told == [(1, 1.0), (2, 2.0)]

@@ -3,12 +3,16 @@
 import pickle
 import warnings
 
+import cmaes
+import numpy as np
+import optuna
 import pytest
+from optuna.samplers import CmaEsSampler
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tuning.cma_state import load_optimizer
 from rlzoo_plus.tuning.constraints import parse_constraints
-from rlzoo_plus.tuning.samplers import SAMPLERS, make_sampler, trial_seed
+from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study
 
 GRID = {"x": [0.0, 0.25, 0.5, 0.75, 1.0], "y": [1, 2, 3]}
@@ -125,17 +129,195 @@ def test_cma_goes_on_from_its_stored_state(draws, kind):
     assert draws("b", 20, sampler="cmaes", sampler_options=options) == points
 
 
+CMA_OPTIONS = {
+    "plain": {},
+    "learning rate adaptation": {"lr_adapt": True},
+    "separable": {"use_separable_cma": True},
+    "margin": {"with_margin": True},
+    "a large population": {"popsize": 9},
+    "restarts": {"restart_strategy": "ipop", "inc_popsize": 2},
+    "a start": {"x0": {"x": 0.2, "y": 0.3, "n": 4}, "sigma0": 0.2},
+}
+
+
+def cma_points(sampler_class, options, count=40):
+    """Return what a sampler draws when it is made anew for each trial, and its last state."""
+    study = optuna.create_study(direction="maximize")
+    for number in range(count):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            study.sampler = sampler_class(**options, seed=number, warn_independent_sampling=False)
+        trial = study.ask()
+        x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 1e-4, 1.0, log=True)
+        study.tell(trial, x * y * trial.suggest_int("n", 1, 8))
+    return [trial.params for trial in study.trials], _stored_state(study)
+
+
+def _stored_state(study):
+    attributes = next(
+        found
+        for trial in reversed(study.trials)
+        if (found := {k: v for k, v in trial.system_attrs.items() if "optimizer" in k})
+    )
+    prefix = next(iter(attributes)).rpartition(":")[0]
+    parts = [attributes[f"{prefix}:{number}"] for number in range(len(attributes))]
+    return bytes.fromhex("".join(parts))
+
+
+def told(value):
+    """Return all that is in an optimizer, in the order of memory, with types."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.flags.f_contiguous, value.tobytes("A")
+    if hasattr(value, "ask"):
+        return {key: told(part) for key, part in value.__getstate__().items()}
+    return type(value), value
+
+
+@pytest.mark.parametrize("kind", CMA_OPTIONS)
+def test_cma_draws_what_optunas_own_draws(kind, monkeypatch):
+    taken = []
+
+    def load(data):
+        optimizer = load_optimizer(data)
+        taken.append(type(optimizer).__name__)
+        return optimizer
+
+    monkeypatch.setattr("rlzoo_plus.tuning.samplers.load_optimizer", load)
+    options = CMA_OPTIONS[kind]
+    ours, stock = (cma_points(each, options) for each in (PlainCmaEsSampler, CmaEsSampler))
+    assert ours[0] == stock[0]
+    assert len(taken) > 25
+    assert set(taken) == {{"separable": "SepCMA", "margin": "CMAwM"}.get(kind, "CMA")}
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("kind", CMA_OPTIONS)
+def test_a_state_that_was_read_as_data_is_the_one_that_was_stored(kind, protocol):
+    # The state is this test's own.
+    stock = pickle.loads(cma_points(CmaEsSampler, CMA_OPTIONS[kind], 20)[1])  # noqa: S301
+    ours = load_optimizer(pickle.dumps(stock, protocol))
+    for optimizer in (stock, ours):
+        optimizer.reseed_rng(3)
+    for _ in range(3):
+        draws = [np.array(optimizer.ask()) for optimizer in (stock, ours)]
+        np.testing.assert_array_equal(*draws)
+        for optimizer in (stock, ours):
+            found = [np.array(optimizer.ask()) for _ in range(optimizer.population_size)]
+            raw = [point[1] if kind == "margin" else point for point in found]
+            optimizer.tell([(point, float(point.sum())) for point in raw])
+    assert told(ours) == told(stock)
+
+
 class Evil:
     def __reduce__(self):
         return print, ("code of a stranger",)
 
 
-def test_the_stored_state_of_cma_runs_no_code(capsys):
-    with pytest.raises(ConfigError, match=r"builtins\.print has no place there"):
-        load_optimizer(pickle.dumps(Evil()))
-    for data in (b"", b"\x80\x04.", pickle.dumps(3), b"cos\nsystem\n(S'true'\ntR."):
-        with pytest.raises(ConfigError):
-            load_optimizer(data)
+class EvilState:
+    """Imports what is allowed, and calls it in a way that no optimizer does."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def changed(**changes):
+    """Return the pickle of an optimizer with other attributes."""
+    bounds = np.tile([0.0, 1.0], (2, 1))
+    optimizer = cmaes.CMA(np.full(2, 0.5), 0.1, bounds, n_max_resampling=20)
+    state = {**optimizer.__getstate__(), **changes}
+    state = {key: value for key, value in state.items() if value is not LEFT_OUT}
+    content = pickle.dumps(state, 2).removeprefix(b"\x80\x02").removesuffix(b".")
+    return b"\x80\x02ccmaes._cma\nCMA\n)\x81" + content + b"b."
+
+
+LEFT_OUT = object()
+FORGED = {
+    "an attribute too many": {"evil": 1},
+    "an attribute missing": {"_mean": LEFT_OUT},
+    "a method replaced by text": {"ask": "os.system"},
+    "a mean of another shape": {"_mean": np.zeros(3)},
+    "a mean that is no number": {"_mean": np.array([np.nan, 0.5])},
+    "whole numbers for floats": {"_mean": np.zeros(2, int)},
+    "no end of resampling": {"_n_max_resampling": 10**15},
+    "a huge population": {"_popsize": 10**12},
+    "a huge dimension": {"_n_dim": 10**9},
+    "no dimension": {"_n_dim": 0},
+    "a negative generation": {"_g": -1},
+    "a generation that is true": {"_g": True},
+    "a number of a million digits": {"_g": 1 << 3_000_000},
+    "a width that is infinite": {"_sigma": float("inf")},
+    "a width that is text": {"_sigma": "wide"},
+    "code in an attribute": {"_sigma": Evil()},
+    "code in an array": {"_mean": EvilState(np.load, "evil.npy", None, True)},
+    "a class of numpy in an attribute": {"_rng": np.random.RandomState(0)},
+    "objects in an array": {"_mean": np.array([Evil(), Evil()], dtype=object)},
+    "bounds left out": {"_bounds": None},
+    "an optimizer in an optimizer": {"_cma": cmaes.CMA(np.zeros(2), 1.0)},
+}
+
+
+def test_the_forgery_of_these_tests_is_taken_when_nothing_is_changed():
+    assert load_optimizer(changed()).dim == 2
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_state_of_cma_is_refused_and_nothing_is_run(name, capsys):
+    with pytest.raises(ConfigError, match="Nothing in it was executed") as error:
+        load_optimizer(changed(**FORGED[name]))
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
+    assert capsys.readouterr().out == ""
+
+
+HOSTILE = {
+    "code": pickle.dumps(Evil()),
+    "nothing": b"",
+    "an end": b"\x80\x04.",
+    "a number": pickle.dumps(3),
+    "a command": b"cos\nsystem\n(S'true'\ntR.",
+    "another class of the package": b"\x80\x04\x8c\x0bcmaes._warm\x8c\x01x\x93)\x81.",
+    "a module below": b"\x80\x04\x8c\x09cmaes._cma\x8c\x08math.sin\x93)\x81.",
+    "a state of itself": b"\x80\x04\x8c\x0acmaes._cma\x8c\x03CMA\x93)\x81\x94}\x8c\x04_cmah\x00sb.",
+    "no state": b"\x80\x04\x8c\x0acmaes._cma\x8c\x03CMA\x93)\x81.",
+    "a thousand cores": (b"\x8c\x0bcmaes._cmawm\x8c\x05CMAwM\x93)\x81}\x8c\x04_cma" * 1000) + b".",
+    "a persistent id": b"Pevil\n.",
+    "an extension": b"\x82\x01.",
+    "far too much": b"\x80\x04" + b"N0" * 2**25,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_stored_state_of_cma_runs_no_code(name, capsys):
+    with pytest.raises(ConfigError, match="Nothing in it was executed"):
+        load_optimizer(HOSTILE[name])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"cma:optimizer:0": pickle.dumps(Evil()).hex()},
+        {"cma:optimizer:0": "no hex"},
+        {"cma:optimizer:0": 3},
+        {"cma:optimizer:7": "80"},
+        {"cma:optimizer": ["80"]},
+    ],
+)
+def test_a_strangers_attributes_are_one_error_of_the_sampler(attributes, capsys):
+    study = optuna.create_study(sampler=PlainCmaEsSampler(seed=0))
+    for _ in range(3):
+        trial = study.ask()
+        study.tell(trial, trial.suggest_float("x", 0.0, 1.0))
+    for name, value in attributes.items():
+        trial = study.ask()
+        study._storage.set_trial_system_attr(trial._trial_id, name, value)
+        trial.suggest_float("x", 0.0, 1.0)
+        study.tell(trial, 1.0)
+    with pytest.raises(ConfigError, match="storage holds"):
+        study.ask().suggest_float("x", 0.0, 1.0)
     assert capsys.readouterr().out == ""
 
 

@@ -41,6 +41,7 @@ def test_other_storages_are_refused_with_the_two_that_are_supported(name):
     [
         "postgresql://u:geheim@h/d",
         "postgresql://u@h/d?password=geheim",
+        "postgresql://localhost:/geheim@host/d",
         "mysql://u:geheim@h/d",
         "postgresql://u:geheim@h:99999999/d",
     ],

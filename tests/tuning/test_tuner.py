@@ -1,110 +1,18 @@
-"""The tuner with runs that only pretend: what it makes of each way in which a run can end."""
+"""The tuner: what it makes of each way in which a trial's run can end."""
 
 import math
-import os
-import signal
 from dataclasses import replace
 
 import pytest
-from support.studies import settings
+from pretended import KILLED, PRUNED, STEPS, base_fixture, crash, finish, make_fixture, states  # noqa: F401
 
 from rlzoo_plus.artifacts.records import append_records
-from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RunDir
-from rlzoo_plus.commands.composing import compose_run
+from rlzoo_plus.artifacts.run_dir import INTERRUPTED
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.infra.job import JobEnd
-from rlzoo_plus.tuning.plan import StudyPlan, about_study
-from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.study import Study
+from rlzoo_plus.tuning.plan import about_study
 from rlzoo_plus.tuning.trials import TrialState
-from rlzoo_plus.tuning.tuner import MOST_IN_A_ROW, Tuner
-
-STEPS = 1000
-KILLED, BUSY, PRUNED = -signal.SIGKILL, 73, 74
-
-
-class Handle:
-    def __init__(self, act):
-        self.act, self.end, self.stopped, self.polls = act, None, 0, 0
-
-    def poll(self):
-        self.polls += 1
-        if self.end is None:
-            self.end = self.act(self)
-        return self.end
-
-    def stop(self):
-        self.stopped += 1
-
-    def kill(self):
-        self.end = JobEnd(KILLED)
-
-
-class Launcher:
-    """Runs jobs by a function: the run's directory, its data and its handle to how it ended."""
-
-    shows_output = False
-
-    def __init__(self, act, slots=1):
-        self.act, self.slots, self.submitted, self.most = act, slots, [], 0
-
-    def submit(self, spec):
-        self.submitted.append(spec)
-        run = RunDir(spec.log.parent)
-        return Handle(lambda handle: self.act(run, spec.data, handle))
-
-    def wait(self, handles, timeout_s):
-        self.most = max(self.most, len(handles))
-
-
-def finish(run, returns=(1.0, 2.0, 3.0)):
-    """Leave what a finished training leaves."""
-    records = [
-        {"step": STEPS * (n + 1) // len(returns), "mean_return": value, "success_rate": None}
-        for n, value in enumerate(returns)
-    ]
-    append_records(run.evaluations_file, records)
-    run.write_result({"num_timesteps": STEPS, "training_time_s": 1.0})
-    run.write_status(FINISHED, n_timesteps=STEPS)
-    return JobEnd(0)
-
-
-def crash(run, message):
-    run.write_status(FAILED, n_timesteps=STEPS, message=message)
-    return JobEnd(1)
-
-
-@pytest.fixture(scope="module")
-def base():
-    small = ["algo.hyperparams.n_steps=50", "algo.hyperparams.batch_size=50"]
-    return compose_run(["env=cartpole_bullet", f"n_timesteps={STEPS}", "tuned=none", *small])
-
-
-@pytest.fixture
-def make(base, tmp_path):
-    """Return a function: what a run does, and settings, to a tuner."""
-
-    def make_tuner(act, compose=lambda overrides: base, slots=1, **changes):
-        hpo = settings(**{"n_trials": 3, "sampler": "random", "warm_start": False, **changes})
-        plan = StudyPlan(
-            name="s",
-            folder=tmp_path / "s",
-            hpo=hpo,
-            space=Space.parse(hpo.space),
-            fixed=("env=cartpole_bullet",),
-            base=base,
-            trial_base=base,
-            compose=compose,
-        )
-        plan.folder.mkdir(exist_ok=True)
-        study = Study.open("s", plan.folder, hpo, about_study(plan))
-        return Tuner(plan, study, Launcher(act, slots))
-
-    return make_tuner
-
-
-def states(tuner):
-    return [str(view.state) for view in tuner.study.trials()]
+from rlzoo_plus.tuning.tuner import MOST_IN_A_ROW
 
 
 def test_a_finished_run_tells_its_figures(make):
@@ -248,73 +156,13 @@ def test_several_objectives_are_told_in_their_order(make):
     assert tuner.study.trials()[0].values == (1000.0, 3.0)
 
 
-def test_an_objective_that_no_run_tells_is_a_failure(make):
+def test_an_objective_that_no_run_tells_ends_the_study_at_once(make):
     objectives = {"success_rate": "maximize"}
-    tuner = make(lambda run, data, handle: finish(run), n_trials=1, objectives=objectives)
-    tuner.run()
+    tuner = make(lambda run, data, handle: finish(run), objectives=objectives)
+    with pytest.raises(ConfigError, match=r"hpo\.objectives: the runs tell no success_rate"):
+        tuner.run()
+    assert states(tuner) == ["failed"]
     assert tuner.study.trials()[0].reason == "the runs tell no success_rate"
-
-
-def test_a_busy_run_is_waited_for(make, monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.tuning.trial_run.time.monotonic", iter(range(10**6)).__next__)
-    ends = iter([JobEnd(BUSY)])
-    tuner = make(lambda run, data, handle: next(ends, None) or finish(run), n_trials=1)
-    tuner.run()
-    assert states(tuner) == ["done"]
-    assert len(tuner.launcher.submitted) == 2
-
-
-def test_what_was_stopped_goes_on_with_the_next_command(make):
-    def stopped(run, data, handle):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return JobEnd(75) if handle.stopped else None
-
-    first = make(stopped, n_trials=2)
-    assert first.run() == 75
-    assert states(first) == ["requeued", "waiting"]
-    second = make(lambda run, data, handle: finish(run), n_trials=2)
-    assert second.run() == 0
-    assert states(second) == ["requeued", "done", "done"]
-    views = second.study.trials()
-    assert views[1].folder == "trials/0000"
-    assert views[1].overrides == views[0].overrides
-    assert second.launcher.submitted[0].log == first.launcher.submitted[0].log
-
-
-def test_a_finished_run_of_a_lost_controller_is_not_trained_again(make):
-    def lost(run, data, handle):
-        finish(run)
-        raise KeyboardInterrupt
-
-    first = make(lost, n_trials=1)
-    with pytest.raises(KeyboardInterrupt):
-        first.run()
-    assert states(first) == ["running"]
-    second = make(lambda run, data, handle: finish(run), n_trials=1)
-    assert second.run() == 0
-    assert states(second) == ["requeued", "done"]
-    assert second.launcher.submitted == []
-    assert second.progress.notes == ["trial 0 was left by a dead process; it goes on"]
-
-
-def test_the_same_command_again_has_nothing_to_do(make):
-    make(lambda run, data, handle: finish(run)).run()
-    again = make(lambda run, data, handle: finish(run))
-    assert again.run() == 0
-    assert again.launcher.submitted == []
-
-
-def test_more_trials_later_are_added(make):
-    make(lambda run, data, handle: finish(run)).run()
-    again = make(lambda run, data, handle: finish(run), n_trials=5)
-    again.run()
-    assert len(again.launcher.submitted) == 2
-
-
-def test_time_that_is_over_begins_no_trial(make):
-    tuner = make(lambda run, data, handle: finish(run), timeout_minutes=1e-9)
-    assert tuner.run() == 1
-    assert tuner.launcher.submitted == []
 
 
 @pytest.mark.parametrize(("keep", "left"), [("all", 3), ("best", 1), ("none", 0)])
@@ -362,20 +210,6 @@ def test_a_warm_start_is_exactly_what_train_takes(make):
     assert first.params == {"algo.hyperparams.gamma": 0.99}
     assert first.overrides == ()
     assert second.overrides
-
-
-def test_a_lost_attempt_keeps_its_values_when_the_space_has_changed(make):
-    def stopped(run, data, handle):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return JobEnd(75) if handle.stopped else None
-
-    make(stopped, n_trials=1).run()
-    space = {"algo.hyperparams.gamma": "interval(0.1, 0.2)"}
-    tuner = make(lambda run, data, handle: finish(run), n_trials=1, space=space)
-    tuner.run()
-    before, after = tuner.study.trials()
-    assert after.overrides == before.overrides
-    assert after.overrides[0].startswith("algo.hyperparams.gamma=0.9")
 
 
 def test_other_choices_than_at_the_beginning_are_a_mistake(make):

@@ -1,0 +1,64 @@
+"""The examination of a study's winner: what a stop and a failure leave."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from rlzoo_plus.artifacts.atomic import write_json
+from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.tuning.retraining import EXAMINED, ExaminationStopped, examine
+
+
+class Handle:
+    def __init__(self, act):
+        self.act, self.killed = act, False
+
+    def poll(self):
+        return self.act()
+
+    def kill(self):
+        self.killed = True
+
+
+class Launcher:
+    def __init__(self, act):
+        self.handle, self.submitted = Handle(act), []
+
+    def submit(self, spec):
+        self.submitted.append(spec)
+        return self.handle
+
+    def wait(self, handles, timeout_s):
+        pass
+
+
+def played(path, episodes):
+    returns = [1.0] * episodes
+    write_json(path / EXAMINED, {"mean_return": 1.0, "std_return": 0.0, "returns": returns})
+    return JobEnd(0)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_ends_the_examination_and_its_process(tmp_path, number, code):
+    before = signal.getsignal(number)
+    launcher = Launcher(lambda: os.kill(os.getpid(), number))
+    with pytest.raises(ExaminationStopped) as stopped:
+        examine(SimpleNamespace(path=tmp_path), 5, launcher)
+    assert stopped.value.code == code
+    assert launcher.handle.killed
+    assert signal.getsignal(number) is before
+
+
+def test_a_winner_is_examined_once_for_each_number_of_episodes(tmp_path):
+    job = SimpleNamespace(path=tmp_path)
+    first = Launcher(lambda: played(tmp_path, 5))
+    assert examine(job, 5, first).episodes == 5
+    assert examine(job, 5, first).episodes == 5
+    assert len(first.submitted) == 1
+    assert examine(job, 8, Launcher(lambda: played(tmp_path, 8))).episodes == 8
+
+
+def test_an_examination_that_fails_has_no_figure(tmp_path):
+    assert examine(SimpleNamespace(path=tmp_path), 5, Launcher(lambda: JobEnd(1))) is None

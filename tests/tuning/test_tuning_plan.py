@@ -1,0 +1,86 @@
+"""From a command line to the plan of a study, without running it."""
+
+import pytest
+
+from rlzoo_plus.commands.multirun import Multirun
+from rlzoo_plus.commands.tuning_plan import make_plan
+from rlzoo_plus.config.compose import run_hydra
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.tuning.plan import about_study
+from rlzoo_plus.tuning.probing import check_draws
+
+GRID = [
+    *("hpo=ppo", "hpo.sampler=grid", "algo.hyperparams.learning_rate=1e-4,1e-3"),
+    *("algo.hyperparams.n_epochs=1,2,3", "algo.hyperparams.gamma=0.9", "network=small"),
+    *("algo.hyperparams.gae_lambda=0.9", "algo.hyperparams.ent_coef=0"),
+    *("algo.hyperparams.vf_coef=0.5", "algo.hyperparams.max_grad_norm=0.5"),
+    *("algo.hyperparams.clip_range=0.2", "algo.hyperparams.n_steps=64"),
+    "algo.hyperparams.batch_size=64",
+]
+
+
+class _Planner(Multirun):
+    def tune(self, arguments, compose):
+        self.plan, _ = make_plan(self.arguments, compose)
+
+
+def plan_of(*words):
+    arguments = ["-m", "env=cartpole_bullet", *words]
+    planner = _Planner(arguments)
+    run_hydra(planner.collect, arguments, planner)
+    return planner.plan
+
+
+def keys(plan):
+    return {dimension.key for dimension in plan.space.dimensions}
+
+
+def test_a_space_chooses_its_algorithm():
+    plan = plan_of("hpo=sac")
+    assert plan.base.algo.name == "sac"
+    assert "algo=sac" in plan.fixed
+
+
+def test_what_an_experiment_has_chosen_is_not_overruled():
+    with pytest.raises(ConfigError, match="for algo=sac, but algo=ppo is chosen"):
+        plan_of("experiment=cartpole_quick", "hpo=sac")
+    assert plan_of("experiment=cartpole_quick", "hpo=sac", "algo=sac").base.algo.name == "sac"
+
+
+def test_a_key_is_taken_out_of_the_space_on_the_command_line():
+    before, after = plan_of("hpo=ppo"), plan_of("hpo=ppo", "hpo.space.network.net_arch=null")
+    assert keys(before) - keys(after) == {"network.net_arch"}
+
+
+def test_the_settings_hold_the_space_that_is_searched():
+    plan = plan_of("hpo=ppo", "algo.hyperparams.gamma=0.9", "network.activation=relu,elu")
+    assert set(plan.hpo.space) == keys(plan)
+    assert "algo.hyperparams.gamma" not in plan.hpo.space
+    assert plan.hpo.space["network.activation"] == "relu,elu"
+
+
+def test_a_grid_of_a_shipped_space_has_as_many_trials_as_points():
+    assert plan_of(*GRID).hpo.n_trials == 6
+    assert plan_of(*GRID, "hpo.n_trials=4").hpo.n_trials == 4
+
+
+def test_a_sweep_below_hpo_space_is_told_how_it_is_written():
+    with pytest.raises(ConfigError, match=r"without hpo\.space: algo\.hyperparams\.gamma="):
+        plan_of("hpo=ppo", "hpo.space.algo.hyperparams.gamma=interval(0.9,0.99)")
+
+
+def test_the_order_of_the_words_makes_no_other_study():
+    one = plan_of("hpo=ppo", "n_envs=2", "n_timesteps=50000")
+    other = plan_of("n_timesteps=9000", "n_timesteps=50000", "hpo=ppo", "n_envs=2")
+    assert about_study(one) == about_study(other)
+    assert about_study(one) != about_study(plan_of("hpo=ppo", "n_envs=2", "n_timesteps=9000"))
+
+
+def test_a_space_of_no_configuration_is_told_before_the_study():
+    plan = plan_of("hpo=ppo", "algo.hyperparams.lerning_rate=interval(0.1,0.2)")
+    with pytest.raises(ConfigError, match=r"3 draws.*Did you mean 'learning_rate'"):
+        check_draws(plan)
+
+
+def test_one_draw_that_is_a_configuration_is_enough():
+    check_draws(plan_of("hpo=ppo", "algo.hyperparams.n_epochs=0,-1,3"))
