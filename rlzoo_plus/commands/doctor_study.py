@@ -75,5 +75,7 @@ def _draw(plan: StudyPlan, number: int) -> JobFindings:
     try:
         overrides = plan.space.draw(trial, plan.fixed_values)
         return JobFindings(overrides, plan.trial_config(overrides, 0, "trials/0000"))
+    except optuna.TrialPruned:
+        return JobFindings([], None, [warning(f"hpo.custom={plan.hpo.custom} gives draws up")])
     except ConfigError as mistake:
         return JobFindings([], None, [error(str(mistake))])

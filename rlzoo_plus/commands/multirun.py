@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.config.compose import run_hydra
 
     refuse_shared_directory(arguments)
+    _start_early(arguments)
     sweep = Multirun(arguments)
     try:
         run_hydra(sweep.collect, arguments, sweep)
@@ -34,6 +36,25 @@ def main(arguments: list[str]) -> int:
         pass
     sweep.finish()
     return sweep.code
+
+
+def _start_early(arguments: list[str]) -> None:
+    """Let the processes that jobs come from import torch while Hydra composes the jobs."""
+    from rlzoo_plus.config.compose import iter_sweep_keys
+    from rlzoo_plus.diagnosis.command_line import is_search
+
+    elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(iter_sweep_keys(arguments))
+    asking = ("-c", "--cfg", "--info", "--hydra-help")
+    only_asks = any(word.partition("=")[0] in asking for word in arguments)
+    if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
+        return
+    from rlzoo_plus.infra.local import start_server
+
+    if is_search(arguments):
+        from rlzoo_plus.commands.tuning import PRELOAD
+    else:
+        from rlzoo_plus.commands.sweeping import PRELOAD
+    start_server(PRELOAD)
 
 
 def refuse_shared_directory(arguments: list[str]) -> None:

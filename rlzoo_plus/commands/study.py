@@ -137,6 +137,8 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     winner = next((view for view in views if view.number == report.get("winner")), None)
     chosen = [winner] if winner is not None else best
     if not chosen:
+        if any(view.state == "done" for view in views):
+            raise ConfigError(f"{stored.folder}: none of its trials keeps the constraints.")
         raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
     experiment = report.get("experiment") if winner is not None else None
     if options.json:

@@ -200,7 +200,7 @@ def _publish(
         code, following = 1, f"study={plan.folder} trial={winner.number}"
     else:
         console.print(f"winner: trial {winner.number}, written to {file}", markup=False)
-        report = replace(report, experiment=file.stem)
+        report = replace(report, experiment=file.stem, option=option)
         following = f"{option}experiment={file.stem}"
     files = write_report(plan.folder, report)
     print_report(report, console)

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,17 @@ class LocalHandle(ProcessHandle):
         self.process = process
 
 
+def start_server(preload: Sequence[str]) -> None:
+    """Start the server that jobs are forked from, unless it runs; its imports go on meanwhile.
+
+    Args:
+        preload: Modules that the jobs find imported.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
+    with _one_thread(), without_ctrl_c(), _without_output():
+        forkserver.ensure_running()
+
+
 class LocalLauncher:
     """Up to `slots` processes at once."""
 
@@ -37,10 +49,7 @@ class LocalLauncher:
             raise ConfigError("infra=local needs Linux or macOS. Use infra=debug.")
         self.slots = slots
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(list(preload))
-        with _one_thread(), without_ctrl_c():
-            # Its imports go on while the caller prepares the jobs.
-            forkserver.ensure_running()
+        start_server(preload)
 
     def submit(self, spec: JobSpec) -> LocalHandle:
         """Start a process for a job."""
@@ -84,3 +93,26 @@ def _one_thread() -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _without_output() -> Iterator[None]:
+    """Let what starts inside say nothing; whoever reads our output need not wait for its end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        kept = [(number, os.dup(number)) for number in (1, 2)]
+    except OSError:
+        # There is no output.
+        yield
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number, _ in kept:
+            os.dup2(nothing, number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(nothing)

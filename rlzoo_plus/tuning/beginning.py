@@ -64,10 +64,19 @@ def _is_said(study: StoredStudy) -> bool:
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
-        f"{key}={_short(old.get(key))}, not {_short(new.get(key))}"
+        "{}={}, not {}".format(key, *_only_different(old.get(key), new.get(key)))
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     ]
+
+
+def _only_different(old: Any, new: Any) -> tuple[str, str]:
+    """Show two values; of two lists only what the other one has not, unless that is nothing."""
+    if isinstance(old, list) and isinstance(new, list):
+        mine, yours = [x for x in old if x not in new], [x for x in new if x not in old]
+        if mine or yours:
+            old, new = mine, yours
+    return _short(old), _short(new)
 
 
 def _short(value: Any) -> str:

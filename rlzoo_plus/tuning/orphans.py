@@ -22,20 +22,23 @@ if TYPE_CHECKING:
 _UNSIGNED_S = 60.0
 _NOT_INHERITED = ("fixed_params", "constraints")
 
+# That a controller dies is no fault of its trials, but one that takes each controller down with it,
+# as by using up all memory, must end some time.
+MOST_LOSSES = 10
+
 IsDead = Callable[[str], bool | None]
 
 
 def requeue(
-    study: optuna.Study, rdb: RDBStorage | None, retries: int, is_dead: IsDead, counts: bool
+    study: optuna.Study, rdb: RDBStorage | None, is_dead: IsDead, counts: bool
 ) -> list[int]:
     """Give up the trials of dead owners, and queue their successors; safe to be called again.
 
     Args:
         study: The study.
         rdb: Its database, None for a journal.
-        retries: Attempts after the first one.
         is_dead: Tells of an owner whether it is dead, None if that is not known.
-        counts: Whether a lost attempt is one of them.
+        counts: Whether a lost attempt is one of `MOST_LOSSES`.
 
     Returns:
         The numbers of the attempts that have a successor now.
@@ -47,7 +50,7 @@ def requeue(
 
     for trial in find_orphans(study, rdb, read(), is_dead):
         attempts = attempt_of(trial)
-        if counts and attempts >= retries:
+        if counts and attempts >= MOST_LOSSES:
             reason = f"its controller was lost, {attempts + 1} times"
             give_up(storage, trial, noted.FAILED, reason)
         else:

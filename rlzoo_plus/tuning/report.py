@@ -73,6 +73,8 @@ class StudyReport:
         full_timesteps: Environment steps of a retrained run, None if not known.
         retrained: The best ones, trained again.
         experiment: The winner's experiment, as `experiment=<name>` takes it.
+        option: The option of `train` that finds its file, with a space behind it; empty if it
+            needs none.
     """
 
     name: str
@@ -84,6 +86,7 @@ class StudyReport:
     full_timesteps: int | None = None
     retrained: Sequence[Retrained] = field(default_factory=tuple)
     experiment: str | None = None
+    option: str = ""
 
     @property
     def objectives(self) -> list[str]:

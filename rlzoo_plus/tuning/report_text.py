@@ -59,7 +59,8 @@ def _overview(report: StudyReport) -> list[str]:
 def _best(report: StudyReport) -> list[str]:
     views = ranked(report)
     if not views:
-        return ["No trial is done yet."]
+        done = any(view.state is TrialState.DONE for view in report.trials)
+        return ["No trial keeps the constraints." if done else "No trial is done yet."]
     title = "Best trials" if len(report.objectives) == 1 else "Pareto front"
     heads = ["trial"]
     for name in report.objectives:
@@ -140,7 +141,8 @@ def _commands(report: StudyReport) -> list[str]:
         return []
     lines = ["## Train it", "", "```sh"]
     if report.experiment is not None:
-        lines.append(f"python train.py experiment={printable(report.experiment)}   # the winner")
+        words = printable(f"{report.option}experiment={report.experiment}")
+        lines.append(f"python train.py {words}   # the winner")
     lines.append(f"{train_command(printable(report.name), report.winner)}   # any trial's number")
     return [*lines, "```"]
 

@@ -213,8 +213,7 @@ class Study(StoredStudy):
 
         Args:
             is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
-            counts: Whether this uses up one of `hpo.retries`; False when the owner itself lays
-                its trials down.
+            counts: Whether it was lost; False when the owner itself lays its trials down.
 
         Returns:
             The numbers of the attempts that were taken up.
@@ -222,7 +221,7 @@ class Study(StoredStudy):
         from rlzoo_plus.tuning.orphans import requeue
 
         def attempt() -> list[int]:
-            return requeue(self._study, self._rdb, self.hpo.retries, is_dead, counts)
+            return requeue(self._study, self._rdb, is_dead, counts)
 
         return list(patiently(attempt, PATIENCE_S))
 

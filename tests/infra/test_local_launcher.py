@@ -83,3 +83,13 @@ def test_jobs_of_slurm_live_on_without_their_controller(controller, tmp_path):
 def test_memory_is_that_of_a_whole_session():
     assert session_memory_bytes(os.getsid(0)) > 10 * 2**20
     assert session_memory_bytes(2**22 + 1) == 0
+
+
+def test_whoever_reads_the_output_need_not_wait_for_the_fork_server(tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(30)")
+    code = "from rlzoo_plus.infra.local import start_server; start_server(['slow_to_import'])"
+    environ = environ_of_tests()
+    environ["PYTHONPATH"] += os.pathsep + str(tmp_path)
+    words = [sys.executable, "-c", f"{code}; print('done')"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

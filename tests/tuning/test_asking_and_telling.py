@@ -200,8 +200,9 @@ def test_a_trial_of_a_living_owner_is_left_alone(open_study):
     assert states(study) == [TrialState.RUNNING]
 
 
-def test_after_so_many_attempts_a_trial_fails(open_study):
-    study = open_study(retries=2, n_trials=1)
+def test_a_trial_that_takes_each_controller_down_with_it_fails_in_the_end(open_study, monkeypatch):
+    monkeypatch.setattr("rlzoo_plus.tuning.orphans.MOST_LOSSES", 2)
+    study = open_study(n_trials=1)
     for attempt in range(3):
         asked = study.ask("gone")
         assert asked.attempt == attempt
@@ -212,7 +213,7 @@ def test_after_so_many_attempts_a_trial_fails(open_study):
 
 
 def test_laying_trials_down_uses_up_no_attempt(open_study):
-    study = open_study(retries=0, n_trials=1)
+    study = open_study(n_trials=1)
     for _ in range(3):
         assert study.ask("one").attempt == 0
         assert study.requeue_orphans(lambda owner: owner == "one", counts=False)
