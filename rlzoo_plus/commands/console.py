@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
 
 _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
@@ -52,3 +53,12 @@ class _ConsoleHandler(logging.Handler):
             self.console.print(text, markup=False)
         except Exception:
             self.handleError(record)
+
+
+def start_live(console: Console) -> Live:
+    """Start a picture that is drawn again in its place, and is gone in the end."""
+    from rich.live import Live
+
+    live = Live(console=console, auto_refresh=False, transient=True)
+    live.start()
+    return live

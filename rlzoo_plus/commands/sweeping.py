@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.commands.console import start_live
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at, view_of
 from rlzoo_plus.sweeps.summary import Row, summarise, write_summary
@@ -103,10 +104,7 @@ class _View:
 
     def __enter__(self) -> _View:
         if self.console.is_terminal and not self.launcher.shows_output:
-            from rich.live import Live
-
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
+            self._live = start_live(self.console)
         return self
 
     def __exit__(self, *_: object) -> None:

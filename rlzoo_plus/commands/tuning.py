@@ -114,9 +114,10 @@ def _warm_start(plan: StudyPlan, study: Study) -> list[str]:
     if not plan.hpo.warm_start or plan.hpo.sampler == "grid":
         return []
     params, notes = plan.space.encode(plan.fixed_values)
-    if params:
-        study.enqueue(params)
-    return notes
+    if not params or not study.enqueue(params):
+        return []
+    # The trial itself is exactly what `train` takes.
+    return [f"first trial, to the sampler: {note}" for note in notes]
 
 
 def _headline(plan: StudyPlan, study: Study, launcher: Launcher) -> str:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.commands.console import start_live
 from rlzoo_plus.sweeps.table import brief, duration
 from rlzoo_plus.tuning.plan import StudyPlan
 from rlzoo_plus.tuning.study import Study
@@ -37,10 +38,7 @@ class StudyView:
 
     def __enter__(self) -> StudyView:
         if self._is_live:
-            from rich.live import Live
-
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
+            self._live = start_live(self.console)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -167,11 +167,13 @@ def plain_value(name: str, value: object, depth: int = 0) -> Any:
 
 def dump_plain(values: Mapping[str, Any]) -> str:
     """Return plain values as YAML: mappings in block style, lists of scalars in flow style."""
-    return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+    return yaml.dump(
+        dict(values), Dumper=PlainDumper, sort_keys=False, width=100, allow_unicode=True
+    )
 
 
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper that writes repeated values out instead of using anchors."""
+class PlainDumper(yaml.SafeDumper):
+    """Writes repeated values out instead of using anchors, and lists of scalars in one line."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Return True: no anchors."""
@@ -183,7 +185,7 @@ def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=is_flat)
 
 
-_Dumper.add_representer(list, _represent_list)
+PlainDumper.add_representer(list, _represent_list)
 
 
 def _walk(node: ast.expr) -> object:

@@ -20,6 +20,7 @@ from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compose import conf_dir, group_options
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.literals import PlainDumper
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import RunConfig
 
@@ -249,17 +250,8 @@ def _dump(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes numbers exactly, lists of scalars in one line, and no anchors."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Return True: what comes twice is written twice."""
-        return True
-
-
-def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
-    is_flat = not any(isinstance(item, dict | list) for item in data)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=is_flat)
+class _Dumper(PlainDumper):
+    """Writes texts so that Hydra reads them as the same texts."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
@@ -270,5 +262,4 @@ def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, None if is_plain else "'")
 
 
-_Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(str, _represent_text)

@@ -68,9 +68,11 @@ class Server:
         with (self.folder / "log").open("ab") as log:
             os.chmod(self.folder / "log", 0o666)
             self._process = subprocess.Popen(words, stdout=log, stderr=log, **self._user())
+        import psycopg
+
         end = time.monotonic() + 60
         while True:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(psycopg.Error):
                 self.execute("SELECT 1")
                 return
             assert time.monotonic() < end, (self.folder / "log").read_text()
