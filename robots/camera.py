@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 Vector3 = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]
+"""x, y, z, w."""
 Colour = tuple[float, float, float, float]
 """Red, green, blue and opacity in [0, 1]."""
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
-from robots.env import BaseRobotEnv
-from robots.rewards import Floats, tolerance
-from robots.robot import ActionMode, RobotSpec, RobotState
-from robots.task import Bools, Task, columns, observation_of
+from robots.env import BaseRobotEnv, EnvOptions
+from robots.rendering import add_box, paint
+from robots.rewards import tolerance
+from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.sensors import Floats, State
+from robots.task import Task, columns, observation_of
 
 TRACK_HALF_LENGTH_M = 2.4
 FALL_ANGLE_RAD = 0.2095
@@ -28,17 +30,17 @@ class CartPoleBalance(Task):
     """
 
     reward_weights: ClassVar[Mapping[str, float]] = {"alive": 0.5, "centred": 0.5, "effort": 0.01}
-    observation_space: ClassVar[spaces.Box] = spaces.Box(
+    observation_space = spaces.Box(
         np.array([-_INF, -_INF, -1.0, -1.0, -_INF], np.float32),
         np.array([_INF, _INF, 1.0, 1.0, _INF], np.float32),
     )
 
-    def sample_initial_state(self, rng: np.random.Generator) -> RobotState:
+    def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
         """Draw position [m, rad] and velocity [m/s, rad/s] within 0.05 of rest, shape (2,) each."""
         position, velocity = rng.uniform(-0.05, 0.05, (2, 2))
-        return RobotState(position, velocity)
+        return InitialState(position, velocity)
 
-    def observation(self, state: RobotState) -> NDArray[np.float32]:
+    def observation(self, state: State) -> NDArray[np.float32]:
         """Return cart position and velocity, sine and cosine of the angle, angular velocity.
 
         Returns:
@@ -48,7 +50,7 @@ class CartPoleBalance(Task):
         cart_velocity, angular_velocity = columns(state.joint_velocity)
         return observation_of(cart, cart_velocity, np.sin(angle), np.cos(angle), angular_velocity)
 
-    def reward_terms(self, state: RobotState, action: Floats) -> dict[str, Floats]:
+    def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
 
         Args:
@@ -67,7 +69,7 @@ class CartPoleBalance(Task):
             "effort": -(push * push),
         }
 
-    def terminations(self, state: RobotState) -> dict[str, Bools]:
+    def terminations(self, state: State) -> dict[str, Any]:
         """Return whether the pole fell and whether the cart left the track, each of shape (...)."""
         cart, angle = columns(state.joint_position)
         return {
@@ -88,11 +90,8 @@ class SimpleRobotEnv(BaseRobotEnv):
         *,
         discrete: bool = False,
         reward: Mapping[str, float] | None = None,
-        episode_s: float = 10.0,
         force_n: float = 10.0,
-        render_mode: str | None = None,
-        render_width: int = 480,
-        render_height: int = 320,
+        **options: Unpack[EnvOptions],
     ) -> None:
         """Build the environment.
 
@@ -100,11 +99,8 @@ class SimpleRobotEnv(BaseRobotEnv):
             discrete: Choose between full force to the left (0) and to the right (1) instead of a
                 continuous action in [-1, 1].
             reward: Weights of the terms ``alive``, ``centred`` and ``effort`` to change.
-            episode_s: Length of an episode [s].
             force_n: Force on the cart at action 1 [N].
-            render_mode: None, "human" or "rgb_array".
-            render_width: Width of a frame [pixels].
-            render_height: Height of a frame [pixels].
+            options: See ``BaseRobotEnv``; ``episode_s`` is 10 by default.
         """
         super().__init__(
             RobotSpec(
@@ -114,28 +110,26 @@ class SimpleRobotEnv(BaseRobotEnv):
                 actuated="slider_to_cart",
             ),
             CartPoleBalance(reward),
-            episode_s=episode_s,
             discrete_actions=np.array([[-1.0], [1.0]]) if discrete else None,
-            render_mode=render_mode,
-            render_size=(render_width, render_height),
+            **options,
         )
 
     def current_camera(self) -> Camera:
         """Return the camera, following the cart by half so that its motion stays visible."""
         camera = super().current_camera()
-        cart = float(self.robot.read().joint_position[0])
+        cart = float(self.state.joint_position[0])
         return replace(camera, target=(0.5 * cart, *camera.target[1:]))
 
     def build_scenery(self) -> None:
         """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
         simulation, body = self.simulation, self.robot.body
-        simulation.paint(body, -1, (0.52, 0.56, 0.62, 1.0))
-        simulation.paint(body, 0, (0.20, 0.47, 0.80, 1.0))
-        simulation.paint(body, 1, (1.0, 0.58, 0.16, 1.0))
-        simulation.add_box((40.0, 40.0, 0.01), (0.0, 0.0, -0.26), (0.80, 0.84, 0.88, 1.0))
+        paint(simulation, body, -1, (0.52, 0.56, 0.62, 1.0))
+        paint(simulation, body, 0, (0.20, 0.47, 0.80, 1.0))
+        paint(simulation, body, 1, (1.0, 0.58, 0.16, 1.0))
+        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, -0.26), (0.80, 0.84, 0.88, 1.0))
         for mark in np.arange(-2.0, 2.1, 0.5):
             colour = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
-            simulation.add_box((0.015, 0.45, 0.005), (float(mark), 0.0, -0.245), colour)
+            add_box(simulation, (0.015, 0.45, 0.005), (float(mark), 0.0, -0.245), colour)
         for side in (-1, 1):
             post = (side * (TRACK_HALF_LENGTH_M + 0.25), 0.0, -0.05)
-            simulation.add_box((0.05, 0.25, 0.2), post, (0.86, 0.30, 0.28, 1.0))
+            add_box(simulation, (0.05, 0.25, 0.2), post, (0.86, 0.30, 0.28, 1.0))

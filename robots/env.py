@@ -1,82 +1,96 @@
-"""The Gymnasium environment: a simulation, a robot and a task."""
+"""The Gymnasium environment: a world and a task."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.camera import Camera
-from robots.robot import ActionMode, Robot, RobotSpec
+from robots.conditions import Conditions, info_of
+from robots.episode import EnvOptions, Episode
+from robots.exact import ExactState
+from robots.randomizer import read_level
+from robots.rendering import aim_window
+from robots.robot import Robot, RobotSpec
+from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
-from robots.state import (
-    ENV_KEYS,
-    InexactStateError,
-    overridden_alone,
-    read_bit_generator_state,
-    read_entries,
-    read_number,
-    read_same,
-    read_whole,
-)
 from robots.task import Task
+from robots.view import View
+from robots.world import World, WorldSpec
 
-Observation = NDArray[np.float32]
-Action = NDArray[np.float32] | np.int64
+__all__ = ["BaseRobotEnv", "EnvOptions", "Episode"]
 
-_LOWEST_ACTION = np.array(-1.0)
-_HIGHEST_ACTION = np.array(1.0)
+Action = NDArray[np.floating[Any]] | np.integer[Any]
 
 
-class BaseRobotEnv(gymnasium.Env[Observation, Action]):
-    """A robot doing a task in its own simulation.
+class BaseRobotEnv(ExactState, View):
+    """A robot doing a task in its own world.
 
     ``step`` puts the weighted terms of the reward into ``info["reward_terms"]``. The last step of
     an episode adds ``is_success``, ``episode_terms`` (each term summed over the episode) and
-    ``end_reason``, a termination of the task or ``time_limit``.
+    ``end_reason``, a termination of the task, ``unsafe`` or ``time_limit``. With ``safety``, a step
+    that breaks limits has ``violations`` and the last one ``episode_violations``; with
+    ``randomization``, ``reset`` and the last step have what was drawn as ``randomization``.
 
     Attributes:
-        simulation: The PyBullet world.
-        robot: The robot in it.
+        world: The robot and its surroundings.
         task: What it should do.
+        state: What the sensors read last.
+        readings: The same as one row of numbers, shape (n_numbers,).
+        episode: What has happened since the reset.
+        discrete_actions: The actions to choose among, shape (n_choices, n_actions), or None.
+        conditions: Actuation, randomization and limits; None if there are none.
+        term_names: Names of the terms that the reward is the sum of.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 50}  # noqa: RUF012
-    camera: ClassVar[Camera] = Camera()
-    """The view that ``render`` shows; its size is the default size."""
 
     def __init__(
         self,
         robot: RobotSpec,
         task: Task,
+        world: WorldSpec | None = None,
         *,
-        episode_s: float,
-        time_step_s: float = 1 / 200,
-        substeps: int = 4,
+        episode_s: float = 10.0,
         discrete_actions: NDArray[np.float64] | None = None,
         render_mode: str | None = None,
-        render_size: tuple[int, int] | None = None,
+        render_width: int | None = None,
+        render_height: int | None = None,
+        renderer: Literal["tiny", "egl"] = "tiny",
+        latency: int = 0,
+        max_action_rate: float | None = None,
+        motor_strength: float = 1.0,
+        randomization: Mapping[str, Any] | None = None,
+        safety: Mapping[str, Any] | None = None,
     ) -> None:
         """Build the world.
 
         Args:
             robot: The robot to load.
             task: What it should do.
+            world: Its surroundings; nothing, at 200 Hz and four physics steps an action, if None.
             episode_s: Length of an episode [s], after which it is truncated.
-            time_step_s: Length of a physics step [s].
-            substeps: Physics steps per action.
             discrete_actions: Makes the action space discrete: the actions to choose among, in
-                [-1, 1], shape (n_choices, n_actuated).
+                [-1, 1], shape (n_choices, n_actions).
             render_mode: None, "human" (a window) or "rgb_array".
-            render_size: Width and height of a frame [pixels]; the camera's if None.
+            render_width: Width of a frame [pixels]; the camera's if None.
+            render_height: Height of a frame [pixels]; the camera's if None.
+            renderer: What makes pictures: PyBullet's software renderer, or EGL.
+            latency: Control steps by which actions reach the motors late.
+            max_action_rate: Greatest change, in a step, of an entry of the action that reaches
+                the motors; None: any.
+            motor_strength: Factor on the torques or forces that the motors can apply.
+            randomization: What differs from episode to episode: see
+                ``docs/robots/randomization.md``.
+            safety: Limits that are watched: see ``docs/robots/safety.md``.
 
         Raises:
-            ValueError: If ``render_mode`` is unknown or a length is not positive.
+            ValueError: If ``render_mode`` is unknown, a length is not positive, or one of the
+                conditions above is not in order.
             DisplayError: If a window is asked for where there is no display.
+            RendererError: If EGL is asked for where there is none.
         """
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(
@@ -84,35 +98,76 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
             )
         self.render_mode = render_mode
         self.task = task
-        self.simulation = Simulation(
-            time_step_s=time_step_s,
-            substeps=substeps,
-            hold_torques=robot.action_mode == ActionMode.TORQUE,
-            gui=render_mode == "human",
-        )
+        surroundings = world or WorldSpec()
+        if needs_efforts(safety, robot.action_mode):
+            robot = replace(robot, sensors=replace(robot.sensors, efforts=True))
+        self.world = World(surroundings, robot, gui=render_mode == "human", renderer=renderer)
         step_s = self.simulation.step_s
         self._max_steps = round(episode_s / step_s)
         if self._max_steps < 1:
             self.close()
             raise ValueError(f"episode_s={episode_s} is below one step. Set at least {step_s:.3g}.")
         self.metadata = {**self.metadata, "render_fps": round(1 / step_s)}
-        self.robot = Robot(self.simulation, robot)
-        self._render_size = render_size or (self.camera.width, self.camera.height)
-        if render_mode is not None:
+        self._render_size = (
+            self.camera.width if render_width is None else render_width,
+            self.camera.height if render_height is None else render_height,
+        )
+        self.discrete_actions = discrete_actions
+        n_actions = self.robot.drive.n_actions
+        self.action_space = (
+            spaces.Box(-1.0, 1.0, (n_actions,), np.float32)
+            if discrete_actions is None
+            else spaces.Discrete(len(discrete_actions))
+        )
+        self.observation_space = task.observation_space
+        try:
+            conditions = Conditions(
+                self.world,
+                task,
+                robot.action_mode,
+                gravity_m_s2=surroundings.gravity_m_s2,
+                latency=latency,
+                max_action_rate=max_action_rate,
+                motor_strength=motor_strength,
+                randomization=randomization,
+                safety=safety,
+            )
+        except ValueError:
+            self.close()
+            raise
+        self.conditions = conditions if conditions.are_any else None
+        self.term_names = (*task.weights, *conditions.terms)
+        # Looked up once, since each costs a hundredth of the shortest step.
+        self._step_world = self.world.step
+        self._state_of = self.world.sensors.state
+        self._sees = robot.sensors.camera is not None
+        self._remembers = type(task).remember is not Task.remember
+        self._zeros = np.zeros(n_actions)
+        if render_mode is not None or robot.sensors.camera is not None:
             self.build_scenery()
+        self.world.save()
+        self.episode = Episode(None, dict.fromkeys(self.term_names, 0.0))
+        self.readings = np.array(self.world.sensors.read())
+        self.state = self.world.sensors.state(self.readings, image=self.world.image())
         if render_mode == "human":
-            self.simulation.aim_window(self.current_camera())
-        self.simulation.save()
-        self._discrete_actions = discrete_actions
-        self.action_space = self._make_action_space()
-        self.observation_space = cast(spaces.Space[Observation], task.observation_space)
-        self._num_steps = 0
-        self._episode_terms = dict.fromkeys(task.weights, 0.0)
-        self._next_frame_s = 0.0
+            aim_window(self.simulation, self.current_camera())
+
+    # Named here too: a subclass that steps in a way of its own must give its own state with it.
+    state_dict = ExactState.state_dict
+
+    @property
+    def simulation(self) -> Simulation:
+        """The PyBullet world."""
+        return self.world.simulation
+
+    @property
+    def robot(self) -> Robot:
+        """The robot in it."""
+        return self.world.robot
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Start an episode.
 
         Args:
@@ -120,22 +175,39 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
             options: Unused.
 
         Returns:
-            The first observation, and an empty dictionary.
+            The first observation, and information: nothing, or what randomization drew.
         """
         super().reset(seed=seed)
-        self.simulation.restore()
-        self.robot.reset(self.task.sample_initial_state(self.np_random))
-        self._num_steps = 0
-        self._episode_terms = dict.fromkeys(self.task.weights, 0.0)
+        self.begin()
         if self.render_mode == "human":
             self.render()
-        return self.task.observation(self.robot.read()), {}
+        observation = self.task.observation(self.state)
+        if self.conditions is None:
+            return observation, {}
+        return self.conditions.disturbed(observation), self.conditions.first_info()
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def begin(self) -> None:
+        """Put the world at the start of an episode that the environment's generator draws."""
+        start = {
+            "np_random": self.np_random.bit_generator.state,
+            "np_random_seed": self.np_random_seed,
+        }
+        self.episode = Episode(start, dict.fromkeys(self.term_names, 0.0))
+        conditions = self.conditions
+        if conditions is not None:
+            conditions.begin(self.np_random)
+        initial = self.task.sample_initial_state(self.np_random)
+        if conditions is not None:
+            initial = conditions.spread(initial)
+        self.readings = np.array(self.world.start(initial))
+        state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
+        self.state = state._replace(memory=self.task.remember(state, self._zeros))
+
+    def step(self, action: Action) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act for one control step.
 
         Args:
-            action: Shape (n_actuated,), clipped to [-1, 1]; or the number of a discrete action.
+            action: Shape (n_actions,), clipped to [-1, 1]; or the number of a discrete action.
 
         Returns:
             Observation, reward, whether the task ended the episode, whether the time limit did,
@@ -144,159 +216,103 @@ class BaseRobotEnv(gymnasium.Env[Observation, Action]):
         Raises:
             FloatingPointError: If the action or the physics is not a number.
         """
-        if self._discrete_actions is not None:
-            command = self._discrete_actions[action]
+        episode = self.episode
+        given = np.asarray(action).tolist()
+        episode.actions.append(given)
+        command: NDArray[np.float64]
+        if self.discrete_actions is not None:
+            command = self.discrete_actions[given]
         else:
-            command = np.minimum(np.maximum(action, _LOWEST_ACTION), _HIGHEST_ACTION)
-        task = self.task
-        self.robot.apply(command)
-        self.simulation.step()
-        state = self.robot.read()
-        self._num_steps += 1
+            # On so few numbers NumPy's minimum and maximum would take six times as long.
+            for x in given:
+                if not -1.0 <= x <= 1.0:
+                    # A NaN fails both comparisons, and stays.
+                    clipped = [-1.0 if x < -1.0 else 1.0 if x > 1.0 else x for x in given]
+                    command = np.array(clipped, np.float64)
+                    break
+            else:
+                command = np.array(given, np.float64)
+        task, world, state = self.task, self.world, self.state
+        conditions = self.conditions
+        arriving = command
+        if conditions is not None:
+            arriving = conditions.arriving(command, self.np_random)
+        targets = world.robot.drive.row_of_targets(arriving, state)
+        self.readings = readings = np.array(self._step_world(targets))
+        memory = state.memory
+        state = self._state_of(readings, memory, world.image() if self._sees else None)
+        episode.num_steps += 1
 
         reward = 0.0
         terms: dict[str, float] = {}
-        totals = self._episode_terms
-        weights = task.weights
+        totals, weights = episode.terms, task.weights
         for name, term in task.reward_terms(state, command).items():
-            value = weights[name] * float(term)
-            terms[name] = value
+            terms[name] = value = weights[name] * float(term)
             totals[name] += value
             reward += value
+        broken: Broken = {}
+        if conditions is not None:
+            broken = conditions.judge(state, command, targets)
+            for name, value in conditions.cost(broken).items():
+                terms[name] = value
+                totals[name] += value
+                reward += value
         if reward != reward:  # Only a NaN differs from itself.
             raise FloatingPointError(
                 f"action={action} led to a state that is not a number: {state}."
             )
-        info: dict[str, Any] = {"reward_terms": terms}
-
         reason = None
         for name, flag in task.terminations(state).items():
             if flag:
                 reason = name
                 break
+        if conditions is not None and reason is None and conditions.end(broken):
+            reason = REASON
+        if self._remembers:
+            state = state._replace(memory=task.remember(state, command))
+        self.state = state
+        info: dict[str, Any] = {"reward_terms": terms}
+        if broken:
+            info.update(info_of(broken))
         terminated = reason is not None
-        truncated = not terminated and self._num_steps >= self._max_steps
+        truncated = not terminated and episode.num_steps >= self._max_steps
         if terminated or truncated:
-            info["is_success"] = bool(task.success(state, np.array(truncated)))
+            success = bool(task.success(state, np.array(truncated)))
+            info["is_success"] = success and reason != REASON
             info["episode_terms"] = dict(totals)
             info["end_reason"] = reason or "time_limit"
+            if conditions is not None:
+                info.update(conditions.last_info())
         if self.render_mode == "human":
             self.render()
-        return task.observation(state), reward, terminated, truncated, info
+        observation = task.observation(state)
+        if conditions is not None:
+            conditions.draw_noise(self.np_random)
+            observation = conditions.disturbed(observation)
+        return observation, reward, terminated, truncated, info
+
+    def set_randomization_level(self, level: float | None) -> None:
+        """Set how far randomization spreads, from the next reset on.
+
+        Args:
+            level: From 0 (nominal) to 1 (the full spread); None: as the curriculum says.
+
+        Raises:
+            ValueError: If it is neither, or there is no randomization.
+        """
+        if self.conditions is None or self.conditions.randomizer is None:
+            raise ValueError(
+                f"level={level} has no effect without randomization. Make the environment with "
+                "randomization={...}."
+            )
+        forced = None if level is None else read_level("level", level)
+        self.conditions.randomizer.forced_level = forced
 
     @property
     def max_episode_steps(self) -> int:
         """Number of steps after which an episode is truncated."""
         return self._max_steps
 
-    @property
-    def exact_state(self) -> bool:
-        """Whether ``state_dict`` gives the state; if not, replay the actions of the episode.
-
-        True where the joints are the whole state of the physics: the base of the robot is fixed
-        and there is nothing to touch. False also for a subclass that overrides ``step`` or
-        ``reset`` without ``state_dict``, since it may remember more.
-        """
-        return self._hidden_state() is None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the exact state between two steps, as plain data that shares nothing with it.
-
-        An environment made with the same arguments, in another process too, continues from it bit
-        for bit, into the next episodes. Not part of it: the arguments, the generators of the two
-        spaces, and whatever a wrapper keeps.
-
-        Returns:
-            Nested dictionaries of strings, numbers, lists and float64 arrays.
-
-        Raises:
-            InexactStateError: If ``exact_state`` is False.
-        """
-        self._require_exact_state()
-        return {
-            "step_s": self.simulation.step_s,
-            "robot": self.robot.state_dict(),
-            "task": {"name": type(self.task).__name__, "state": self.task.state_dict()},
-            "num_steps": self._num_steps,
-            "episode_terms": dict(self._episode_terms),
-            "np_random": self.np_random.bit_generator.state,
-            "np_random_seed": self.np_random_seed,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what ``state_dict`` returned, in place of a ``reset``.
-
-        Args:
-            state: From an environment made with the same arguments.
-
-        Raises:
-            InexactStateError: If ``exact_state`` is False.
-            ValueError: If the state is of another environment, or not in order; the environment
-                is then as it was.
-        """
-        self._require_exact_state()
-        parts = read_entries("state", state, ENV_KEYS)
-        read_same("step_s", parts["step_s"], self.simulation.step_s)
-        joints = self.robot.read_state_dict(parts["robot"])
-        task = read_entries("task", parts["task"], ("name", "state"))
-        read_same("task.name", task["name"], type(self.task).__name__)
-        num_steps = read_whole("num_steps", parts["num_steps"], at_least=0)
-        terms = read_entries("episode_terms", parts["episode_terms"], self.task.weights)
-        totals = {
-            name: read_number(f"episode_terms.{name}", terms[name]) for name in self.task.weights
-        }
-        generator = read_bit_generator_state("np_random", parts["np_random"], self.np_random)
-        seed = read_whole("np_random_seed", parts["np_random_seed"], at_least=-1)
-        # Last of what may refuse, first of what changes.
-        self.task.load_state_dict(task["state"])
-        self.simulation.restore()
-        self.robot.reset_movable(joints)
-        self._num_steps = num_steps
-        self._episode_terms = totals
-        self.np_random.bit_generator.state = generator
-        self._np_random_seed = seed
-
-    def render(self) -> NDArray[np.uint8] | None:
-        """Return a frame, shape (height, width, 3); in "human" mode keep the window in real time.
-
-        Returns:
-            The frame in "rgb_array" mode, otherwise None.
-        """
-        if self.render_mode == "rgb_array":
-            return self.simulation.camera_image(self.current_camera())
-        if self.render_mode == "human":
-            time.sleep(max(0.0, self._next_frame_s - time.monotonic()))
-            self._next_frame_s = time.monotonic() + self.simulation.step_s
-        return None
-
-    def current_camera(self) -> Camera:
-        """Return the camera of the present frame; override to follow the robot."""
-        width, height = self._render_size
-        return replace(self.camera, width=width, height=height)
-
-    def build_scenery(self) -> None:
-        """Add what only the eye needs; called when rendering, and must not touch the physics."""
-
     def close(self) -> None:
         """Disconnect from PyBullet; calling it again does nothing."""
         self.simulation.close()
-
-    def _hidden_state(self) -> str | None:
-        """Return what ``state_dict`` may leave out, or None if it is complete."""
-        overridden = overridden_alone(type(self), ("reset", "step"), "state_dict")
-        if overridden is not None:
-            return f"{overridden} is overridden without state_dict"
-        return self.simulation.state_beyond_joints(self.robot.body)
-
-    def _require_exact_state(self) -> None:
-        hidden = self._hidden_state()
-        if hidden is not None:
-            raise InexactStateError(
-                f"The state of {type(self).__name__} cannot be given exactly: {hidden}. "
-                "Ask exact_state first, and replay the actions of the episode instead."
-            )
-
-    def _make_action_space(self) -> spaces.Space[Any]:
-        if self._discrete_actions is not None:
-            return spaces.Discrete(len(self._discrete_actions))
-        return spaces.Box(-1.0, 1.0, (len(self.robot.actuated),), np.float32)

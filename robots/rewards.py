@@ -1,12 +1,12 @@
 """Building blocks of reward terms: functions of arrays, one value per world."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+from robots.sensors import Floats
+
 Slope = Literal["gaussian", "linear"]
 
 

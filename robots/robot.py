@@ -2,62 +2,26 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import PurePath
-from typing import Any, NamedTuple
 
 import numpy as np
 import pybullet
-from numpy.typing import NDArray
 
-from robots.camera import Vector3
+from robots.drives import (
+    ActionMode,
+    DeltaPositionDrive,
+    Drive,
+    Motors,
+    PdDrive,
+    PositionDrive,
+    TorqueDrive,
+    VelocityDrive,
+)
+from robots.end_effector import EndEffectorDrive
+from robots.mixing import CombinedDrive, MixedDrive
+from robots.robot_spec import InitialState, PerJoint, RobotSpec
 from robots.simulation import JointInfo, Simulation
-from robots.state import read_entries, read_same, read_vector
 
-
-class ActionMode(StrEnum):
-    """What an action commands."""
-
-    TORQUE = "torque"
-    """A torque [N m] or force [N], held over all substeps."""
-    VELOCITY = "velocity"
-    """A target velocity [rad/s or m/s] of the joint's motor."""
-    POSITION = "position"
-    """A target position [rad or m] relative to the rest position, within the joint's limits."""
-
-
-class RobotState(NamedTuple):
-    """The joints of one robot, shape (n_joints,), or of many worlds, shape (..., n_joints)."""
-
-    joint_position: NDArray[np.float64]
-    """Joint positions [rad or m]."""
-    joint_velocity: NDArray[np.float64]
-    """Joint velocities [rad/s or m/s]."""
-
-
-@dataclass(frozen=True)
-class RobotSpec:
-    """Everything that makes a robot, before there is a simulation."""
-
-    urdf: str
-    """File of the URDF, also searched for in ``pybullet_data``."""
-    action_scale: float
-    """What the action 1 stands for: [N m or N], [rad/s or m/s] or [rad or m] by mode."""
-    action_mode: ActionMode = ActionMode.TORQUE
-    """What an action commands."""
-    joints: str = ".*"
-    """Pattern of the names of the joints that are read and reset; the others stay passive."""
-    actuated: str = ".*"
-    """Pattern of the names, among those joints, that actions drive."""
-    rest_position: tuple[float, ...] | None = None
-    """Rest position of the read joints [rad or m]; zeros if None."""
-    max_force: float | None = None
-    """Strength of the motors [N m or N] in velocity and position mode; the URDF's if None."""
-    base_position: Vector3 = (0.0, 0.0, 0.0)
-    """World position of the base [m]."""
-    fixed_base: bool = True
-    """Whether the base is bolted to the world."""
+__all__ = ["ActionMode", "InitialState", "Robot", "RobotSpec"]
 
 
 class Robot:
@@ -68,6 +32,8 @@ class Robot:
         joints: The joints that are read, in the order of the state's last dimension.
         actuated: The joints that are driven, in the order of the action.
         rest_position: [rad or m], shape (n_joints,).
+        at_rest: The same as the start of an episode.
+        drive: What turns actions into motion.
     """
 
     def __init__(self, simulation: Simulation, spec: RobotSpec) -> None:
@@ -81,13 +47,17 @@ class Robot:
         Raises:
             ValueError: If a pattern matches no joint, or the rest position has a wrong length.
         """
-        self.body = simulation.load_urdf(
-            spec.urdf, position=spec.base_position, fixed_base=spec.fixed_base
-        )
+        flags = 0
+        if spec.inertia_from_file:
+            flags |= pybullet.URDF_USE_INERTIA_FROM_FILE
+        if spec.self_collision:
+            flags |= pybullet.URDF_USE_SELF_COLLISION
+            if not spec.ancestor_collision:
+                flags |= pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+        self._simulation = simulation
+        self.body = self._load(spec, flags)
+        self._lighten(spec)
         movable = simulation.movable_joints(self.body)
-        self._urdf_name = PurePath(spec.urdf).name
-        self._movable = [joint.name for joint in movable]
-        self._movable_indices = [joint.index for joint in movable]
         self.joints = _matching("joints", spec.joints, movable)
         self.actuated = _matching("actuated", spec.actuated, self.joints)
         rest = (0.0,) * len(self.joints) if spec.rest_position is None else spec.rest_position
@@ -98,104 +68,162 @@ class Robot:
                 f"Give one each for: {names}."
             )
         self.rest_position = np.array(rest, np.float64)
-        self._scale = np.full(len(self.actuated), spec.action_scale)
-        self._mode = ActionMode(spec.action_mode)
-        limits = [
+        self.free_base = not spec.fixed_base
+        self._joint_indices = [joint.index for joint in self.joints]
+        self.drive = self._make_drive(spec)
+        self._hold = self._make_holder(spec)
+        self.at_rest = InitialState(self.rest_position, np.zeros(len(self.joints)))
+        self.reset(self.at_rest)
+
+    def reset(self, start: InitialState) -> None:
+        """Put the joints, and a free base, where an episode starts."""
+        self._simulation.reset_joints(
+            self.body, self._joint_indices, start.joint_position, start.joint_velocity
+        )
+        if start.base_position is not None:
+            self._simulation.reset_base(
+                self.body,
+                start.base_position,
+                start.base_orientation,
+                start.base_velocity,
+                start.base_angular_velocity,
+            )
+        self._hold()
+
+    def _load(self, spec: RobotSpec, flags: int) -> int:
+        if not spec.urdf.endswith(".xml"):
+            return self._simulation.load_urdf(
+                spec.urdf,
+                position=spec.base_position,
+                orientation=spec.base_orientation,
+                fixed_base=spec.fixed_base,
+                flags=flags,
+                keep_damping=spec.keep_damping,
+            )
+        bodies = self._simulation.load_mjcf(spec.urdf, flags=flags, keep_damping=spec.keep_damping)
+        if len(bodies) != 1:
+            raise ValueError(
+                f"urdf={spec.urdf!r} holds {len(bodies)} bodies, and a robot is one. Leave one in "
+                "the file."
+            )
+        return bodies[0]
+
+    def _lighten(self, spec: RobotSpec) -> None:
+        """Take from links without an inertia the mass that Bullet assumes."""
+        if (pattern := spec.massless_links) is None:
+            return
+        links = self._simulation.links(self.body)
+        chosen = [link for name, link in links.items() if re.fullmatch(pattern, name)]
+        if not chosen:
+            known = ", ".join(links)
+            raise ValueError(f"massless_links={pattern!r} matches no link. Choose among: {known}.")
+        values = {"mass": 1e-3, "localInertiaDiagonal": (1e-6, 1e-6, 1e-6)}
+        for link in chosen:
+            self._simulation.change_dynamics(self.body, link, **values)
+
+    def _make_drive(self, spec: RobotSpec) -> Drive:
+        drive = self._unmixed_drive(spec)
+        return drive if spec.mixing is None else MixedDrive(drive, spec.mixing)
+
+    def _unmixed_drive(self, spec: RobotSpec) -> Drive:
+        motors = self._motors(spec)
+        mode = ActionMode(spec.action_mode)
+        if spec.positioned is not None:
+            if mode is not ActionMode.VELOCITY:
+                raise ValueError(
+                    f"positioned={spec.positioned!r} needs action_mode=velocity, not {mode}."
+                )
+            chosen = _matching("positioned", spec.positioned, self.actuated)
+            return CombinedDrive(motors, [self.actuated.index(joint) for joint in chosen])
+        if mode is ActionMode.END_EFFECTOR:
+            links = self._simulation.links(self.body)
+            if spec.end_effector not in links:
+                raise ValueError(
+                    f"end_effector={spec.end_effector!r} is no link of {spec.urdf}. Choose among: "
+                    f"{', '.join(links)}."
+                )
+            return EndEffectorDrive(
+                motors,
+                links[spec.end_effector],
+                spec.ik_orientation,
+                spec.ik_turns,
+                spec.ik_workspace,
+            )
+        drives: dict[ActionMode, Callable[[Motors], Drive]] = {
+            ActionMode.TORQUE: TorqueDrive,
+            ActionMode.VELOCITY: VelocityDrive,
+            ActionMode.POSITION: PositionDrive,
+            ActionMode.PD: PdDrive,
+            ActionMode.DELTA_POSITION: DeltaPositionDrive,
+        }
+        return drives[mode](motors)
+
+    def _motors(self, spec: RobotSpec) -> Motors:
+        count = len(self.actuated)
+        columns = [self.joints.index(joint) for joint in self.actuated]
+        limits = spec.joint_limits or tuple(
             (joint.lower, joint.upper) if joint.lower < joint.upper else (-np.inf, np.inf)
             for joint in self.actuated
-        ]
-        self._lower, self._upper = np.array(limits, np.float64).T
-        self._centre = self.rest_position[[self.joints.index(joint) for joint in self.actuated]]
-        self._simulation = simulation
-        self._joint_indices = [joint.index for joint in self.joints]
-        self._read_joints = simulation.joint_reader(self.body, self._joint_indices)
-        self._drive, self._target_name = self._make_driver(spec)
-        self.reset(RobotState(self.rest_position, np.zeros(len(self.joints))))
-
-    def targets(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what an action commands, in units.
-
-        Args:
-            action: In [-1, 1], shape (..., n_actuated).
-
-        Returns:
-            Torques, velocities or positions by action mode, shape (..., n_actuated).
-        """
-        scaled: NDArray[np.float64] = action * self._scale
-        if self._mode is not ActionMode.POSITION:
-            return scaled
-        targets: NDArray[np.float64] = np.maximum(self._centre + scaled, self._lower)
-        np.minimum(targets, self._upper, out=targets)
-        return targets
-
-    def apply(self, action: NDArray[np.float64]) -> None:
-        """Command the actuated joints for the next step.
-
-        Args:
-            action: In [-1, 1], shape (n_actuated,).
-        """
-        self._drive(**{self._target_name: self.targets(action).tolist()})
-
-    def read(self) -> RobotState:
-        """Return the state of the joints in fresh arrays, shape (n_joints,)."""
-        joints = self._read_joints()
-        return RobotState(
-            np.array([joint[0] for joint in joints]), np.array([joint[1] for joint in joints])
+        )
+        if len(limits) != count:
+            raise ValueError(
+                f"joint_limits={limits} has {len(limits)} pairs for {count} actuated joints. "
+                f"Give one each for: {', '.join(joint.name for joint in self.actuated)}."
+            )
+        lower, upper = np.array(limits, np.float64).T
+        is_ik = spec.action_mode == ActionMode.END_EFFECTOR
+        n_actions = (6 if spec.ik_turns else 3) if is_ik else count
+        forces = tuple(joint.max_force for joint in self.actuated)
+        return Motors(
+            simulation=self._simulation,
+            body=self.body,
+            joints=self.actuated,
+            read_columns=columns,
+            scale=np.array(_per_joint("action_scale", spec.action_scale, n_actions)),
+            centre=self.rest_position[columns],
+            lower=lower,
+            upper=upper,
+            max_force=_per_joint(
+                "max_force", forces if spec.max_force is None else spec.max_force, count
+            ),
+            position_gain=_gain("position_gain", spec.position_gain, count),
+            velocity_gain=_gain("velocity_gain", spec.velocity_gain, count),
         )
 
-    def reset(self, state: RobotState) -> None:
-        """Put the joints into a state, arrays of shape (n_joints,)."""
-        self._simulation.reset_joints(self.body, self._joint_indices, *state)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of all movable joints, the unread ones too, and whose it is."""
-        states = self._simulation.joint_reader(self.body, self._movable_indices)()
-        return {
-            "urdf": self._urdf_name,
-            "joints": list(self._movable),
-            "position": np.array([joint[0] for joint in states], np.float64),
-            "velocity": np.array([joint[1] for joint in states], np.float64),
-        }
-
-    def read_state_dict(self, state: object) -> RobotState:
-        """Return the state of all movable joints that ``state_dict`` returned; place nothing.
-
-        Raises:
-            ValueError: If it is of another robot, or not in order.
-        """
-        parts = read_entries("robot", state, ("urdf", "joints", "position", "velocity"))
-        read_same("robot.urdf", parts["urdf"], self._urdf_name)
-        read_same("robot.joints", parts["joints"], self._movable)
-        count = len(self._movable)
-        return RobotState(
-            read_vector("robot.position", parts["position"], count),
-            read_vector("robot.velocity", parts["velocity"], count),
+    def _make_holder(self, spec: RobotSpec) -> Callable[[], None]:
+        """Return what lets motors hold the held joints; Bullet keeps their targets by itself."""
+        if spec.held is None:
+            return lambda: None
+        held = _matching("held", spec.held, self.joints)
+        rest = [float(self.rest_position[self.joints.index(joint)]) for joint in held]
+        drive = self._simulation.joint_driver(
+            self.body,
+            [joint.index for joint in held],
+            pybullet.POSITION_CONTROL,
+            forces=[joint.max_force for joint in held],
         )
-
-    def reset_movable(self, state: RobotState) -> None:
-        """Put all movable joints into a state, arrays of shape (n_movable,)."""
-        self._simulation.reset_joints(self.body, self._movable_indices, *state)
-
-    def _make_driver(self, spec: RobotSpec) -> tuple[Callable[..., None], str]:
-        """Return the function that commands the joints, and the name its targets go by."""
-        indices = [joint.index for joint in self.actuated]
-        driver = self._simulation.joint_driver
-        if self._mode is ActionMode.TORQUE:
-            return driver(self.body, indices, pybullet.TORQUE_CONTROL), "forces"
-        forces = [
-            joint.max_force if spec.max_force is None else spec.max_force for joint in self.actuated
-        ]
-        if self._mode is ActionMode.VELOCITY:
-            mode, name = pybullet.VELOCITY_CONTROL, "targetVelocities"
-        else:
-            mode, name = pybullet.POSITION_CONTROL, "targetPositions"
-        return driver(self.body, indices, mode, forces=forces), name
+        return lambda: drive(targetPositions=rest)
 
 
-def _matching(field: str, pattern: str, joints: list[JointInfo]) -> list[JointInfo]:
+def _matching(name: str, pattern: str, joints: list[JointInfo]) -> list[JointInfo]:
     """Return the joints whose whole name matches the pattern of a field of ``RobotSpec``."""
     chosen = [joint for joint in joints if re.fullmatch(pattern, joint.name)]
     if not chosen:
         names = ", ".join(joint.name for joint in joints) or "none"
-        raise ValueError(f"{field}={pattern!r} matches no joint. Choose among: {names}.")
+        raise ValueError(f"{name}={pattern!r} matches no joint. Choose among: {names}.")
     return chosen
+
+
+def _per_joint(name: str, value: PerJoint, count: int) -> list[float]:
+    """Return one value for each of the joints, or of the entries of an action."""
+    values = [float(value)] * count if isinstance(value, int | float) else [*map(float, value)]
+    if len(values) != count:
+        raise ValueError(
+            f"{name}={value} has {len(values)} values. Give one for all, or one for each of "
+            f"{count}."
+        )
+    return values
+
+
+def _gain(name: str, value: PerJoint | None, count: int) -> list[float] | None:
+    return None if value is None else _per_joint(name, value, count)

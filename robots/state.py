@@ -3,25 +3,45 @@
 The readers raise a ValueError that names the part, the rule and the mend, and change nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
-from numbers import Integral, Real
-from typing import Any, cast
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
-ENV_KEYS = (
-    "step_s",
-    "robot",
-    "task",
-    "num_steps",
-    "episode_terms",
-    "np_random",
-    "np_random_seed",
-)
-"""What the state of an environment consists of."""
+if TYPE_CHECKING:
+    from robots.env import BaseRobotEnv
 
 _MEND = "Load what state_dict returned for an environment made with the same arguments."
+
+
+_KEYS = ("env", "step_s", "start", "actions", "readings", "np_random", "np_random_seed")
+
+
+@dataclass(frozen=True)
+class StoredEpisode:
+    """A state that was found to be in order.
+
+    Attributes:
+        start: Generator at the start of the episode; None before the first reset.
+        actions: The actions since.
+        readings: What the sensors read after them.
+        np_random: State of the generator now.
+        np_random_seed: Its seed.
+        progress: Where randomization stood, if there is any.
+    """
+
+    start: dict[str, Any] | None
+    actions: list[Any]
+    readings: list[float]
+    np_random: dict[str, Any]
+    np_random_seed: int
+    progress: dict[str, Any]
 
 
 class InexactStateError(RuntimeError):
@@ -87,35 +107,6 @@ def read_whole(where: str, value: object, at_least: int) -> int:
     return int(value)
 
 
-def read_number(where: str, value: object) -> float:
-    """Return a number.
-
-    Raises:
-        ValueError: If it is anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{where}={value!r} must be a number. {_MEND}")
-    return float(value)
-
-
-def read_vector(where: str, value: object, count: int) -> NDArray[np.float64]:
-    """Return a fresh array of finite numbers, shape (count,).
-
-    Raises:
-        ValueError: If it has another shape or type, or a value that is not finite.
-    """
-    try:
-        given = np.asarray(value)
-    except ValueError:  # Lists of unequal length.
-        given = np.array(None)
-    # Other types would be rounded on the way in, or parsed from text.
-    if given.dtype != np.float64 or given.shape != (count,) or not np.isfinite(given).all():
-        raise ValueError(
-            f"{where}={value!r} must be finite float64 numbers of shape ({count},). {_MEND}"
-        )
-    return given.copy()
-
-
 def read_bit_generator_state(where: str, value: object, own: np.random.Generator) -> dict[str, Any]:
     """Return a state that a generator will accept; the generator itself stays as it is.
 
@@ -131,3 +122,78 @@ def read_bit_generator_state(where: str, value: object, own: np.random.Generator
             f"{where}={value!r} must be a state of {kind.__name__} ({error}). {_MEND}"
         ) from error
     return dict(trial.state)
+
+
+def read_episode(env: BaseRobotEnv, state: object) -> StoredEpisode:
+    """Check a state of an environment; nothing is changed.
+
+    Args:
+        env: The environment that should take it over.
+        state: What its ``state_dict`` may have returned.
+
+    Raises:
+        ValueError: If it is of another environment, or not in order.
+    """
+    conditions = env.conditions
+    further = () if conditions is None else tuple(conditions.progress())
+    parts = read_entries("state", state, (*_KEYS, *further))
+    read_same("env", parts["env"], type(env).__name__)
+    read_same("step_s", parts["step_s"], env.simulation.step_s)
+    start = parts["start"]
+    if start is not None:
+        start = read_entries("start", start, ("np_random", "np_random_seed"))
+        start = {
+            "np_random": read_bit_generator_state(
+                "start.np_random", start["np_random"], env.np_random
+            ),
+            "np_random_seed": read_whole("start.np_random_seed", start["np_random_seed"], -1),
+        }
+    return StoredEpisode(
+        start=start,
+        actions=_read_actions(env.action_space, parts["actions"], env.max_episode_steps),
+        readings=_read_readings(parts["readings"], len(env.readings)),
+        np_random=read_bit_generator_state("np_random", parts["np_random"], env.np_random),
+        np_random_seed=read_whole("np_random_seed", parts["np_random_seed"], at_least=-1),
+        progress={} if conditions is None else conditions.read_progress(parts),
+    )
+
+
+def _read_actions(space: spaces.Space[Any], value: object, at_most: int) -> list[Any]:
+    """Return actions that an environment can take."""
+    if isinstance(value, list | np.ndarray) and len(value) == 0:
+        return []
+    shape = space.shape or ()
+    actions = _read_array("actions", value, 1 + len(shape))
+    if len(actions) > at_most or actions.shape[1:] != shape:
+        raise ValueError(
+            f"actions of shape {actions.shape} must be at most {at_most} of shape {shape}. {_MEND}"
+        )
+    if isinstance(space, spaces.Discrete):
+        numbers = actions.astype(np.int64)
+        if (numbers != actions).any() or (numbers < 0).any() or (numbers >= space.n).any():
+            raise ValueError(f"actions={value!r} must be whole numbers below {space.n}. {_MEND}")
+        return list(numbers)
+    return list(actions)
+
+
+def _read_readings(value: object, count: int) -> list[float]:
+    readings = _read_array("readings", value, 1)
+    if len(readings) != count:
+        raise ValueError(f"readings of {len(readings)} numbers must be of {count}. {_MEND}")
+    numbers: list[float] = readings.tolist()
+    return numbers
+
+
+def _read_array(where: str, value: object, ndim: int) -> NDArray[np.float64]:
+    """Return an array of finite numbers with so many dimensions."""
+    try:
+        array = np.array(value)
+    except ValueError:  # Lists of unequal length.
+        array = np.array(None)
+    # Other types would be parsed from text.
+    is_numeric = array.dtype in (np.float64, np.int64)
+    if not is_numeric or array.ndim != ndim or not np.isfinite(array).all():
+        raise ValueError(
+            f"{where}={value!r} must be finite numbers with {ndim} dimensions. {_MEND}"
+        )
+    return array.astype(np.float64)

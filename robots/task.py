@@ -3,48 +3,43 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.rewards import Floats
-from robots.robot import RobotState
+from robots.frames import columns
+from robots.robot import InitialState
+from robots.sensors import Floats, Memory, State
+
+__all__ = ["Bools", "GoalTask", "Task", "columns", "observation_of"]
 
 Bools = NDArray[np.bool_]
+Observation = NDArray[np.generic] | dict[str, NDArray[np.float32]]
 
 _FLOAT32 = np.dtype(np.float32)
 
 
-def columns(array: Floats) -> list[Floats]:
-    """Return ``array[..., i]`` for every ``i`` of the last dimension.
-
-    For one world they are Python floats, which cost a tenth of 0-d arrays in the arithmetic of a
-    step and follow the same IEEE 754 rules; for many they are arrays of shape (...).
-
-    Args:
-        array: Shape (..., n).
-    """
-    if array.ndim == 1:
-        return cast(list[Floats], array.tolist())
-    return list(np.moveaxis(array, -1, 0))
-
-
 def observation_of(*values: Floats) -> NDArray[np.float32]:
     """Return n values of shape (...) side by side as float32, shape (..., n)."""
-    stacked = np.array(values, _FLOAT32)
-    return stacked if stacked.ndim == 1 else np.moveaxis(stacked, 0, -1).copy()
+    first = values[0]
+    if not isinstance(first, np.ndarray) or first.ndim == 0:
+        return np.array(values, _FLOAT32)
+    side_by_side = np.empty((*first.shape, len(values)), _FLOAT32)
+    for column, value in enumerate(values):
+        side_by_side[..., column] = value
+    return side_by_side
 
 
 class Task(ABC):
     """What a robot should do.
 
-    A task holds no state of an episode; one that must gives it with ``state_dict``. Its functions
-    take arrays whose leading dimensions, written ``...``, count worlds: none for one environment,
-    (n_worlds,) for many. Take arrays apart with ``columns`` and keep to elementwise NumPy, and both
-    give the same numbers. Write squares as ``x * x``: the operator ``**`` rounds a float otherwise
-    than an array.
+    A task holds nothing of an episode: what it must remember goes through ``State.memory``. Its
+    functions take arrays whose leading dimensions, written ``...``, count worlds: none for one
+    environment, (n_worlds,) for many. Take arrays apart with ``columns`` and keep to elementwise
+    NumPy, and both give the same numbers. Write squares as ``x * x``: the operator ``**`` rounds a
+    float otherwise than an array.
 
     Attributes:
         weights: Weight of every reward term; the reward is the sum of weights times terms.
@@ -52,8 +47,8 @@ class Task(ABC):
 
     reward_weights: ClassVar[Mapping[str, float]]
     """Default weight of every reward term, by name."""
-    observation_space: ClassVar[spaces.Box]
-    """Space of the observation of one world, float32."""
+    observation_space: spaces.Space[Any]
+    """Space of the observation of one world: a float32 ``Box``, or a ``Dict`` of a goal task."""
 
     def __init__(self, reward: Mapping[str, float] | None = None) -> None:
         """Set the weights of the reward.
@@ -73,58 +68,163 @@ class Task(ABC):
         self.weights = {**self.reward_weights, **(reward or {})}
 
     @abstractmethod
-    def sample_initial_state(self, rng: np.random.Generator) -> RobotState:
-        """Draw the state in which an episode of one world starts.
+    def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
+        """Draw where an episode of one world starts, goals and the like in its ``memory``.
 
         Args:
             rng: Generator of that world.
-
-        Returns:
-            Joint positions and velocities, shape (n_joints,).
         """
 
+    def remember(self, state: State, action: Floats) -> Memory:
+        """Return what is kept for the next step; by default what was kept before.
+
+        Called once after a reset with an action of zeros, then after the reward and the ends of
+        every step, before its observation.
+
+        Args:
+            state: State after the step, with what was kept so far.
+            action: Action of the step in [-1, 1], shape (..., n_actions).
+
+        Returns:
+            Values of shape (...) or (..., n), always under the same names.
+        """
+        del action
+        return state.memory
+
     @abstractmethod
-    def observation(self, state: RobotState) -> NDArray[np.float32]:
+    def observation(self, state: State) -> Any:
         """Return what the policy sees, shape (..., n_observations)."""
 
     @abstractmethod
-    def reward_terms(self, state: RobotState, action: Floats) -> dict[str, Floats]:
+    def reward_terms(self, state: State, action: Floats) -> Mapping[str, Any]:
         """Return the terms of the reward before weighting.
 
         Args:
-            state: State after the step, arrays of shape (..., n_joints).
-            action: Action of the step in [-1, 1], shape (..., n_actuated).
+            state: State after the step; its memory is that from before.
+            action: Action of the step in [-1, 1], shape (..., n_actions).
 
         Returns:
             One value per world, shape (...), for every name in ``reward_weights``.
         """
 
     @abstractmethod
-    def terminations(self, state: RobotState) -> dict[str, Bools]:
+    def terminations(self, state: State) -> Mapping[str, Any]:
         """Return the reasons for ending the episode early, each of shape (...), by name."""
 
-    def success(self, state: RobotState, survived: Bools) -> Bools:
+    def success(self, state: State, survived: Bools) -> Bools:
         """Return whether an episode that has just ended was a success.
 
         Args:
-            state: Final state, arrays of shape (..., n_joints).
+            state: Final state; its memory is that of ``remember`` after the last step.
             survived: Whether the episode ran to its time limit, shape (...).
         """
         del state
         return survived
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the task remembers of the episode, as plain data; by default nothing."""
-        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict`` returned.
+class GoalTask(Task):
+    """A task with a goal that can be exchanged afterwards, as hindsight replay does.
+
+    The goal is kept as ``memory["goal"]``. Observations are a ``Dict`` of ``observation``,
+    ``achieved_goal`` and ``desired_goal``, the form of Gymnasium-Robotics' ``GoalEnv``. Reward
+    terms depend on the two goals alone.
+
+    Attributes:
+        tolerance: Distance from the goal that counts as success [m].
+    """
+
+    reward_weights: ClassVar[Mapping[str, float]] = {"reached": 1.0, "distance": 0.0}
+
+    def __init__(
+        self,
+        n_observations: int,
+        n_goals: int = 3,
+        *,
+        tolerance: float = 0.05,
+        reward: Mapping[str, float] | None = None,
+    ) -> None:
+        """Set the spaces.
+
+        Args:
+            n_observations: Entries of ``observation``.
+            n_goals: Entries of a goal.
+            tolerance: Distance from the goal that counts as success [m].
+            reward: Weights of ``reached`` (0 at the goal, otherwise -1) and ``distance`` (minus
+                the distance [m]) to change.
 
         Raises:
-            ValueError: If it does not fit; the task must then be as it was.
+            ValueError: If the tolerance is not positive, or the reward names an unknown term.
         """
-        if state != {}:
-            raise ValueError(
-                f"state={state!r} of {type(self).__name__} must be empty: it remembers nothing. "
-                "Load the state of the same task, or override load_state_dict."
-            )
+        super().__init__(reward)
+        if not tolerance > 0:
+            raise ValueError(f"tolerance={tolerance} must be positive. Set for example 0.05 [m].")
+        self.tolerance = tolerance
+        goal = spaces.Box(-np.inf, np.inf, (n_goals,), np.float32)
+        self.observation_space = spaces.Dict(
+            {
+                "achieved_goal": goal,
+                "desired_goal": goal,
+                "observation": spaces.Box(-np.inf, np.inf, (n_observations,), np.float32),
+            }
+        )
+
+    @abstractmethod
+    def achieved_goal(self, state: State) -> Floats:
+        """Return the goal that the state fulfils, shape (..., n_goals)."""
+
+    @abstractmethod
+    def features(self, state: State) -> NDArray[np.float32]:
+        """Return the rest of the observation, shape (..., n_observations)."""
+
+    def observation(self, state: State) -> dict[str, NDArray[np.float32]]:
+        """Return the three parts, float32."""
+        return {
+            "achieved_goal": self.achieved_goal(state).astype(np.float32),
+            "desired_goal": state.memory["goal"].astype(np.float32),
+            "observation": self.features(state),
+        }
+
+    def reward_terms(self, state: State, action: Floats) -> Mapping[str, Any]:
+        """Return the terms of the goals as the observation states them."""
+        del action
+        goals = self.achieved_goal(state).astype(np.float32), state.memory["goal"]
+        return self.goal_terms(goals[0], goals[1].astype(np.float32))
+
+    def goal_terms(self, achieved: Floats, desired: Floats) -> dict[str, Any]:
+        """Return ``reached`` and ``distance`` of shape (...), for goals of shape (..., n_goals)."""
+        distance = self.distance(achieved, desired)
+        return {"reached": 1.0 * (distance <= self.tolerance) - 1.0, "distance": -distance}
+
+    def compute_reward(self, achieved: Floats, desired: Floats) -> Floats:
+        """Return the reward of shape (...), for goals of shape (..., n_goals)."""
+        terms = self.goal_terms(np.asarray(achieved), np.asarray(desired))
+        reward: Floats = np.zeros(())
+        for name, term in terms.items():
+            reward = reward + self.weights[name] * term
+        return reward
+
+    def terminations(self, state: State) -> Mapping[str, Any]:
+        """Return none: an episode lasts until its time limit, as hindsight replay expects."""
+        del state
+        return {}
+
+    def success(self, state: State, survived: Bools) -> Bools:
+        """Return whether the goal is reached at the end."""
+        del survived
+        achieved = self.achieved_goal(state).astype(np.float32)
+        desired = state.memory["goal"].astype(np.float32)
+        near: Bools = self.distance(achieved, desired) <= self.tolerance
+        return near
+
+    @staticmethod
+    def distance(achieved: Floats, desired: Floats) -> Floats:
+        """Return the distance of two goals [m], shape (...), in double precision."""
+        total: Any = 0.0
+        for a, b in zip(
+            columns(np.asarray(achieved, np.float64)),
+            columns(np.asarray(desired, np.float64)),
+            strict=True,
+        ):
+            total = total + (a - b) * (a - b)
+        length: Floats = np.sqrt(total)
+        return length

@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from robots.cartpole import CartPoleBalance
-from robots.robot import RobotState
+from robots.sensors import State
 
 ENV_ID = "robots/CartPoleBalance-v0"
 
@@ -108,7 +108,7 @@ def test_reward_never_exceeds_one(cartpole: gymnasium.Env) -> None:
 def test_many_worlds_give_the_same_numbers_as_single_ones(n_worlds: int) -> None:
     rng = np.random.default_rng(0)
     task = CartPoleBalance()
-    worlds = RobotState(rng.normal(0, 1, (n_worlds, 2)), rng.normal(0, 3, (n_worlds, 2)))
+    worlds = State(rng.normal(0, 1, (n_worlds, 2)), rng.normal(0, 3, (n_worlds, 2)))
     worlds.joint_position[:, 1] *= 0.2
     actions = rng.uniform(-1, 1, (n_worlds, 1))
     survived = rng.random(n_worlds) < 0.5
@@ -122,7 +122,7 @@ def test_many_worlds_give_the_same_numbers_as_single_ones(n_worlds: int) -> None
     assert observations.dtype == np.float32
     assert observations.flags.c_contiguous
     for i in range(n_worlds):
-        one = RobotState(worlds.joint_position[i], worlds.joint_velocity[i])
+        one = State(worlds.joint_position[i], worlds.joint_velocity[i])
         assert observations[i].tobytes() == task.observation(one).tobytes()
         one_terms = task.reward_terms(one, actions[i])
         assert {name: values[i] for name, values in terms.items()} == one_terms
@@ -132,7 +132,7 @@ def test_many_worlds_give_the_same_numbers_as_single_ones(n_worlds: int) -> None
 
 def test_worlds_may_have_more_than_one_leading_dimension() -> None:
     task = CartPoleBalance()
-    worlds = RobotState(np.full((2, 3, 2), 0.1), np.zeros((2, 3, 2)))
+    worlds = State(np.full((2, 3, 2), 0.1), np.zeros((2, 3, 2)))
     assert task.observation(worlds).shape == (2, 3, 5)
     assert {v.shape for v in task.reward_terms(worlds, np.zeros((2, 3, 1))).values()} == {(2, 3)}
     assert {v.shape for v in task.terminations(worlds).values()} == {(2, 3)}

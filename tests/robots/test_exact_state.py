@@ -1,15 +1,18 @@
 """The exact state of a robot environment: what continues from it, bit for bit."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from continuing import Wander, actions_for, arm, cartpole, play, to_json
+from continuing import Wander, actions_for, arm, cartpole, crawler, play, to_json
+from random_play import first_steps
 
 from robots.cartpole import SimpleRobotEnv
-from robots.robot import ActionMode, RobotState
+from robots.env import BaseRobotEnv
+from robots.robot import ActionMode, RobotSpec
+from robots.sensors import SensorSpec
+from robots.world import WorldSpec
 
 RESUME = """
 import json, sys
@@ -21,22 +24,6 @@ for state, start in json.loads({states!r}):
     print("DIGEST", play(env, actions_for(env)[start:])[-1])
     env.close()
 """
-
-
-class CountsEpisodes(Wander):
-    """A task with a memory."""
-
-    n_episodes = 0
-
-    def sample_initial_state(self, rng: np.random.Generator) -> RobotState:
-        self.n_episodes += 1
-        return super().sample_initial_state(rng)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"n_episodes": self.n_episodes}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.n_episodes = state["n_episodes"]
 
 
 @pytest.mark.parametrize("discrete", [False, True])
@@ -124,11 +111,42 @@ def test_scenery_does_not_hinder_and_does_not_count(underway: SimpleRobotEnv) ->
     rendered.close()
 
 
-def test_what_a_task_remembers_is_part_of_the_state() -> None:
-    env, other = arm(task=CountsEpisodes(7)), arm(task=CountsEpisodes(7))
-    for _ in range(3):
-        env.reset()
+def test_a_robot_that_touches_the_ground_and_objects_continues() -> None:
+    env, other = crawler(), crawler()
+    actions = actions_for(env)
+    env.reset(seed=4)
+    play(env, actions[:70])
+    assert env.state.object_position[..., 2].max() < 0.4
+    assert env.state.contact.max() == 1.0
+    other.reset(seed=5)
+    play(other, actions[:9])
     other.load_state_dict(env.state_dict())
-    assert other.task.n_episodes == 3
+    assert play(other, actions[70:]) == play(env, actions[70:])
     env.close()
     other.close()
+
+
+def test_a_state_from_before_the_first_reset_has_the_same_first_episode() -> None:
+    env, other = cartpole(), cartpole()
+    other.load_state_dict(env.state_dict())
+    assert np.array_equal(env.reset()[0], other.reset()[0])
+    env.close()
+    other.close()
+
+
+def test_robots_that_start_on_the_ground_forget_the_contacts_of_the_episode_before() -> None:
+    spec = RobotSpec(
+        "husky/husky.urdf",
+        action_scale=8.0,
+        action_mode=ActionMode.VELOCITY,
+        joints=".*wheel",
+        fixed_base=False,
+        max_force=60.0,
+        sensors=SensorSpec(base=True),
+    )
+    world = WorldSpec(ground_friction=2.0, cone_friction=False, solver_iterations=20)
+    env = BaseRobotEnv(spec, Wander(4), world)
+    actions = actions_for(env)[:40]
+    forwards = first_steps(env, actions, range(40))
+    assert forwards == first_steps(env, actions, range(39, -1, -1))
+    env.close()

@@ -1,7 +1,6 @@
 """What every registered robot environment promises."""
 
 import copy
-import hashlib
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -12,47 +11,27 @@ import numpy as np
 import pybullet
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from random_play import (
+    check_random_play,
+    check_same_numbers,
+    digest_of_steps,
+    first_steps,
+    play_randomly,
+    trajectory_digest,
+)
 from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 from robots import ROBOT_IDS
+from robots.goal_env import GoalRobotEnv
+from robots.vec_env import RobotVecEnv
 
 TRAJECTORY = """
-import hashlib, gymnasium, robots
-env = gymnasium.make({env_id!r})
-env.action_space.seed(3)
-digest = hashlib.sha256(env.reset(seed=7)[0].tobytes())
-for _ in range(300):
-    observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-    digest.update(observation.tobytes() + repr(reward).encode())
-    if terminated or truncated:
-        digest.update(env.reset()[0].tobytes())
-print(digest.hexdigest())
+import sys
+sys.path.append("tests/robots")
+import gymnasium, robots
+from random_play import trajectory_digest
+print("DIGEST", trajectory_digest(gymnasium.make({env_id!r})))
 """
-
-
-def trajectory_digest(env: gymnasium.Env) -> str:
-    """Return the digest that ``TRAJECTORY`` prints, computed in this process."""
-    env.action_space.seed(3)
-    digest = hashlib.sha256(env.reset(seed=7)[0].tobytes())
-    for _ in range(300):
-        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        digest.update(observation.tobytes() + repr(reward).encode())
-        if terminated or truncated:
-            digest.update(env.reset()[0].tobytes())
-    return digest.hexdigest()
-
-
-def play_randomly(env: gymnasium.Env, steps: int) -> list[tuple[np.ndarray, float, dict[str, Any]]]:
-    """Return observation, reward and info of random steps, resetting between episodes."""
-    env.action_space.seed(0)
-    env.reset(seed=0)
-    played = []
-    for _ in range(steps):
-        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        played.append((observation, reward, info))
-        if terminated or truncated:
-            env.reset()
-    return played
 
 
 @pytest.mark.parametrize("env_id", ROBOT_IDS)
@@ -83,12 +62,19 @@ class TestEveryRobot:
     ) -> None:
         process = run_python(TRAJECTORY.format(env_id=env_id))
         assert process.returncode == 0, process.stderr
-        assert process.stdout.split()[-1] == trajectory_digest(env)
+        assert process.stdout.split("DIGEST")[1].strip() == trajectory_digest(env)
 
     def test_first_reset_equals_a_reset_after_a_long_history(self, env: gymnasium.Env) -> None:
         first = trajectory_digest(env)
-        play_randomly(env, 1500)
+        play_randomly(env, 700)
         assert trajectory_digest(env) == first
+
+    def test_first_steps_do_not_depend_on_the_episode_before(self, env: gymnasium.Env) -> None:
+        env.action_space.seed(5)
+        actions = [env.action_space.sample() for _ in range(12)]
+        assert first_steps(env, actions, range(12)) == first_steps(
+            env, actions, [*range(11, -1, -1)]
+        )
 
     def test_rendering_does_not_change_the_trajectory(
         self, env: gymnasium.Env, env_id: str
@@ -100,10 +86,48 @@ class TestEveryRobot:
         rendered.close()
 
     def test_random_play_stays_inside_the_observation_space(self, env: gymnasium.Env) -> None:
-        for observation, reward, _ in play_randomly(env, 2000):
-            assert env.observation_space.contains(observation)
-            assert np.isfinite(observation).all()
-            assert np.isfinite(reward)
+        check_random_play(env, 700)
+
+    @pytest.mark.slow
+    def test_ten_thousand_random_steps_stay_finite(self, env: gymnasium.Env) -> None:
+        check_random_play(env, 10_000)
+
+    @pytest.mark.parametrize("n_steps", [0, 37])
+    def test_state_dict_goes_on_exactly_for_500_steps(
+        self, env: gymnasium.Env, env_id: str, n_steps: int
+    ) -> None:
+        other = gymnasium.make(env_id)
+        other.reset(seed=9)
+        other.step(other.action_space.sample())
+        env.reset(seed=2)
+        env.action_space.seed(1)
+        for _ in range(n_steps):
+            if any(env.step(env.action_space.sample())[2:4]):
+                env.reset()
+        other.unwrapped.load_state_dict(env.unwrapped.state_dict())
+        assert digest_of_steps(other.unwrapped, 500) == digest_of_steps(env.unwrapped, 500)
+        other.close()
+
+    def test_worlds_side_by_side_give_the_numbers_of_single_ones(self, env_id: str) -> None:
+        singles = [gymnasium.make(env_id).unwrapped for _ in range(3)]
+        together = RobotVecEnv([gymnasium.make(env_id).unwrapped for _ in singles])
+        check_same_numbers(together, singles, 300)
+        together.close()
+        for env in singles:
+            env.close()
+
+    def test_a_goal_can_be_exchanged_for_another(self, env: gymnasium.Env) -> None:
+        if not isinstance(env.unwrapped, GoalRobotEnv):
+            pytest.skip("its observations hold no goal")
+        played = play_randomly(env, 100)
+        achieved = np.stack([o["achieved_goal"] for o, _, _ in played])
+        desired = np.stack([o["desired_goal"] for o, _, _ in played])
+        rewards = np.array([reward for _, reward, _ in played])
+        infos = [info for _, _, info in played]
+        assert np.array_equal(env.unwrapped.compute_reward(achieved, desired, infos), rewards)
+        one = env.unwrapped.compute_reward(achieved[0], achieved[0], infos[0])
+        assert one == env.unwrapped.compute_reward(achieved[:1], achieved[:1], infos[:1])[0]
+        assert one >= rewards.max()
 
     def test_reward_is_the_sum_of_its_terms(self, env: gymnasium.Env) -> None:
         for _, reward, info in play_randomly(env, 200):

@@ -1,0 +1,150 @@
+"""The PyBullet client: connect, step, save and restore, close."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from typing import Any, NoReturn
+
+import numpy as np
+import pybullet
+import pybullet_data
+
+from robots.display import require_display
+
+
+class Client:
+    """One PyBullet world.
+
+    Not thread-safe. It owns its client and must not be copied: a copy would share the client, and
+    would disconnect the original when it is collected.
+
+    Attributes:
+        client: PyBullet's client id; -1 after ``close``.
+        step_s: Simulated time of one ``step`` [s].
+        substeps: Physics steps in one ``step``.
+        gui: Whether the world is shown in a window.
+        step: Function that advances the world by ``step_s``.
+        substep: The same by one physics step; for a world made without ``hold_torques``.
+    """
+
+    step: Callable[[], None]
+    substep: Callable[[], None]
+
+    def __init__(
+        self,
+        *,
+        time_step_s: float = 1 / 200,
+        substeps: int = 4,
+        hold_torques: bool = False,
+        gravity_m_s2: float = 9.81,
+        solver_iterations: int = 50,
+        contact_erp: float | None = None,
+        cone_friction: bool = True,
+        single_precision_time: bool = True,
+        gui: bool = False,
+    ) -> None:
+        """Connect and set up an empty world.
+
+        Args:
+            time_step_s: Length of one physics step [s].
+            substeps: Physics steps in one ``step``.
+            hold_torques: Run the substeps inside one engine call. Bullet clears joint torques
+                after every call, so a torque needs this to act over all substeps. Joint motors
+                need the opposite: Bullet scales their strength by the length of a call.
+            gravity_m_s2: Downward gravity.
+            solver_iterations: Iterations of the constraint solver in a physics step.
+            cone_friction: Whether friction limits its two directions together.
+            contact_erp: Share of a penetration that a step mends, in (0, 1]; Bullet's if None.
+            single_precision_time: Round the physics step to single precision. The rounded value
+                times ``substeps`` is exact in double precision, so that Bullet, which divides it
+                again, neither drops a substep nor carries a remainder over. A power of two of
+                substeps does not need it.
+            gui: Open a window.
+
+        Raises:
+            ValueError: If the time step, the substeps or the iterations are not positive.
+            DisplayError: If a window is asked for where there is no display.
+        """
+        self.client = -1
+        if time_step_s <= 0 or substeps < 1 or solver_iterations < 1:
+            raise ValueError(
+                f"time_step_s={time_step_s}, substeps={substeps} and "
+                f"solver_iterations={solver_iterations} must be positive. "
+                "Set for example time_step_s=0.005, substeps=4 and solver_iterations=50."
+            )
+        if gui:
+            require_display()
+        if not single_precision_time and substeps & (substeps - 1):
+            raise ValueError(
+                f"substeps={substeps} with single_precision_time=False must be a power of two. "
+                "Leave single_precision_time as it is."
+            )
+        physics_step_s = float(np.float32(time_step_s)) if single_precision_time else time_step_s
+        self.step_s = physics_step_s * substeps
+        self.substeps = substeps
+        self.gui = gui
+        self.hardware_pictures = gui
+        self.client = pybullet.connect(pybullet.GUI if gui else pybullet.DIRECT)
+        if self.client < 0:
+            raise RuntimeError("PyBullet could not connect. Close environments no longer in use.")
+        self._saved_state = -1
+        self.substep = self.bind(pybullet.stepSimulation)
+        n_calls = 1 if hold_torques else substeps
+        self.step = self.substep if n_calls == 1 else partial(_repeat, self.substep, n_calls)
+        self.bind(pybullet.setAdditionalSearchPath)(pybullet_data.getDataPath())
+        self.set_gravity(gravity_m_s2)
+        engine: dict[str, Any] = {} if contact_erp is None else {"contactERP": contact_erp}
+        if not cone_friction:
+            engine["enableConeFriction"] = 0
+        self.bind(pybullet.setPhysicsEngineParameter)(
+            fixedTimeStep=self.step_s if hold_torques else physics_step_s,
+            numSubSteps=substeps if hold_torques else 0,
+            numSolverIterations=solver_iterations,
+            deterministicOverlappingPairs=1,
+            **engine,
+        )
+
+    def bind(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of ``pybullet`` that acts on this world."""
+        return partial(function, physicsClientId=self.client)
+
+    def set_gravity(self, gravity_m_s2: float) -> None:
+        """Set the downward gravity."""
+        self.bind(pybullet.setGravity)(0, 0, -gravity_m_s2)
+
+    def save(self) -> None:
+        """Keep the present state as the nominal one, in place of an earlier one."""
+        if self._saved_state >= 0:
+            self.bind(pybullet.removeState)(self._saved_state)
+        self._saved_state = self.bind(pybullet.saveState)()
+
+    def restore(self) -> None:
+        """Go back to the nominal state, whatever happened since; masses are not part of it."""
+        self.bind(pybullet.restoreState)(self._saved_state)
+
+    def close(self) -> None:
+        """Disconnect; calling it again does nothing."""
+        client, self.client = self.client, -1
+        if client >= 0 and pybullet.isConnected(client):
+            pybullet.disconnect(client)
+
+    def __del__(self) -> None:
+        """Disconnect a world that was dropped without ``close``."""
+        if getattr(self, "client", -1) >= 0:
+            self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            TypeError: Always; ``copy`` and ``pickle`` both come here.
+        """
+        raise TypeError(
+            "A Simulation cannot be copied or pickled: the copy would share, and then disconnect, "
+            "its PyBullet client. Make a second environment instead."
+        )
+
+
+def _repeat(function: Callable[[], None], times: int) -> None:
+    for _ in repeat(None, times):
+        function()

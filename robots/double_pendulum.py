@@ -1,0 +1,155 @@
+"""Double pendulum: keep two poles, one hinged upon the other, upright on a cart."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from robots.camera import Camera
+from robots.env import BaseRobotEnv, EnvOptions
+from robots.rendering import add_box, paint
+from robots.rewards import tolerance
+from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.sensors import Floats, State
+from robots.task import Task, columns, observation_of
+
+URDF = Path(__file__).parent / "assets" / "double_pendulum.urdf"
+
+TRACK_HALF_LENGTH_M = 2.4
+POLE_LENGTH_M = 0.6
+"""Length of each of the two poles."""
+FALL_HEIGHT_M = 1.0
+"""Height of the upper pole's tip above the cart below which the poles count as fallen."""
+
+_INF = np.inf
+
+
+class DoublePendulumBalance(Task):
+    """Balance both poles near the middle of the rail.
+
+    Angles are those of each pole to the vertical, so that the observation of the upper pole does
+    not depend on the lower one.
+    """
+
+    reward_weights: ClassVar[Mapping[str, float]] = {"alive": 0.5, "centred": 0.5, "effort": 0.01}
+    observation_space = spaces.Box(
+        np.array([-_INF, -_INF, -1.0, -1.0, -_INF, -1.0, -1.0, -_INF], np.float32),
+        np.array([_INF, _INF, 1.0, 1.0, _INF, 1.0, 1.0, _INF], np.float32),
+    )
+
+    def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
+        """Draw position [m, rad] and velocity [m/s, rad/s] within 0.05 of rest, shape (3,) each."""
+        position, velocity = rng.uniform(-0.05, 0.05, (2, 3))
+        return InitialState(position, velocity)
+
+    def observation(self, state: State) -> NDArray[np.float32]:
+        """Return cart position and velocity, then of each pole sine, cosine, angular velocity.
+
+        Returns:
+            [m, m/s, 1, 1, rad/s, 1, 1, rad/s], shape (..., 8); the lower pole comes first.
+        """
+        cart, lower, bend = columns(state.joint_position)
+        cart_velocity, lower_velocity, bend_velocity = columns(state.joint_velocity)
+        upper = lower + bend
+        return observation_of(
+            cart,
+            cart_velocity,
+            np.sin(lower),
+            np.cos(lower),
+            lower_velocity,
+            np.sin(upper),
+            np.cos(upper),
+            lower_velocity + bend_velocity,
+        )
+
+    def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
+        """Return the terms before weighting.
+
+        Args:
+            state: State after the step, arrays of shape (..., 3).
+            action: In [-1, 1], shape (..., 1).
+
+        Returns:
+            ``alive`` 1 while the poles stand; ``centred`` 1 in the middle of the rail and 0.1 at
+            1 m from it; ``effort`` minus the squared action. Each of shape (...).
+        """
+        cart, _, _ = columns(state.joint_position)
+        (push,) = columns(action)
+        return {
+            "alive": 1.0 * (tip_height(state) >= FALL_HEIGHT_M),
+            "centred": tolerance(cart, margin=1.0),
+            "effort": -(push * push),
+        }
+
+    def terminations(self, state: State) -> dict[str, Any]:
+        """Return whether the poles fell and whether the cart left the track, each shape (...)."""
+        cart, _, _ = columns(state.joint_position)
+        return {
+            "poles_fell": tip_height(state) < FALL_HEIGHT_M,
+            "cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M,
+        }
+
+
+def tip_height(state: State) -> Any:
+    """Return the height of the upper pole's tip above the cart's hinge [m], shape (...)."""
+    _, lower, bend = columns(state.joint_position)
+    return POLE_LENGTH_M * np.cos(lower) + POLE_LENGTH_M * np.cos(lower + bend)
+
+
+class DoublePendulumEnv(BaseRobotEnv):
+    """Double-pendulum balance at 50 Hz on a URDF of this package."""
+
+    camera: ClassVar[Camera] = Camera(
+        target=(0.0, 0.0, 0.48), distance_m=4.0, yaw_deg=10.0, pitch_deg=-12.0, fov_deg=32.0
+    )
+
+    def __init__(
+        self,
+        *,
+        reward: Mapping[str, float] | None = None,
+        force_n: float = 20.0,
+        **options: Unpack[EnvOptions],
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            reward: Weights of the terms ``alive``, ``centred`` and ``effort`` to change.
+            force_n: Force on the cart at action 1 [N].
+            options: See ``BaseRobotEnv``; ``episode_s`` is 10 by default.
+        """
+        super().__init__(
+            RobotSpec(
+                urdf=str(URDF),
+                action_scale=force_n,
+                action_mode=ActionMode.TORQUE,
+                actuated="rail_to_cart",
+                inertia_from_file=True,
+            ),
+            DoublePendulumBalance(reward),
+            **options,
+        )
+
+    def current_camera(self) -> Camera:
+        """Return the camera, following the cart by half so that its motion stays visible."""
+        camera = super().current_camera()
+        cart = float(self.state.joint_position[0])
+        return replace(camera, target=(0.5 * cart, *camera.target[1:]))
+
+    def build_scenery(self) -> None:
+        """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
+        simulation, body = self.simulation, self.robot.body
+        paint(simulation, body, -1, (0.52, 0.56, 0.62, 1.0))
+        paint(simulation, body, 0, (0.20, 0.47, 0.80, 1.0))
+        paint(simulation, body, 1, (1.0, 0.58, 0.16, 1.0))
+        paint(simulation, body, 2, (0.86, 0.30, 0.28, 1.0))
+        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, -0.16), (0.80, 0.84, 0.88, 1.0))
+        for mark in np.arange(-2.0, 2.1, 0.5):
+            colour = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
+            add_box(simulation, (0.015, 0.3, 0.005), (float(mark), 0.0, -0.145), colour)
+        for side in (-1, 1):
+            post = (side * (TRACK_HALF_LENGTH_M + 0.15), 0.0, -0.03)
+            add_box(simulation, (0.05, 0.15, 0.12), post, (0.52, 0.56, 0.62, 1.0))

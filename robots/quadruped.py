@@ -1,0 +1,270 @@
+"""Walking on four legs: follow a commanded velocity, whichever the robot."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from robots.env import BaseRobotEnv, EnvOptions
+from robots.frames import columns, gravity_direction, rotate_back, yaw
+from robots.rendering import add_sphere, move
+from robots.rewards import tolerance
+from robots.robot import InitialState, RobotSpec
+from robots.sensors import Floats, Memory, State
+from robots.task import Bools, Task, observation_of
+from robots.trot import Stance, TrotDrive
+from robots.world import WorldSpec
+
+Range = Sequence[float]
+"""Lowest and highest value that is drawn."""
+
+MAX_MEAN_ERROR_M_S = 0.25
+"""Mean distance from the commanded velocity that still counts as success."""
+MAX_TILT_COSINE = 0.6
+"""Cosine of the tilt at which the robot counts as fallen: 53 degrees."""
+
+
+@dataclass(frozen=True)
+class CommandRanges:
+    """What velocities are commanded, in the frame of the body."""
+
+    forward_m_s: Range = (0.3, 0.8)
+    """Velocity along the body's x axis."""
+    sideways_m_s: Range = (0.0, 0.0)
+    """Velocity along the body's y axis, positive to the left."""
+    turn_rad_s: Range = (-0.5, 0.5)
+    """Turn rate about the body's z axis, positive to the left."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ValueError: If one is not a lowest and a highest value.
+        """
+        for name, values in vars(self).items():
+            if len(values) != 2 or values[0] > values[1]:
+                raise ValueError(
+                    f"{name}={values} is no range. Give the lowest and the highest value, for "
+                    "example [0.3, 0.8]."
+                )
+
+    def sample(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw forward and sideways velocity [m/s] and turn rate [rad/s], shape (3,)."""
+        low, high = np.array([self.forward_m_s, self.sideways_m_s, self.turn_rad_s]).T
+        command: NDArray[np.float64] = rng.uniform(low, high)
+        return command
+
+
+class FollowVelocity(Task):
+    """Walk at a velocity that is drawn for the episode.
+
+    Terms and observation are in the manner of Rudin et al. (2022,
+    https://arxiv.org/abs/2109.11978), without a height map; what is wanted is rewarded by bells
+    in [0, 1].
+    """
+
+    reward_weights: ClassVar[Mapping[str, float]] = {
+        "velocity": 0.6,
+        "turn": 0.2,
+        "posture": 0.2,
+        "vertical": 0.2,
+        "rocking": 0.01,
+        "power": 0.02,
+        "action_change": 0.005,
+    }
+
+    def __init__(
+        self,
+        stance: Stance,
+        commands: CommandRanges,
+        radians_per_step: float,
+        reward: Mapping[str, float] | None = None,
+    ) -> None:
+        """Set what is commanded.
+
+        Args:
+            stance: How the robot stands.
+            commands: What velocities are drawn.
+            radians_per_step: How far the clock of the steps goes in a step of control.
+            reward: Weights that replace the defaults of the terms they name.
+        """
+        super().__init__(reward)
+        self._stance = stance
+        self._commands = commands
+        self._rest = np.array(stance.joint_position)
+        self._n_joints = len(stance.joint_position)
+        self._radians_per_step = radians_per_step
+        n_observations = 14 + 3 * self._n_joints
+        self.observation_space = spaces.Box(-np.inf, np.inf, (n_observations,), np.float32)
+
+    def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
+        """Draw a command, and a stance whose joints are within 0.08 rad of the one at rest."""
+        command = self._commands.sample(rng)
+        position = self._rest + rng.uniform(-0.08, 0.08, self._n_joints)
+        memory = {
+            "command": command,
+            "action": np.zeros(self._n_joints),
+            "error_sum": np.zeros(()),
+            "count": np.zeros(()),
+        }
+        # A little above the ground, so that no leg starts in it.
+        height = self._stance.height_m + 0.02
+        return InitialState(position, np.zeros(self._n_joints), (0.0, 0.0, height), memory=memory)
+
+    def remember(self, state: State, action: Floats) -> Memory:
+        """Keep the action, and add up the distance from the commanded velocity."""
+        return {
+            "command": state.memory["command"],
+            "action": action,
+            "error_sum": state.memory["error_sum"] + self._velocity_error(state),
+            "count": state.memory["count"] + 1.0,
+        }
+
+    def observation(self, state: State) -> NDArray[np.float32]:
+        """Return motion, tilt, command and clock, the joints, and the last action.
+
+        Returns:
+            Velocity [m/s], angular velocity [rad/s] and direction of gravity, each 3, the command
+            [m/s, m/s, rad/s], sine and cosine of the clock, positions relative to rest [rad] and
+            velocities [rad/s] of the joints, and the action of the last step; shape
+            (..., 14 + 3 n_joints).
+        """
+        orientation = columns(state.base_orientation)
+        clock = self._radians_per_step * state.memory["count"]
+        return observation_of(
+            *rotate_back(orientation, columns(state.base_velocity)),
+            *rotate_back(orientation, columns(state.base_angular_velocity)),
+            *gravity_direction(orientation),
+            *columns(state.memory["command"]),
+            np.sin(clock),
+            np.cos(clock),
+            *columns(state.joint_position - self._rest),
+            *columns(state.joint_velocity),
+            *columns(state.memory["action"]),
+        )
+
+    def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
+        """Return the terms before weighting.
+
+        Args:
+            state: State after the step.
+            action: In [-1, 1], shape (..., n_joints).
+
+        Returns:
+            ``velocity`` 1 at the commanded velocity and 0.1 at 0.8 m/s from it; ``turn`` 1 at the
+            commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture`` 1 when level and at the
+            height of standing; and costs, at most 0: ``vertical`` minus the squared vertical
+            velocity, ``rocking`` minus the squared roll and pitch rates, ``power`` minus the power
+            of the motors, ``action_change`` minus the squared change of the action. Each of shape
+            (...).
+        """
+        orientation = columns(state.base_orientation)
+        roll_rate, pitch_rate, turn = rotate_back(orientation, columns(state.base_angular_velocity))
+        _, _, turn_command = columns(state.memory["command"])
+        _, _, height = columns(state.base_position)
+        _, _, vertical = columns(state.base_velocity)
+        _, _, down = gravity_direction(orientation)
+        change: Any = 0.0
+        for difference in columns(action - state.memory["action"]):
+            change = change + difference * difference
+        level = tolerance(1.0 + down, margin=0.2)
+        return {
+            "velocity": tolerance(self._velocity_error(state), margin=0.8),
+            "turn": tolerance(turn - turn_command, margin=0.5),
+            "posture": level * tolerance(height - self._stance.height_m, margin=0.15),
+            "vertical": -(vertical * vertical),
+            "rocking": -(roll_rate * roll_rate + pitch_rate * pitch_rate),
+            "power": -(motor_power(state) / self._stance.power_w),
+            "action_change": -change,
+        }
+
+    def terminations(self, state: State) -> dict[str, Any]:
+        """Return whether the robot ``fell``: its base is too low or tilted too far."""
+        _, _, height = columns(state.base_position)
+        _, _, down = gravity_direction(columns(state.base_orientation))
+        return {"fell": (height < self._stance.fallen_m) | (down > -MAX_TILT_COSINE)}
+
+    def success(self, state: State, survived: Bools) -> Bools:
+        """Return whether it stayed on its feet and kept to the commanded velocity on average."""
+        mean_error = state.memory["error_sum"] / state.memory["count"]
+        walked: Bools = survived & (mean_error <= MAX_MEAN_ERROR_M_S)
+        return walked
+
+    def _velocity_error(self, state: State) -> Any:
+        """Return the distance from the commanded horizontal velocity [m/s], shape (...)."""
+        forward, sideways, _ = rotate_back(
+            columns(state.base_orientation), columns(state.base_velocity)
+        )
+        to_forward, to_sideways, _ = columns(state.memory["command"])
+        ahead, aside = forward - to_forward, sideways - to_sideways
+        return np.sqrt(ahead * ahead + aside * aside)
+
+
+def motor_power(state: State) -> Any:
+    """Return the mechanical power of all motors [W], braking counted as driving, shape (...)."""
+    total: Any = 0.0
+    for power in columns(state.joint_effort * state.joint_velocity):
+        total = total + abs(power)
+    return total
+
+
+class QuadrupedEnv(BaseRobotEnv):
+    """A quadruped that follows a commanded velocity, at 50 Hz."""
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        stance: Stance,
+        *,
+        commands: CommandRanges,
+        lift: float,
+        steps_hz: float,
+        reward: Mapping[str, float] | None = None,
+        **options: Unpack[EnvOptions],
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            robot: The robot; it reads its base and its efforts.
+            stance: How it stands.
+            commands: What velocities are drawn.
+            lift: Factor on the lift of the legs that step by themselves; 0: none do.
+            steps_hz: Steps of each leg in a second.
+            reward: Weights of the terms of ``FollowVelocity`` to change.
+            options: See ``BaseRobotEnv``.
+        """
+        world = WorldSpec(
+            time_step_s=1 / 150,
+            substeps=3,
+            # Bullet's 50 take two thirds longer and move the stance by 1 mm.
+            solver_iterations=10,
+            ground_friction=1.0,
+        )
+        radians_per_step = 2.0 * np.pi * steps_hz * world.time_step_s * world.substeps
+        task = FollowVelocity(stance, commands, radians_per_step, reward)
+        super().__init__(robot, task, world, **options)
+        # Each step asks the robot for its drive, so that this one takes effect.
+        self.robot.drive = TrotDrive(self.robot.drive, stance, lift, radians_per_step)
+
+    def build_scenery(self) -> None:
+        """Add the ball that shows the command."""
+        self._ball = add_sphere(self.simulation, 0.04, (0.0, 0.0, 0.04), (0.18, 0.62, 0.35, 1.0))
+
+    def update_scenery(self) -> None:
+        """Put the ball where the command would bring the robot in a second."""
+        x, y, _ = columns(self.state.base_position)
+        forward, sideways, _ = columns(self.state.memory["command"])
+        heading = yaw(columns(self.state.base_orientation))
+        cosine, sine = float(np.cos(heading)), float(np.sin(heading))
+        move(
+            self.simulation,
+            self._ball,
+            (
+                x + cosine * forward - sine * sideways,
+                y + sine * forward + cosine * sideways,
+                0.04,
+            ),
+        )

@@ -1,0 +1,261 @@
+"""A world: a simulation with a robot in it, a ground, objects, and the sensors that read them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pybullet
+from numpy.typing import NDArray
+
+from robots.camera import Camera, Colour, Quaternion, Vector3
+from robots.egl import load_egl
+from robots.rendering import camera_image
+from robots.robot import ActionMode, InitialState, Robot, RobotSpec
+from robots.sensors import Floats, Sensors
+from robots.simulation import Simulation
+from robots.team import TeamDrive, TeamSensors
+
+Rows = NDArray[np.float64]
+
+_APART_M = 1000.0
+
+
+@dataclass(frozen=True)
+class ObjectSpec:
+    """A free body that is neither robot nor ground, such as a cube to push."""
+
+    shape: Literal["box", "sphere", "cylinder"] = "box"
+    """Its form."""
+    size: Vector3 = (0.02, 0.02, 0.02)
+    """Half the edges of a box; radius, unused, unused of a sphere; radius, length, unused [m]."""
+    mass_kg: float = 1.0
+    """Mass; 0 makes an obstacle that cannot move."""
+    position: Vector3 = (0.0, 0.0, 0.02)
+    """World position of the centre of mass [m]."""
+    orientation: Quaternion = (0.0, 0.0, 0.0, 1.0)
+    """Quaternion (x, y, z, w)."""
+    friction: float = 0.5
+    """Coefficient of lateral friction."""
+    colour: Colour = (0.20, 0.47, 0.80, 1.0)
+    """How it is painted."""
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """What surrounds a robot, and how time passes there."""
+
+    time_step_s: float = 1 / 200
+    """Length of a physics step [s]."""
+    substeps: int = 4
+    """Physics steps per action."""
+    gravity_m_s2: float = 9.81
+    """Downward gravity."""
+    solver_iterations: int = 50
+    """Iterations of the constraint solver in a physics step."""
+    contact_erp: float | None = None
+    """Share of a penetration that a step mends; Bullet's if None."""
+    cone_friction: bool = True
+    """Whether friction limits its two directions together, as in nature. Bullet solves that only
+    roughly, and for wheels that skid the result depends on their heading."""
+    single_precision_time: bool = True
+    """Round the physics step as ``Client`` says; False needs 1, 2, 4, 8, ... substeps."""
+    ground_friction: float | None = None
+    """Coefficient of friction of a ground at height 0; None: there is no ground."""
+    ground_restitution: float | None = None
+    """Share of its speed with which a body bounces off the ground; the file's if None."""
+    ground_file: str = "plane.urdf"
+    """URDF of the ground, or SDF, also searched for in ``pybullet_data``."""
+    objects: tuple[ObjectSpec, ...] = field(default=())
+    """Free bodies, read by the sensors as objects if they have a mass."""
+    partners: tuple[RobotSpec, ...] = field(default=())
+    """Further robots: the last entries of the action drive them, ``State.partners`` has what
+    their sensors read."""
+
+
+class World:
+    """One robot in its surroundings.
+
+    Attributes:
+        simulation: The PyBullet world.
+        robot: The robot.
+        robots: The same, and its partners.
+        ground: Id of the ground's body, or None.
+        objects: Ids of the objects that are read.
+        sensors: What reads the robot and the objects.
+    """
+
+    def __init__(
+        self, spec: WorldSpec, robot: RobotSpec, *, gui: bool = False, renderer: str = "tiny"
+    ) -> None:
+        """Build the world; ``save`` what an episode starts from when it is complete.
+
+        Args:
+            spec: Surroundings and time.
+            robot: The robot to load.
+            gui: Open a window.
+            renderer: What makes pictures, "tiny" or "egl".
+
+        Raises:
+            ValueError: If the renderer is unknown, or the robot not in order.
+            RendererError: If EGL is asked for where there is none.
+        """
+        if renderer not in ("tiny", "egl"):
+            raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
+        self.simulation = Simulation(
+            time_step_s=spec.time_step_s,
+            substeps=spec.substeps,
+            hold_torques=robot.action_mode == ActionMode.TORQUE,
+            gravity_m_s2=spec.gravity_m_s2,
+            solver_iterations=spec.solver_iterations,
+            contact_erp=spec.contact_erp,
+            cone_friction=spec.cone_friction,
+            single_precision_time=spec.single_precision_time,
+            gui=gui,
+        )
+        try:
+            if renderer == "egl" and not gui:
+                load_egl(self.simulation)
+            self.ground = self._lay_ground(spec)
+            self.robots = [Robot(self.simulation, one) for one in (robot, *spec.partners)]
+            bodies = [(self._add(item), item) for item in spec.objects]
+            self.objects = [body for body, item in bodies if item.mass_kg > 0]
+            members = self._members(robot, spec.partners)
+        except Exception:
+            self.simulation.close()
+            raise
+        self.robot = self.robots[0]
+        self.sensors: Sensors | TeamSensors = members[0]
+        if spec.partners:
+            self.sensors = TeamSensors(members)
+            self.robot.drive = TeamDrive([one.drive for one in self.robots])
+        self._camera = robot.sensors.camera
+        self._poses: dict[int, tuple[Vector3, Quaternion]] = {}
+        self._forget_contacts = self.simulation.bind(pybullet.performCollisionDetection)
+        self._read = self.sensors.read
+        self._advance = self.robot.drive.advance
+
+    def _members(self, robot: RobotSpec, partners: tuple[RobotSpec, ...]) -> list[Sensors]:
+        """Return the sensors of each robot; objects are read with the first."""
+        specs = (robot, *partners)
+        if len({one.action_mode == ActionMode.TORQUE for one in specs}) > 1:
+            raise ValueError(
+                f"action_mode={[str(one.action_mode) for one in specs]}: torques cannot share a "
+                "world with other modes, since Bullet forgets them after every physics step. "
+                "Choose torque for all robots or for none."
+            )
+        return [
+            Sensors(
+                self.simulation,
+                one.body,
+                one.joints,
+                [] if number else self.objects,
+                specs[number].sensors,
+            )
+            for number, one in enumerate(self.robots)
+        ]
+
+    def save(self) -> None:
+        """Make the present poses those in which episodes start that draw no others.
+
+        The state is saved with all free bodies far from each other, and a look for contacts at
+        the start of an episode finds none. Without it those of the episode before would stay
+        where bodies are placed upon each other again, and the first steps would depend on it.
+        """
+        simulation = self.simulation
+        bodies = [*self.objects, *(one.body for one in self.robots if one.free_base)]
+        read = simulation.bind(pybullet.getBasePositionAndOrientation)
+        self._poses = {body: read(body) for body in bodies}
+        for number, (body, (_, orientation)) in enumerate(self._poses.items()):
+            simulation.reset_base(body, (0.0, 0.0, _APART_M * (1 + number)), orientation)
+        simulation.save()
+
+    def start(self, initial: InitialState) -> list[float]:
+        """Restore the nominal state, place robot and objects, and read the sensors."""
+        self.simulation.restore()
+        if self._poses or self.ground is not None:
+            self._forget_contacts()
+        for index, (body, pose) in enumerate(self._poses.items()):
+            position, orientation = pose
+            if index < len(self.objects):
+                if initial.object_position is not None:
+                    position = initial.object_position[index]
+                if initial.object_orientation is not None:
+                    orientation = initial.object_orientation[index]
+            self.simulation.reset_base(body, position, orientation)
+        starts = (initial, *initial.partners)
+        for index, robot in enumerate(self.robots):
+            robot.reset(starts[index] if index < len(starts) else robot.at_rest)
+        return self.sensors.read_at_start()
+
+    def step(self, targets: list[float]) -> list[float]:
+        """Drive the robot for one step and read the sensors.
+
+        Args:
+            targets: One row of ``Drive.targets``.
+        """
+        self._advance(targets)
+        return self._read()
+
+    def image(self) -> NDArray[np.uint8] | None:
+        """Return what the robot's camera sees, shape (height, width, 3); None without one."""
+        return None if self._camera is None else self.picture(self._camera)
+
+    def picture(self, camera: Camera) -> NDArray[np.uint8]:
+        """Return what a camera sees, shape (height, width, 3)."""
+        return camera_image(self.simulation, camera)
+
+    def _lay_ground(self, spec: WorldSpec) -> int | None:
+        if spec.ground_friction is None:
+            return None
+        is_sdf = spec.ground_file.endswith(".sdf")
+        load = self.simulation.load_sdf if is_sdf else self.simulation.load_urdf
+        loaded = load(spec.ground_file)
+        ground = loaded if isinstance(loaded, int) else loaded[0]
+        surface = {"lateralFriction": spec.ground_friction}
+        if spec.ground_restitution is not None:
+            surface["restitution"] = spec.ground_restitution
+        self.simulation.change_dynamics(ground, -1, **surface)
+        return ground
+
+    def _add(self, item: ObjectSpec) -> int:
+        shapes: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
+            "box": (pybullet.GEOM_BOX, {"halfExtents": item.size}, {"halfExtents": item.size}),
+            "sphere": (pybullet.GEOM_SPHERE, {"radius": item.size[0]}, {"radius": item.size[0]}),
+            "cylinder": (
+                pybullet.GEOM_CYLINDER,
+                {"radius": item.size[0], "height": item.size[1]},
+                {"radius": item.size[0], "length": item.size[1]},
+            ),
+        }
+        kind, collision, visual = shapes[item.shape]
+        bind = self.simulation.bind
+        body: int = bind(pybullet.createMultiBody)(
+            baseMass=item.mass_kg,
+            baseCollisionShapeIndex=bind(pybullet.createCollisionShape)(kind, **collision),
+            baseVisualShapeIndex=bind(pybullet.createVisualShape)(
+                kind, rgbaColor=item.colour, **visual
+            ),
+            basePosition=item.position,
+            baseOrientation=item.orientation,
+        )
+        self.simulation.change_dynamics(
+            body, -1, lateralFriction=item.friction, linearDamping=0, angularDamping=0
+        )
+        return body
+
+
+def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
+    """Step many worlds and read their sensors.
+
+    A native backend belongs here: one call for all worlds, the same numbers.
+
+    Args:
+        worlds: n worlds.
+        targets: One row for each, shape (n, n_targets).
+
+    Returns:
+        One row of sensor readings for each, shape (n, n_numbers).
+    """
+    rows = [world.step(row) for world, row in zip(worlds, targets.tolist(), strict=True)]
+    return np.array(rows, np.float64)

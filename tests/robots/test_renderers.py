@@ -1,0 +1,46 @@
+"""Who makes the pictures."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from robots import egl
+
+CARTPOLE = "robots/CartPoleBalance-v0"
+
+
+def frame(**options: str) -> np.ndarray:
+    """Return the first picture of an episode."""
+    env = gymnasium.make(CARTPOLE, render_mode="rgb_array", **options)
+    env.reset(seed=0)
+    picture = env.render()
+    env.close()
+    return picture
+
+
+def middle_of_the_pole(picture: np.ndarray) -> tuple[float, float]:
+    """Return row and column of the middle of what is orange [pixels]."""
+    red, _, blue = np.moveaxis(picture.astype(int), -1, 0)
+    rows, columns = np.nonzero(red - blue > 100)
+    return rows.mean(), columns.mean()
+
+
+def test_an_unknown_renderer_is_named() -> None:
+    with pytest.raises(ValueError, match="renderer='vulkan' is unknown"):
+        gymnasium.make(CARTPOLE, renderer="vulkan")
+
+
+def test_egl_shows_what_the_software_renderer_shows() -> None:
+    problem = egl.egl_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    by_egl, by_software = frame(renderer="egl"), frame()
+    assert by_egl.shape == by_software.shape
+    # They light the scene in ways of their own, but the pole stands in the same place.
+    assert middle_of_the_pole(by_egl) == pytest.approx(middle_of_the_pole(by_software), abs=4)
+
+
+def test_egl_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(egl, "egl_problem", lambda: "EGL found no device that makes pictures")
+    with pytest.raises(egl.RendererError, match=r"no device.*Use renderer='tiny'"):
+        gymnasium.make(CARTPOLE, renderer="egl")
