@@ -7,7 +7,7 @@ from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import auto_evaluation_steps
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
@@ -31,7 +31,7 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
     changes = [
         (key, old, new)
         for key, old, new in _differences(before.model_dump(), now.model_dump())
-        if not _may_change(key) and not (key == "n_timesteps" and new > old)
+        if not (_may_change(key) or _is_as_good(key, old, new))
     ]
     if changes:
         lines = "".join(f"\n  {key}: {old!r} there, {new!r} here" for key, old, new in changes)
@@ -45,6 +45,12 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
 
 def _may_change(key: str) -> bool:
     return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO)
+
+
+def _is_as_good(key: str, old: Any, new: Any) -> bool:
+    if key == "vec_env":
+        return old in IN_PROCESS and new in IN_PROCESS
+    return key == "n_timesteps" and bool(new > old)
 
 
 def _with_evaluations_of(before: RunConfig, now: RunConfig) -> RunConfig:

@@ -21,6 +21,8 @@ from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
 
 LayerSizes = list[Count]
+# How environments share the run's process; with each, everything comes out the same, bit for bit.
+IN_PROCESS = ("auto", "dummy", "batched")
 
 
 class Section(BaseModel):
@@ -235,7 +237,7 @@ class RunConfig(Section):
     n_timesteps: Count
     seed: NonNegative
     n_envs: Count
-    vec_env: Literal["dummy", "subproc"]
+    vec_env: Literal["auto", "dummy", "subproc", "batched"]
     normalize: NormalizeConfig | None
     device: str
     num_threads: Count | Literal["auto"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Never reached: the probe ends by the clock.
 _ENDLESS = 10**9
@@ -40,7 +40,7 @@ class Setting:
     """How jobs are run.
 
     Attributes:
-        vec_env: dummy or subproc.
+        vec_env: As in the configuration.
         threads: torch threads of each job.
         workers: Jobs at once.
     """
@@ -74,20 +74,27 @@ def configured(config: RunConfig, n_cores: int, *, is_sweep: bool) -> Setting:
 def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool) -> list[Setting]:
     """Return the settings to compare, the configured one first, then the simplest first."""
     first = configured(config, n_cores, is_sweep=is_sweep)
-    vec_envs = ["dummy", "subproc"] if config.n_envs > 1 else ["dummy"]
+    in_process = _in_process(config)
+    vec_envs = [in_process, "subproc"] if config.n_envs > 1 else [in_process]
     threads = sorted({1, n_cores})
     if not is_sweep:
         others = [Setting(vec_env, count, 1) for vec_env in vec_envs for count in threads]
         return list(dict.fromkeys([first, *others]))
     most = min(n_cores, n_jobs)
     counts = sorted({min(count, most) for count in (2, n_cores // 2, n_cores)} - {0, 1})
-    others = [Setting("dummy", 1, workers) for workers in (1, *counts)]
-    others += [Setting("dummy", count, 1) for count in threads]
+    others = [Setting(in_process, 1, workers) for workers in (1, *counts)]
+    others += [Setting(in_process, count, 1) for count in threads]
     # Last: their processes take long to start.
     if "subproc" in vec_envs:
         fitting = [workers for workers in counts if workers * config.n_envs <= n_cores]
         others += [Setting("subproc", 1, workers) for workers in (1, *fitting)]
     return list(dict.fromkeys([first, *others]))
+
+
+def _in_process(config: RunConfig) -> str:
+    """Return how environments are best stepped in one process; only then is there a choice."""
+    is_the_same = config.vec_env == "batched" or config.n_envs == 1
+    return config.vec_env if is_the_same and config.vec_env in IN_PROCESS else "auto"
 
 
 def short_version(config: RunConfig, setting: Setting, seed: int, run_dir: str) -> RunConfig:

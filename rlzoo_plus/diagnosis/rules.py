@@ -129,7 +129,7 @@ def _processes(config: RunConfig, _facts: AgentFacts) -> list[str]:
     if config.vec_env == "subproc" and config.n_envs == 1:
         texts.append(
             "vec_env=subproc with n_envs=1: one environment in a process of its own only costs "
-            "time. Set vec_env=dummy, or n_envs higher."
+            "time. Set vec_env=auto, or n_envs higher."
         )
     threads, is_here = config.num_threads, config.infra.name in ON_THIS_MACHINE
     if is_here and isinstance(threads, int) and threads > cores():

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import make_env
 
@@ -37,10 +38,13 @@ def inspect_env(config: RunConfig) -> EnvFacts:
     """Make the environment once, look at it, and check that the algorithm can act in it.
 
     Raises:
-        ConfigError: It cannot be made, or does not suit the algorithm.
+        ConfigError: It cannot be made, does not suit the algorithm, or cannot be stepped as
+            `vec_env` says.
     """
     env = make_env(config.env)
     try:
+        if config.vec_env == "batched":
+            require_batchable(env, config.env.id)
         spec = get_algorithm(config.algo.name)
         _check_observations(env.observation_space, config)
         _check_actions(env.action_space, spec, config)

@@ -1,7 +1,7 @@
 """Episodes that can be put back: what happened since the reset, to be replayed or restored.
 
 An episode is decided by the seed of its reset and its actions. Replaying them in a new process
-brings any deterministic environment back to the same moment; a robot of ours is simply put there.
+brings any deterministic environment back to the same moment; a robot of ours does so by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RecordedEpisodes(ReproducibleResets):
     """Records the running episode, so that `restore_episode` can bring it back elsewhere.
 
     Attributes:
-        has_state: Whether the environment can be put into a state; otherwise it is replayed.
+        has_state: Whether the environment gives its state; otherwise its actions are kept here.
     """
 
     def __init__(self, env: gym.Env) -> None:
@@ -75,7 +75,7 @@ class RecordedEpisodes(ReproducibleResets):
         state["episode"] = {
             **self._episode,
             "actions": np.concatenate(blocks) if blocks else None,
-            "observation": _digest(self._observation),
+            "observation": None if self.has_state else _digest(self._observation),
             "state": self._wrapped_state() if self.has_state else None,
         }
         return state
@@ -118,23 +118,20 @@ class RecordedEpisodes(ReproducibleResets):
             return f"the observation after {len(actions)} steps of the episode differs"
         return None
 
-    def _wrapped_state(self) -> dict[str, Any] | None:
+    def _wrapped_state(self) -> dict[str, Any]:
         wrappers = [
             {name: getattr(layer, name) for name in _WRAPPER_STATE[type(layer)]}
             for layer in _layers(self.env)
         ]
-        try:
-            state = self.unwrapped.state_dict()  # type: ignore[attr-defined]
-        except RuntimeError:
-            return None  # it could at first; another body has come into its world
-        return {"wrappers": wrappers, "env": state}
+        return {"wrappers": wrappers, "env": self.unwrapped.state_dict()}  # type: ignore[attr-defined]
 
     def _put_back(self, state: dict[str, Any]) -> str | None:
         if not self.has_state:
             return "the environment has no state_dict any more"
         try:
             self.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
-        except (ValueError, KeyError, TypeError) as error:
+        # Those of a robot that comes out otherwise here are of the second kind.
+        except (ValueError, RuntimeError, KeyError, TypeError) as error:
             return f"the environment refuses its state: {error}"
         for layer, values in zip(_layers(self.env), state["wrappers"], strict=True):
             for name in _WRAPPER_STATE[type(layer)]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from gymnasium import spaces
 
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
+from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.checks import is_image
 from rlzoo_plus.envs.single import make_env
 
 if TYPE_CHECKING:
-    import gymnasium as gym
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 
@@ -26,6 +27,9 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
         seed: Seed of the first environment; the next ones count up.
         monitor: Folder for one CSV of episodes per environment, or None; files that are there
             already, of a run that goes on, are appended to.
+
+    Raises:
+        ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
     venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor, recorded=True)
     if config.normalize is not None:
@@ -36,13 +40,20 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
 
 
 def make_eval_env(
-    spec: EnvConfig, n_envs: int, vec_env: str = "dummy", render_mode: str | None = None
+    spec: EnvConfig, n_envs: int, vec_env: str = "auto", render_mode: str | None = None
 ) -> VecEnv:
     """Build environments for evaluation: the same chain, with a seed for each episode.
 
     Observations leave it unnormalised; the policy brings the statistics of its moment.
+
+    Raises:
+        ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    return _make_vec_env(spec, n_envs, vec_env, None, render_mode=render_mode)
+    venv = _make_vec_env(spec, n_envs, vec_env, None, render_mode=render_mode)
+    if (spec.kwargs.get("randomization") or {}).get("curriculum"):
+        # A curriculum counts episodes of training; what is evaluated is what it leads to.
+        venv.env_method("set_randomization_level", 1.0)
+    return venv
 
 
 def _make_vec_env(
@@ -54,12 +65,7 @@ def _make_vec_env(
     render_mode: str | None = None,
     recorded: bool = False,
 ) -> VecEnv:
-    from stable_baselines3.common.vec_env import (
-        DummyVecEnv,
-        SubprocVecEnv,
-        VecFrameStack,
-        VecTransposeImage,
-    )
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecTransposeImage
 
     makers = [
         functools.partial(
@@ -74,11 +80,29 @@ def _make_vec_env(
     ]
     if monitor is not None:
         monitor.mkdir(parents=True, exist_ok=True)
-    venv: VecEnv = SubprocVecEnv(makers) if vec_env == "subproc" else DummyVecEnv(makers)
+    venv: VecEnv
+    if vec_env == "subproc":
+        venv = SubprocVecEnv(makers)
+    else:
+        venv = _in_this_process([make() for make in makers], vec_env, spec.id)
     if spec.frame_stack > 1:
         venv = VecFrameStack(venv, n_stack=spec.frame_stack)
     # Stable-Baselines3 would add it by itself to the training environment only.
     return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
+
+
+def _in_this_process(monitors: list[Monitor], vec_env: str, env_id: str) -> VecEnv:
+    """Join environments: robots of ours in one pass, the others one after the other."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    if vec_env == "batched":
+        require_batchable(monitors[0].env, env_id)
+    is_worth_it = len(monitors) >= ENOUGH and batch_problem(monitors[0].env) is None
+    if vec_env == "batched" or (vec_env == "auto" and is_worth_it):
+        from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+
+        return BatchedRobots(monitors)
+    return DummyVecEnv([lambda monitor=monitor: monitor for monitor in monitors])  # type: ignore[misc]
 
 
 def _make_monitored(
@@ -88,7 +112,7 @@ def _make_monitored(
     render_mode: str | None,
     recorded: bool,
     is_worker: bool,
-) -> gym.Env:
+) -> Monitor:
     from stable_baselines3.common.monitor import Monitor
 
     if is_worker:

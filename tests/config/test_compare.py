@@ -64,6 +64,8 @@ def test_the_same_command_goes_on_with_the_same_configuration(resolve_config, li
         "run_dir=elsewhere",
         "resume=never",
         "restart=true",
+        "vec_env=dummy",
+        "vec_env=batched",
     ],
 )
 def test_what_does_not_change_what_is_learned_may_change(make, override):
@@ -85,7 +87,7 @@ def test_what_does_not_change_what_is_learned_may_change(make, override):
         ("stop.reward_threshold=1", "stop.reward_threshold: None there, 1.0 here"),
         ("network.net_arch=[8]", "network.net_arch: "),
         ("normalize=true", "normalize"),
-        ("vec_env=subproc", "vec_env: 'dummy' there, 'subproc' here"),
+        ("vec_env=subproc", "vec_env: 'auto' there, 'subproc' here"),
         ("device=cpu", "device: 'auto' there, 'cpu' here"),
     ],
 )

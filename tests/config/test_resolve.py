@@ -461,6 +461,8 @@ def test_an_environment_is_named_by_its_file_or_its_id(defaults):
         ("checkpoint__every_minutes", 1),
         ("report__plot", False),
         ("export__sb3_zip", True),
+        ("vec_env", "dummy"),
+        ("vec_env", "batched"),
     ],
 )
 def test_what_does_not_change_the_outcome_does_not_change_the_hash(check, key, value):

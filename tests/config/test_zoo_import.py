@@ -21,7 +21,8 @@ from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
-OURS = ("cartpole_bullet",)  # environments of this project: tuned here, not by rl_zoo3
+# Environments of this project: tuned here, not by rl_zoo3.
+OURS = {p.stem for p in (CONF / "env").glob("*.yaml") if "\nid: robots/" in p.read_text()}
 TUNED = sorted(p for p in (CONF / "tuned").glob("*/*.yaml") if p.stem not in OURS)
 NETWORK_KEYS = {
     "policy",

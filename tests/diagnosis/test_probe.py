@@ -22,7 +22,7 @@ from rlzoo_plus.diagnosis.probe_plan import (
 )
 from rlzoo_plus.infra.job import JobEnd
 
-ONE = Setting("dummy", 1, 1)
+ONE = Setting("auto", 1, 1)
 
 
 def job(*overrides, algo="ppo", env="TinyReach"):
@@ -56,14 +56,28 @@ def test_the_kind_with_the_most_steps_comes_first():
 )
 def test_the_first_setting_is_what_training_would_take(algo, overrides, is_sweep, threads):
     assert configured(job(*overrides, algo=algo), 8, is_sweep=is_sweep) == Setting(
-        "dummy", threads, 1
+        "auto", threads, 1
     )
 
 
 def test_a_lone_run_is_never_tried_side_by_side():
     found = alternatives(job("n_envs=4"), 1, 8, is_sweep=False)
-    assert found == [Setting(v, t, 1) for v in ("dummy", "subproc") for t in (1, 8)]
+    assert found == [Setting(v, t, 1) for v in ("auto", "subproc") for t in (1, 8)]
     assert alternatives(job(), 1, 1, is_sweep=False) == [ONE]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "tried"),
+    [
+        (("vec_env=dummy", "n_envs=4"), ["dummy", "auto", "subproc"]),
+        (("vec_env=batched", "n_envs=4"), ["batched", "subproc"]),
+        (("vec_env=dummy",), ["dummy"]),
+        (("vec_env=subproc",), ["subproc", "auto"]),
+    ],
+)
+def test_ways_of_stepping_are_tried_where_they_differ(overrides, tried):
+    found = alternatives(job(*overrides), 1, 1, is_sweep=False)
+    assert [setting.vec_env for setting in found] == tried
 
 
 def test_a_sweep_is_tried_with_more_workers_up_to_its_jobs_and_the_cores():
@@ -191,7 +205,7 @@ def measured(rate, setting=ONE, kind=None, **more):
 
 
 def test_the_simplest_setting_that_is_about_as_fast_is_taken():
-    two = Setting("dummy", 2, 1)
+    two = Setting("auto", 2, 1)
     assert pick([measured(96.0), measured(100.0, two)]).setting == ONE
     assert pick([measured(90.0), measured(100.0, two)]).setting == two
     assert pick([measured(None), measured(1.0, two)]).setting == two
@@ -219,7 +233,7 @@ def result_of(*measurements):
 def test_jobs_begin_as_soon_as_a_worker_is_free():
     configs = [job("n_timesteps=1000", f"seed={seed}") for seed in range(3)]
     (kind,) = kinds_of(configs)
-    alone, both = measured(100.0, ONE, kind), measured(200.0, Setting("dummy", 1, 2), kind)
+    alone, both = measured(100.0, ONE, kind), measured(200.0, Setting("auto", 1, 2), kind)
     guess = estimate(result_of(alone, both), configs, {})
     assert guess.workers == 2
     assert guess.training_s == pytest.approx(20.0)
@@ -229,7 +243,7 @@ def test_jobs_begin_as_soon_as_a_worker_is_free():
 def test_workers_that_slow_each_other_down_count():
     configs = [job("n_timesteps=1000", f"seed={seed}") for seed in range(2)]
     (kind,) = kinds_of(configs)
-    alone, both = measured(100.0, ONE, kind), measured(150.0, Setting("dummy", 1, 2), kind)
+    alone, both = measured(100.0, ONE, kind), measured(150.0, Setting("auto", 1, 2), kind)
     assert estimate(result_of(alone, both), configs, {}).training_s == pytest.approx(1000 / 75)
 
 
@@ -306,7 +320,7 @@ def test_other_settings_are_tried_for_the_kind_that_takes_longest(tmp_path, monk
     rates = {"ppo": 1000.0, "sac": 100.0}
     _, found = run(tmp_path, monkeypatch, configs, lambda config: rates[config["algo"]["name"]])
     assert [m.kind.name.split()[0] for m in found.measurements] == ["ppo", "sac", "sac", "sac"]
-    assert found.best.setting == Setting("dummy", 1, 2)
+    assert found.best.setting == Setting("auto", 1, 2)
     assert found.best.rate == 200.0
 
 
@@ -327,7 +341,7 @@ def test_settings_without_time_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(PretendLauncher, "waits_s", 0.2)
     _, found = run(tmp_path, monkeypatch, [job()], lambda _: 10.0, seconds=0.2)
     assert len(found.measurements) == 1
-    assert found.not_tried == [Setting("dummy", 2, 1)]
+    assert found.not_tried == [Setting("auto", 2, 1)]
     assert found.best.rate == 10.0
 
 

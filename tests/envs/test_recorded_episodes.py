@@ -231,14 +231,23 @@ def test_our_robot_is_put_back_by_its_state_and_keeps_no_actions():
     fresh.close()
 
 
-def test_putting_a_robot_back_takes_no_step_of_its_simulation(monkeypatch):
+def test_a_robot_that_was_put_back_has_the_same_state():
     env, fresh = started(robot()), robot()
     _, rewards = play(env, 10)
-    simulation = fresh.unwrapped.simulation
-    monkeypatch.setattr(simulation, "step", lambda: pytest.fail("a step was taken"))
-    assert fresh.restore_episode(env.episode_state(), rewards) is None
+    state = env.episode_state()
+    fresh.restore_episode(state, rewards)
+    assert_same_tree(fresh.episode_state(), state)
     env.close()
     fresh.close()
+
+
+def test_a_robot_that_comes_out_otherwise_is_told():
+    env, other = started(robot()), robot("env.kwargs={force_n: 5.0}")
+    _, rewards = play(env, 10)
+    problem = other.restore_episode(env.episode_state(), rewards)
+    assert problem.startswith("the environment refuses its state: After 10 steps the sensors of")
+    env.close()
+    other.close()
 
 
 def test_the_time_limit_around_a_robot_goes_on_counting():
