@@ -16,6 +16,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "record": ("rlzoo_plus.commands.record", "film a trained policy"),
     "resume": ("rlzoo_plus.commands.resume", "let an unfinished run go on, bit for bit"),
     "doctor": ("rlzoo_plus.commands.doctor", "find mistakes before training, and measure speed"),
+    "new-robot": ("rlzoo_plus.commands.new_robot", "write an environment for a URDF of your own"),
+    "inspect": ("rlzoo_plus.commands.inspect", "look at a robot: joints, rewards, speed, picture"),
     "sweep": ("rlzoo_plus.commands.sweep", "look after the jobs of train -m: status, resume, ..."),
     "study": ("rlzoo_plus.commands.study", "look at a search for values: show, plot, best, ..."),
     "checkpoint": ("rlzoo_plus.commands.checkpoint", "ask a running training for a checkpoint"),

@@ -1,0 +1,184 @@
+"""What one of our robots is made of, read from the world that it was loaded into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pybullet
+
+from robots.end_effector import EndEffectorDrive
+from robots.env import BaseRobotEnv
+
+_KINDS = {pybullet.JOINT_REVOLUTE: "revolute", pybullet.JOINT_PRISMATIC: "prismatic"}
+# What PyBullet gives to links that state no <inertial>.
+_MADE_UP_MASS_KG = 1.0
+# Deeper than this and the first step pushes the robot out of the ground.
+_DEEPEST_START_M = 0.002
+_HIGHEST_START_M = 0.1
+_MOST_NAMED = 5
+_FAR_M = 10.0
+
+
+@dataclass(frozen=True)
+class JointRow:
+    """A joint as it is used.
+
+    Attributes:
+        name: Its name in the URDF.
+        kind: `revolute` or `prismatic`.
+        unit: Of its position: `rad` or `m`.
+        limits: Lower and upper limit, None without.
+        rest: Rest position; None if it is not read.
+        max_force: Of its motor, or what the URDF states if it has none [N m or N].
+        scale: What the action 1 stands for; None if no action drives it by itself.
+        use: `driven` by actions, `read` by the sensors alone, or `passive`.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    limits: tuple[float, float] | None
+    rest: float | None
+    max_force: float
+    scale: float | None
+    use: str
+
+
+@dataclass(frozen=True)
+class RobotFacts:
+    """A robot in its world.
+
+    Attributes:
+        joints: Its movable joints.
+        masses_kg: Of its links by name, those without mass left out.
+        free_base: Whether its base moves.
+        action_mode: What an action commands.
+        step_s: Simulated time of one action [s].
+        episode_steps: Actions of a whole episode.
+        weights: Weight of every term of the reward.
+        clearance_m: From the ground to the lowest point at the start; None without a ground.
+        notes: What is doubtful.
+    """
+
+    joints: list[JointRow]
+    masses_kg: dict[str, float]
+    free_base: bool
+    action_mode: str
+    step_s: float
+    episode_steps: int
+    weights: dict[str, float]
+    clearance_m: float | None
+    notes: list[str]
+
+
+def robot_facts(env: BaseRobotEnv) -> RobotFacts:
+    """Return what an environment's robot is made of; it is left at the start of an episode.
+
+    Args:
+        env: Any environment of `robots`, or of a user who built on it.
+    """
+    env.reset(seed=0)
+    joints = _joints(env)
+    links = env.simulation.links(env.robot.body)
+    dynamics = env.simulation.link_dynamics(env.robot.body)
+    masses = {name: dynamics[index].mass_kg for name, index in links.items()}
+    clearance = _clearance(env)
+    return RobotFacts(
+        joints=joints,
+        masses_kg={name: mass for name, mass in masses.items() if mass > 0},
+        free_base=env.robot.free_base,
+        action_mode=_mode(env),
+        step_s=env.simulation.step_s,
+        episode_steps=env.max_episode_steps,
+        weights=dict(env.task.weights),
+        clearance_m=clearance,
+        notes=_notes(env, joints, masses, links, clearance),
+    )
+
+
+def _joints(env: BaseRobotEnv) -> list[JointRow]:
+    robot, motors = env.robot, env.robot.drive.motors
+    rests = robot.rest_position.tolist()
+    read = {joint.index: rest for joint, rest in zip(robot.joints, rests, strict=True)}
+    driven = {joint.index: i for i, joint in enumerate(robot.actuated)}
+    # The end effector's scale is one of displacements.
+    scales = None if isinstance(robot.drive, EndEffectorDrive) else motors.scale.tolist()
+    rows = []
+    for joint in env.simulation.movable_joints(robot.body):
+        kind = _KINDS[env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)[2]]
+        number = driven.get(joint.index)
+        use = "read" if joint.index in read else "passive"
+        rows.append(
+            JointRow(
+                name=joint.name,
+                kind=kind,
+                unit="m" if kind == "prismatic" else "rad",
+                limits=(joint.lower, joint.upper) if joint.lower < joint.upper else None,
+                rest=read.get(joint.index),
+                max_force=joint.max_force if number is None else motors.max_force[number],
+                scale=None if number is None or scales is None else scales[number],
+                use=use if number is None else "driven",
+            )
+        )
+    return rows
+
+
+def _mode(env: BaseRobotEnv) -> str:
+    name = type(env.robot.drive).__name__.removesuffix("Drive")
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def _clearance(env: BaseRobotEnv) -> float | None:
+    """Return the distance from the ground to the lowest point of the robot [m]."""
+    if env.world.ground is None:
+        return None
+    env.simulation.bind(pybullet.performCollisionDetection)()
+    points: Any = env.simulation.bind(pybullet.getClosestPoints)(
+        env.robot.body, env.world.ground, _FAR_M
+    )
+    return min((float(point[8]) for point in points), default=None)
+
+
+def _notes(
+    env: BaseRobotEnv,
+    joints: list[JointRow],
+    masses: dict[str, float],
+    links: dict[str, int],
+    clearance: float | None,
+) -> list[str]:
+    notes = []
+    shape_data = env.simulation.bind(pybullet.getCollisionShapeData)
+    made_up = [
+        name
+        for name, index in links.items()
+        if masses[name] == _MADE_UP_MASS_KG and not shape_data(env.robot.body, index)
+    ]
+    if made_up:
+        notes.append(
+            f"{len(made_up)} links without a shape weigh exactly 1 kg, which PyBullet makes up "
+            f"where a URDF states no <inertial>: {_some(made_up)}"
+        )
+    weak = [joint.name for joint in joints if joint.use == "driven" and joint.max_force <= 0]
+    if weak and _mode(env) != "torque":
+        notes.append(f"motors without strength move nothing; set max_force for {_some(weak)}")
+    outside = [
+        joint.name
+        for joint in joints
+        if joint.limits and joint.rest is not None
+        if not joint.limits[0] - 1e-6 <= joint.rest <= joint.limits[1] + 1e-6
+    ]
+    if outside:
+        notes.append(f"the rest position is outside of the limits of {_some(outside)}")
+    if clearance is not None and clearance < -_DEEPEST_START_M:
+        notes.append(f"it starts {-clearance:.3f} m deep in the ground, which will throw it up")
+    if clearance is not None and env.robot.free_base and clearance > _HIGHEST_START_M:
+        notes.append(f"it starts {clearance:.2f} m above the ground and falls first")
+    if not np.isfinite(env.readings).all():
+        notes.append("the sensors read values that are not finite")
+    return notes
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")

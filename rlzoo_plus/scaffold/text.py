@@ -1,0 +1,147 @@
+"""The text of the two files of a new robot: templates, filled with what was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from rlzoo_plus.scaffold.survey import RobotSurvey
+from rlzoo_plus.scaffold.urdf import UrdfFile
+from rlzoo_plus.scaffold.values import JointValues
+
+LINE_LENGTH = 100
+DIRECTIONS = {"x": (1.0, 0.0), "-x": (-1.0, 0.0), "y": (0.0, 1.0), "-y": (0.0, -1.0)}
+# A robot starts a little above the ground: its joints are drawn about the rest position.
+_CLEARANCE_M = 0.01
+# Of its height; a robot whose base came down as far lies on the ground.
+_SUNK_SHARE = 0.4
+_HEIGHT_WITHOUT_SHAPES_M = 0.5
+_IDENTITY = (0.0, 0.0, 0.0, 1.0)
+
+_SCALES = {
+    "torque": "Torque or force of the action 1 [N m or N].",
+    "velocity": "Velocity of the action 1 [rad/s or m/s].",
+    "position": "How far from rest the action 1 sends it [rad or m]; the limits of the URDF hold.",
+    "delta_position": "How far from here the action 1 sends it [rad or m].",
+}
+_REST_ROLES = {"position": "what the action 0 commands"}
+
+
+@dataclass(frozen=True)
+class NewRobot:
+    """What is asked for.
+
+    Attributes:
+        module: Name of the Python module, and of the environment.
+        folder: Where the module will lie.
+        mode: Action mode.
+        is_free: Whether the base moves.
+        forward: Which way is forward, a key of `DIRECTIONS`.
+    """
+
+    module: str
+    folder: Path
+    mode: str
+    is_free: bool
+    forward: str = "x"
+
+    @property
+    def class_name(self) -> str:
+        """Return the name of the environment's class."""
+        return "".join(part.capitalize() for part in self.module.split("_")) + "Env"
+
+    @property
+    def env_id(self) -> str:
+        """Return the Gymnasium id."""
+        return f"{self.module}/{self.class_name.removesuffix('Env')}-v0"
+
+
+def python_text(
+    new: NewRobot, urdf: UrdfFile, robot: RobotSurvey, joints: list[JointValues]
+) -> str:
+    """Return the module: the task, the environment and its registration."""
+    height = _HEIGHT_WITHOUT_SHAPES_M if robot.height_m is None else robot.height_m
+    x, y, z = robot.middle
+    z = max(z + height, 0.0) if new.is_free else z
+    is_own = urdf.name is None
+    orientation = tuple(round(value, 6) + 0.0 for value in robot.orientation)
+    return _filled(
+        f"{_kind(new)}.py.txt",
+        new,
+        title=_title(new),
+        # It stands in a docstring, where a quote or a backslash would be code.
+        urdf_name=re.sub(r"[^\w./ -]", "?", urdf.name or urdf.path.name, flags=re.ASCII),
+        path_import="\nfrom pathlib import Path" if is_own else "",
+        urdf_expression=_urdf_expression(urdf, new.folder),
+        joints="\n".join(_joint_lines(new, joints)),
+        mode=new.mode.upper(),
+        scale_meaning=_SCALES[new.mode],
+        rest_role=_REST_ROLES.get(new.mode, "where the policy's reading of it is 0"),
+        height=repr(round(height + _CLEARANCE_M, 4)),
+        lowest=repr(round(height - _SUNK_SHARE * robot.size_m[2], 4)),
+        orientation=repr(_IDENTITY if _is_level(orientation) else orientation),
+        direction=repr((*DIRECTIONS[new.forward], 0.0)),
+        camera_target=repr((round(x, 2), round(y, 2), round(z, 2))),
+        camera_distance=repr(round(2.4 * max(robot.size_m) + 0.3, 1)),
+    )
+
+
+def yaml_text(new: NewRobot) -> str:
+    """Return the environment's configuration file."""
+    return _filled(f"{_kind(new)}.yaml.txt", new, title=_title(new))
+
+
+def _kind(new: NewRobot) -> str:
+    return "forward" if new.is_free else "posture"
+
+
+def _title(new: NewRobot) -> str:
+    return new.module.replace("_", " ").capitalize()
+
+
+def _filled(name: str, new: NewRobot, **values: str) -> str:
+    text = (files(__package__) / "templates" / name).read_text(encoding="utf-8")
+    return Template(text).substitute(
+        module=new.module, class_name=new.class_name, env_id=new.env_id, **values
+    )
+
+
+def _urdf_expression(urdf: UrdfFile, folder: Path) -> str:
+    """Return Python for the path: relative to the module where the URDF lies beside or below it."""
+    if urdf.name is not None:
+        return f"{_quoted(urdf.name)}  # in pybullet_data"
+    if urdf.path.is_relative_to(folder):
+        inside = urdf.path.relative_to(folder).as_posix()
+        return f"str(Path(__file__).parent / {_quoted(inside)})"
+    return f"str(Path({_quoted(str(urdf.path))}))"
+
+
+def _joint_lines(new: NewRobot, joints: Iterable[JointValues]) -> Iterable[str]:
+    for joint in joints:
+        values = {"rest": repr(joint.rest)}
+        if not new.is_free:
+            values["goal"] = f"({joint.lowest!r}, {joint.highest!r})"
+        values |= {"scale": repr(joint.scale), "max_force": repr(joint.max_force)}
+        if new.is_free and joint.turns:
+            values["turns"] = "True"
+        inside = ", ".join(f"{key}={value}" for key, value in values.items())
+        yield f"    # {joint.about}"
+        line = f"    {_quoted(joint.name)}: Joint({inside}),"
+        if len(line) > LINE_LENGTH:
+            line = f"    {_quoted(joint.name)}: Joint(\n        {inside}\n    ),"
+        yield line
+
+
+def _quoted(text: str) -> str:
+    """Return a Python literal for any text, in double quotes where that needs no escapes."""
+    literal = ascii(text)
+    plain = literal[1:-1]
+    return f'"{plain}"' if literal[0] == "'" and '"' not in plain and "\\" not in plain else literal
+
+
+def _is_level(orientation: tuple[float, ...]) -> bool:
+    return max(abs(a - b) for a, b in zip(orientation, _IDENTITY, strict=True)) < 1e-6

@@ -1,0 +1,73 @@
+"""`new-robot` on the command line: what it writes and says, and how mistakes are answered."""
+
+import pytest
+
+URDF = ("--urdf", "r2d2.urdf")
+
+
+def test_two_files_are_written_and_the_next_commands_are_shown(answer, tmp_path):
+    code, text = answer("new-robot", "my_r2d2", *URDF, "--mode", "velocity", "--forward=-y")
+    assert code == 0, text
+    assert (tmp_path / "my_r2d2.py").is_file()
+    assert (tmp_path / "conf" / "env" / "my_r2d2.yaml").is_file()
+    assert "python -m rlzoo_plus train --config-dir conf env=my_r2d2" in text
+    assert "DIRECTION = (0.0, -1.0, 0.0)" in (tmp_path / "my_r2d2.py").read_text()
+
+
+def test_another_directory_is_made_and_named(answer, tmp_path):
+    code, text = answer("new-robot", "my_r2d2", *URDF, "--directory", "my robots")
+    assert code == 0, text
+    assert (tmp_path / "my robots" / "my_r2d2.py").is_file()
+    assert "cd 'my robots'" in text
+
+
+def test_the_kind_of_base_can_be_chosen(answer, tmp_path):
+    assert "guessed" in answer("new-robot", "free", *URDF)[1]
+    assert "guessed" not in answer("new-robot", "fixed", *URDF, "--base", "fixed")[1]
+    assert "HoldPosture" in (tmp_path / "fixed.py").read_text()
+    assert "MoveForward" in (tmp_path / "free.py").read_text()
+
+
+def test_files_are_replaced_only_by_force(answer, tmp_path):
+    assert answer("new-robot", "mine", *URDF)[0] == 0
+    (tmp_path / "mine.py").write_text("changed")
+    code, text = answer("new-robot", "mine", *URDF)
+    assert code == 2
+    assert "--force" in text
+    assert (tmp_path / "mine.py").read_text() == "changed"
+    assert answer("new-robot", "mine", *URDF, "--force")[0] == 0
+    assert (tmp_path / "mine.py").read_text() != "changed"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["My-Robot", *URDF], ["'My-Robot'", "'my_robot'"]),
+        (["numpy", *URDF], ["module numpy"]),
+        (["reacher_bullet", *URDF], ["env=reacher_bullet exists"]),
+        (["mine", "--urdf", "no_such.urdf"], ["no_such.urdf", "no such file"]),
+        (["mine", "--urdf", "plane.urdf"], ["no joint that moves"]),
+        (["mine", "--urdf", "broken.urdf"], ["is not XML", "line 1"]),
+        (["mine", *URDF, "--mode", "velocty"], ["'velocty'", "'velocity'"]),
+        (["mine", *URDF, "--mode", "pd"], ["--mode position", "docs/own_robot.md"]),
+        (["mine", *URDF, "--rest", "hed=1"], ["--rest hed=1", "head_swivel"]),
+        (["mine", *URDF, "--directory", "broken.urdf"], ["cannot be written", "--directory"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_gets_one_line_and_leaves_nothing(answer, tmp_path, words, parts):
+    (tmp_path / "broken.urdf").write_text("<robot")
+    code, text = answer("new-robot", *words)
+    assert code == 2, text
+    assert len(text.splitlines()) == 1
+    assert text.startswith("error: ")
+    for part in parts:
+        assert part in text
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.urdf"]
+
+
+@pytest.mark.parametrize("words", [[], ["mine"], ["mine", *URDF, "--forward", "up"]])
+def test_a_wrong_option_gets_the_usage(answer, words):
+    code, text = answer("new-robot", *words)
+    assert code == 2
+    assert "usage:" in text
