@@ -9,14 +9,10 @@ held-out episodes. Runs that are there already are not trained again.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.trained import call, evaluate, result_of
+
 DISCRETE = ("dqn", "qrdqn")
 ALGOS = (
     *("ppo", "a2c", "sac", "td3", "ddpg", "dqn"),
@@ -46,28 +42,17 @@ def main() -> None:
 def _train(algo: str, seed: int, run: Path) -> None:
     arguments = [f"algo={algo}", "env=cartpole_bullet", f"seed={seed}", f"run_dir={run}"]
     arguments += ["env.kwargs.discrete=true"] if algo in DISCRETE else []
-    _call("train", *arguments, "num_threads=1", "report.video=false", "log.progress=false")
+    call("train", *arguments, "num_threads=1", "report.video=false", "log.progress=false")
 
 
 def _row(algo: str, seed: int, run: Path) -> str:
-    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    best, last = (_evaluate(run, which) for which in ("best", "final"))
+    result = result_of(run)
+    best, last = (evaluate(run, which, 100) for which in ("best", "final"))
     reached = "yes" if best["mean_return"] >= 475 else "no"
     minutes = result["training_time_s"] / 60
     cells = (algo, seed, f"{result['num_timesteps']:,}", f"{minutes:.1f}")
     figures = (f"{r['mean_return']:.1f} +- {r['std_return']:.1f}" for r in (best, last))
     return f"| {' | '.join(map(str, (*cells, *figures, reached)))} |"
-
-
-def _evaluate(run: Path, which: str) -> dict[str, Any]:
-    return json.loads(_call("evaluate", str(run), "--which", which, "--episodes", "100", "--json"))
-
-
-def _call(*arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlzoo_plus", *arguments]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout
 
 
 if __name__ == "__main__":
