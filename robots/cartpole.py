@@ -1,7 +1,6 @@
 """Cart-pole: keep a pole upright on a cart that is pushed along a rail."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -9,10 +8,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
-from robots.env import BaseRobotEnv, EnvOptions
-from robots.rendering import add_box, paint
+from robots.env import EnvOptions
+from robots.rail import RED, RailEnv, cartpole
 from robots.rewards import tolerance
-from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.robot import InitialState
 from robots.sensors import Floats, State
 from robots.task import Task, columns, observation_of
 
@@ -78,7 +77,7 @@ class CartPoleBalance(Task):
         }
 
 
-class SimpleRobotEnv(BaseRobotEnv):
+class SimpleRobotEnv(RailEnv):
     """Cart-pole balance at 50 Hz on PyBullet's ``cartpole.urdf``."""
 
     camera: ClassVar[Camera] = Camera(
@@ -103,33 +102,14 @@ class SimpleRobotEnv(BaseRobotEnv):
             options: See ``BaseRobotEnv``; ``episode_s`` is 10 by default.
         """
         super().__init__(
-            RobotSpec(
-                urdf="cartpole.urdf",
-                action_scale=force_n,
-                action_mode=ActionMode.TORQUE,
-                actuated="slider_to_cart",
-            ),
+            cartpole(force_n),
             CartPoleBalance(reward),
             discrete_actions=np.array([[-1.0], [1.0]]) if discrete else None,
             **options,
         )
 
-    def current_camera(self) -> Camera:
-        """Return the camera, following the cart by half so that its motion stays visible."""
-        camera = super().current_camera()
-        cart = float(self.state.joint_position[0])
-        return replace(camera, target=(0.5 * cart, *camera.target[1:]))
-
     def build_scenery(self) -> None:
         """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
-        simulation, body = self.simulation, self.robot.body
-        paint(simulation, body, -1, (0.52, 0.56, 0.62, 1.0))
-        paint(simulation, body, 0, (0.20, 0.47, 0.80, 1.0))
-        paint(simulation, body, 1, (1.0, 0.58, 0.16, 1.0))
-        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, -0.26), (0.80, 0.84, 0.88, 1.0))
-        for mark in np.arange(-2.0, 2.1, 0.5):
-            colour = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
-            add_box(simulation, (0.015, 0.45, 0.005), (float(mark), 0.0, -0.245), colour)
-        for side in (-1, 1):
-            post = (side * (TRACK_HALF_LENGTH_M + 0.25), 0.0, -0.05)
-            add_box(simulation, (0.05, 0.25, 0.2), post, (0.86, 0.30, 0.28, 1.0))
+        self.paint_robot()
+        self.lay_floor(-0.26, marks_half_width_m=0.45)
+        self.set_posts(TRACK_HALF_LENGTH_M + 0.25, -0.05, (0.05, 0.25, 0.2), RED)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from robots.camera import Camera
 from robots.cartpole import FALL_ANGLE_RAD, CartPoleBalance
 from robots.env import BaseRobotEnv, EnvOptions
+from robots.rail import cartpole
 from robots.rendering import paint
-from robots.robot import ActionMode, RobotSpec
 from robots.sensors import Floats, Memory, SensorSpec, State
 from robots.task import columns
 from robots.world import WorldSpec
@@ -105,13 +105,7 @@ class CartPoleCameraEnv(BaseRobotEnv):
             options: See ``BaseRobotEnv``; ``episode_s`` is 10 by default.
         """
         super().__init__(
-            RobotSpec(
-                urdf="cartpole.urdf",
-                action_scale=force_n,
-                action_mode=ActionMode.TORQUE,
-                actuated="slider_to_cart",
-                sensors=SensorSpec(camera=EYE),
-            ),
+            cartpole(force_n, sensors=SensorSpec(camera=EYE)),
             CartPoleByCamera(reward),
             # 25 Hz: half the pictures of the other cart-poles, and twice the motion in each.
             WorldSpec(substeps=8),

@@ -1,17 +1,16 @@
 """Cart-pole swing-up: bring a hanging pole up by moving its cart, and keep it there."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from robots.camera import Camera
 from robots.cartpole import TRACK_HALF_LENGTH_M, CartPoleBalance
-from robots.env import BaseRobotEnv, EnvOptions
-from robots.rendering import add_box, paint
+from robots.env import EnvOptions
+from robots.rail import RED, RailEnv, cartpole
 from robots.rewards import tolerance
-from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.robot import InitialState
 from robots.sensors import Floats, Memory, State
 from robots.task import Bools, columns
 from robots.world import WorldSpec
@@ -78,7 +77,7 @@ class CartPoleSwingUp(CartPoleBalance):
         return held
 
 
-class CartPoleSwingUpEnv(BaseRobotEnv):
+class CartPoleSwingUpEnv(RailEnv):
     """Cart-pole swing-up at 25 Hz on PyBullet's ``cartpole.urdf``."""
 
     camera: ClassVar[Camera] = Camera(
@@ -103,12 +102,7 @@ class CartPoleSwingUpEnv(BaseRobotEnv):
             options: See ``BaseRobotEnv``; ``episode_s`` is 10 by default.
         """
         super().__init__(
-            RobotSpec(
-                urdf="cartpole.urdf",
-                action_scale=force_n,
-                action_mode=ActionMode.TORQUE,
-                actuated="slider_to_cart",
-            ),
+            cartpole(force_n),
             CartPoleSwingUp(reward),
             # 25 Hz: at 50 Hz one of two PPO runs did not learn to stay up in 131,072 steps.
             WorldSpec(substeps=8),
@@ -116,20 +110,10 @@ class CartPoleSwingUpEnv(BaseRobotEnv):
             **options,
         )
 
-    def current_camera(self) -> Camera:
-        """Return the camera, following the cart by half so that its motion stays visible."""
-        camera = super().current_camera()
-        cart = float(self.state.joint_position[0])
-        return replace(camera, target=(0.5 * cart, *camera.target[1:]))
-
     def build_scenery(self) -> None:
         """Paint the robot, lay a floor below the hanging pole, and carry the rail by two posts."""
-        simulation, body = self.simulation, self.robot.body
-        paint(simulation, body, -1, (0.52, 0.56, 0.62, 1.0))
-        paint(simulation, body, 0, (0.20, 0.47, 0.80, 1.0))
-        paint(simulation, body, 1, (1.0, 0.58, 0.16, 1.0))
-        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, FLOOR_M), (0.80, 0.84, 0.88, 1.0))
+        self.paint_robot()
+        self.lay_floor(FLOOR_M)
         half_height = -0.5 * FLOOR_M
-        for side in (-1, 1):
-            post = (side * (TRACK_HALF_LENGTH_M + 0.3), 0.0, -half_height)
-            add_box(simulation, (0.05, 0.05, half_height + 0.1), post, (0.86, 0.30, 0.28, 1.0))
+        size = (0.05, 0.05, half_height + 0.1)
+        self.set_posts(TRACK_HALF_LENGTH_M + 0.3, -half_height, size, RED)

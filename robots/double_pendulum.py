@@ -1,7 +1,6 @@
 """Double pendulum: keep two poles, one hinged upon the other, upright on a cart."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -10,8 +9,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
-from robots.env import BaseRobotEnv, EnvOptions
-from robots.rendering import add_box, paint
+from robots.env import EnvOptions
+from robots.rail import GREY, RailEnv
 from robots.rewards import tolerance
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import Floats, State
@@ -100,7 +99,7 @@ def tip_height(state: State) -> Any:
     return POLE_LENGTH_M * np.cos(lower) + POLE_LENGTH_M * np.cos(lower + bend)
 
 
-class DoublePendulumEnv(BaseRobotEnv):
+class DoublePendulumEnv(RailEnv):
     """Double-pendulum balance at 50 Hz on a URDF of this package."""
 
     camera: ClassVar[Camera] = Camera(
@@ -133,23 +132,8 @@ class DoublePendulumEnv(BaseRobotEnv):
             **options,
         )
 
-    def current_camera(self) -> Camera:
-        """Return the camera, following the cart by half so that its motion stays visible."""
-        camera = super().current_camera()
-        cart = float(self.state.joint_position[0])
-        return replace(camera, target=(0.5 * cart, *camera.target[1:]))
-
     def build_scenery(self) -> None:
         """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
-        simulation, body = self.simulation, self.robot.body
-        paint(simulation, body, -1, (0.52, 0.56, 0.62, 1.0))
-        paint(simulation, body, 0, (0.20, 0.47, 0.80, 1.0))
-        paint(simulation, body, 1, (1.0, 0.58, 0.16, 1.0))
-        paint(simulation, body, 2, (0.86, 0.30, 0.28, 1.0))
-        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, -0.16), (0.80, 0.84, 0.88, 1.0))
-        for mark in np.arange(-2.0, 2.1, 0.5):
-            colour = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
-            add_box(simulation, (0.015, 0.3, 0.005), (float(mark), 0.0, -0.145), colour)
-        for side in (-1, 1):
-            post = (side * (TRACK_HALF_LENGTH_M + 0.15), 0.0, -0.03)
-            add_box(simulation, (0.05, 0.15, 0.12), post, (0.52, 0.56, 0.62, 1.0))
+        self.paint_robot()
+        self.lay_floor(-0.16, marks_half_width_m=0.3)
+        self.set_posts(TRACK_HALF_LENGTH_M + 0.15, -0.03, (0.05, 0.15, 0.12), GREY)
