@@ -217,7 +217,7 @@ class BaseRobotEnv(ExactState, View):
             FloatingPointError: If the action or the physics is not a number.
         """
         episode = self.episode
-        given = np.asarray(action).tolist()
+        given = action.tolist() if type(action) is np.ndarray else np.asarray(action).tolist()
         episode.actions.append(given)
         command: NDArray[np.float64]
         if self.discrete_actions is not None:

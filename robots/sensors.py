@@ -185,10 +185,11 @@ class Sensors:
         if self._joints_alone:
             # Columns of one world are cut faster without an ellipsis, and a tuple is made in half
             # the time of the constructor, which matches names to fields.
-            one = rows.ndim == 1
-            positions = rows[self._first] if one else rows[..., self._first]
-            velocities = rows[self._second] if one else rows[..., self._second]
-            return tuple.__new__(State, (positions, velocities, *_UNREAD, image, memory, ()))
+            if rows.ndim == 1:
+                joints = (rows[self._first], rows[self._second])
+            else:
+                joints = (rows[..., self._first], rows[..., self._second])
+            return tuple.__new__(State, joints + _UNREAD + (image, memory, ()))
         lead = rows.shape[:-1]
         fields: dict[str, Any] = {
             name: rows[..., start:stop].reshape(lead + shape) if shape else rows[..., start:stop]
