@@ -96,7 +96,7 @@ def _film(task: str, run: Path, pictures: Path) -> None:
 
 
 def _shrink(film: Path) -> None:
-    """Halve the pictures a second, make them small, and give them 64 colours."""
+    """Halve the pictures a second, make them small, and give them 160 colours."""
     from PIL import Image, ImageSequence
 
     with Image.open(film) as original:
@@ -107,7 +107,7 @@ def _shrink(film: Path) -> None:
             if number % 2 == 0
         ]
     # One palette for all, so that what stands still is not stored again.
-    palette = frames[0].quantize(64)
+    palette = frames[0].quantize(160)
     small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     small[0].save(
         film, save_all=True, append_images=small[1:], duration=2 * duration, loop=0, optimize=True

@@ -96,7 +96,8 @@ def assert_harmless(result, verb):
     assert all(line.isprintable() for line in lines), ascii(result["text"])
     assert "Traceback" not in result["text"]
     assert "hidden" not in result["text"]
-    assert result["seconds"] < 9
+    # Some tenths of a second, or a few for the largest; a busy machine takes several times that.
+    assert result["seconds"] < 30
     if result["code"] == 2:
         assert len(lines) == 1
         assert 10 < len(lines[0]) < 1200

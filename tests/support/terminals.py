@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import termios
@@ -29,7 +30,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_the_terminal,
         )
         os.close(theirs)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -63,6 +64,15 @@ class Terminal:
         with contextlib.suppress(OSError):
             while data := os.read(self._ours, 65536):
                 self._seen += data
+
+
+def _take_the_terminal() -> None:
+    """Make the pseudo-terminal the new session's own, and Ctrl-C count.
+
+    A test run that a shell has put into the background ignores SIGINT, and so would its children.
+    """
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _environ():
