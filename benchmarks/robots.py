@@ -6,7 +6,7 @@ the physics steps, one read of the joints; no task, no Gymnasium) on the same tr
 the task of like complexity in pybullet-envs-gymnasium; and many worlds in RobotVecEnv against as
 Stable-Baselines3's DummyVecEnv, with the same actions. Ratios are medians over the rounds.
 
-    python -m benchmarks.robots [--rounds 15] [--steps 200] [--worlds 16] [--ids HalfCheetah ...]
+    python -m benchmarks.robots [--rounds 15] [--steps 500] [--worlds 16] [--ids HalfCheetah ...]
                                 [--out robots.json]
 """
 
@@ -221,7 +221,7 @@ def main() -> None:
     """Measure, print the tables and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=200, help="steps of a side in a round")
+    parser.add_argument("--steps", type=int, default=500, help="steps of a side in a round")
     parser.add_argument("--worlds", type=int, default=16)
     parser.add_argument("--ids", nargs="+", help="parts of the ids to measure; all if left out")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")

@@ -104,7 +104,7 @@ class Batch:
     def give_back(self, index: int) -> None:
         """Write into an environment what is known of its world; the opposite of ``take_over``."""
         env = self.envs[index]
-        env.readings = self._rows[index].copy()
+        env.readings = self._rows[index].tolist()
         memory = {name: value[index].copy() for name, value in self._memory.items()}
         image = None if self._images is None else self._images[index].copy()
         env.state = env.world.sensors.state(env.readings, memory, image)

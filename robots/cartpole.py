@@ -8,6 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
+from robots.elementary import cos, sin
 from robots.env import EnvOptions
 from robots.rail import RED, RailEnv, cartpole
 from robots.rewards import tolerance
@@ -45,9 +46,8 @@ class CartPoleBalance(Task):
         Returns:
             [m, m/s, 1, 1, rad/s], shape (..., 5); the angle is 0 when upright.
         """
-        cart, angle = columns(state.joint_position)
-        cart_velocity, angular_velocity = columns(state.joint_velocity)
-        return observation_of(cart, cart_velocity, np.sin(angle), np.cos(angle), angular_velocity)
+        (cart, angle), (cart_velocity, angular_velocity) = state.joints
+        return observation_of(cart, cart_velocity, sin(angle), cos(angle), angular_velocity)
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
@@ -60,7 +60,7 @@ class CartPoleBalance(Task):
             ``alive`` 1 while the pole stands; ``centred`` 1 in the middle of the rail and 0.1 at
             1 m from it; ``effort`` minus the squared action. Each of shape (...).
         """
-        cart, angle = columns(state.joint_position)
+        (cart, angle), _ = state.joints
         (push,) = columns(action)
         return {
             "alive": 1.0 * (abs(angle) <= FALL_ANGLE_RAD),
@@ -70,7 +70,7 @@ class CartPoleBalance(Task):
 
     def terminations(self, state: State) -> dict[str, Any]:
         """Return whether the pole fell and whether the cart left the track, each of shape (...)."""
-        cart, angle = columns(state.joint_position)
+        (cart, angle), _ = state.joints
         return {
             "pole_fell": abs(angle) > FALL_ANGLE_RAD,
             "cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M,

@@ -13,7 +13,6 @@ from robots.env import BaseRobotEnv, EnvOptions
 from robots.rail import cartpole
 from robots.rendering import paint
 from robots.sensors import Floats, Memory, SensorSpec, State
-from robots.task import columns
 from robots.world import WorldSpec
 
 TRACK_HALF_LENGTH_M = 1.0
@@ -56,7 +55,7 @@ class CartPoleByCamera(CartPoleBalance):
 
     def terminations(self, state: State) -> dict[str, Any]:
         """Return whether the pole fell and whether the cart left the picture, shape (...)."""
-        cart, angle = columns(state.joint_position)
+        (cart, angle), _ = state.joints
         return {
             "pole_fell": abs(angle) > FALL_ANGLE_RAD,
             "cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M,

@@ -7,6 +7,7 @@ import numpy as np
 
 from robots.camera import Camera
 from robots.cartpole import TRACK_HALF_LENGTH_M, CartPoleBalance
+from robots.elementary import cos
 from robots.env import EnvOptions
 from robots.rail import RED, RailEnv, cartpole
 from robots.rewards import tolerance
@@ -42,8 +43,8 @@ class CartPoleSwingUp(CartPoleBalance):
     def remember(self, state: State, action: Floats) -> Memory:
         """Count the steps since the pole was last not upright."""
         del action
-        _, angle = columns(state.joint_position)
-        upright = np.cos(angle) > UPRIGHT_COSINE
+        (_, angle), _ = state.joints
+        upright = cos(angle) > UPRIGHT_COSINE
         return {"upright_steps": (state.memory["upright_steps"] + 1.0) * upright}
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
@@ -58,17 +59,16 @@ class CartPoleSwingUp(CartPoleBalance):
             closeness to the middle (1, at 1 m 0.55, far off 0.5) and of slowness (1, at 5 rad/s
             0.28, spinning 0.2); ``effort`` minus the squared action. Each of shape (...).
         """
-        cart, angle = columns(state.joint_position)
-        _, angular_velocity = columns(state.joint_velocity)
+        (cart, angle), (_, angular_velocity) = state.joints
         (push,) = columns(action)
-        height = 0.5 + 0.5 * np.cos(angle)
+        height = 0.5 + 0.5 * cos(angle)
         centred = 0.5 + 0.5 * tolerance(cart, margin=1.0)
         slow = 0.2 + 0.8 * tolerance(angular_velocity, margin=5.0)
         return {"upright": height * centred * slow, "effort": -(push * push)}
 
     def terminations(self, state: State) -> dict[str, Any]:
         """Return whether the cart left the track, shape (...)."""
-        cart, _ = columns(state.joint_position)
+        (cart, _), _ = state.joints
         return {"cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M}
 
     def success(self, state: State, survived: Bools) -> Bools:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from robots.actuation import Actuation
 from robots.distributions import read_number
 from robots.randomization import read_randomization
-from robots.randomizer import Randomizer
+from robots.randomizer import Randomizer, read_level
 from robots.robot import ActionMode, InitialState
 from robots.safety import REASON, TERM, Broken, Safety
 from robots.sensors import State
@@ -199,6 +199,20 @@ def info_of(broken: Broken) -> dict[str, Any]:
     """Return what the ``info`` of a step tells of the limits that it broke."""
     counts = {name: int(count) for name, count in broken.items() if count}
     return {"violations": counts} if counts else {}
+
+
+def force_level(conditions: Conditions | None, level: float | None) -> None:
+    """Set how far randomization spreads, or with None leave it to the curriculum.
+
+    Raises:
+        ValueError: If the level is not in [0, 1], or there is no randomization.
+    """
+    if conditions is None or conditions.randomizer is None:
+        raise ValueError(
+            f"level={level} has no effect without randomization. Make the environment with "
+            "randomization={...}."
+        )
+    conditions.randomizer.forced_level = None if level is None else read_level("level", level)
 
 
 class ConditionsOfWorlds:

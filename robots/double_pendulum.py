@@ -9,6 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
+from robots.elementary import cos, sin
 from robots.env import EnvOptions
 from robots.rail import GREY, RailEnv
 from robots.rewards import tolerance
@@ -51,17 +52,17 @@ class DoublePendulumBalance(Task):
         Returns:
             [m, m/s, 1, 1, rad/s, 1, 1, rad/s], shape (..., 8); the lower pole comes first.
         """
-        cart, lower, bend = columns(state.joint_position)
-        cart_velocity, lower_velocity, bend_velocity = columns(state.joint_velocity)
+        (cart, lower, bend), velocities = state.joints
+        cart_velocity, lower_velocity, bend_velocity = velocities
         upper = lower + bend
         return observation_of(
             cart,
             cart_velocity,
-            np.sin(lower),
-            np.cos(lower),
+            sin(lower),
+            cos(lower),
             lower_velocity,
-            np.sin(upper),
-            np.cos(upper),
+            sin(upper),
+            cos(upper),
             lower_velocity + bend_velocity,
         )
 
@@ -76,7 +77,7 @@ class DoublePendulumBalance(Task):
             ``alive`` 1 while the poles stand; ``centred`` 1 in the middle of the rail and 0.1 at
             1 m from it; ``effort`` minus the squared action. Each of shape (...).
         """
-        cart, _, _ = columns(state.joint_position)
+        (cart, _, _), _ = state.joints
         (push,) = columns(action)
         return {
             "alive": 1.0 * (tip_height(state) >= FALL_HEIGHT_M),
@@ -86,7 +87,7 @@ class DoublePendulumBalance(Task):
 
     def terminations(self, state: State) -> dict[str, Any]:
         """Return whether the poles fell and whether the cart left the track, each shape (...)."""
-        cart, _, _ = columns(state.joint_position)
+        (cart, _, _), _ = state.joints
         return {
             "poles_fell": tip_height(state) < FALL_HEIGHT_M,
             "cart_left_track": abs(cart) > TRACK_HALF_LENGTH_M,
@@ -95,8 +96,8 @@ class DoublePendulumBalance(Task):
 
 def tip_height(state: State) -> Any:
     """Return the height of the upper pole's tip above the cart's hinge [m], shape (...)."""
-    _, lower, bend = columns(state.joint_position)
-    return POLE_LENGTH_M * np.cos(lower) + POLE_LENGTH_M * np.cos(lower + bend)
+    (_, lower, bend), _ = state.joints
+    return POLE_LENGTH_M * cos(lower) + POLE_LENGTH_M * cos(lower + bend)
 
 
 class DoublePendulumEnv(RailEnv):

@@ -8,10 +8,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.conditions import Conditions, info_of
+from robots.conditions import Conditions, force_level, info_of
 from robots.episode import EnvOptions, Episode
 from robots.exact import ExactState
-from robots.randomizer import read_level
 from robots.rendering import aim_window
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
@@ -38,7 +37,7 @@ class BaseRobotEnv(ExactState, View):
         world: The robot and its surroundings.
         task: What it should do.
         state: What the sensors read last.
-        readings: The same as one row of numbers, shape (n_numbers,).
+        readings: The same as one row of plain numbers.
         episode: What has happened since the reset.
         discrete_actions: The actions to choose among, shape (n_choices, n_actions), or None.
         conditions: Actuation, randomization and limits; None if there are none.
@@ -92,11 +91,7 @@ class BaseRobotEnv(ExactState, View):
             DisplayError: If a window is asked for where there is no display.
             RendererError: If EGL is asked for where there is none.
         """
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(
-                f"render_mode={render_mode!r} is unknown. Use None, 'human' or 'rgb_array'."
-            )
-        self.render_mode = render_mode
+        self.set_view(render_mode, render_width, render_height)
         self.task = task
         surroundings = world or WorldSpec()
         if needs_efforts(safety, robot.action_mode):
@@ -108,17 +103,11 @@ class BaseRobotEnv(ExactState, View):
             self.close()
             raise ValueError(f"episode_s={episode_s} is below one step. Set at least {step_s:.3g}.")
         self.metadata = {**self.metadata, "render_fps": round(1 / step_s)}
-        self._render_size = (
-            self.camera.width if render_width is None else render_width,
-            self.camera.height if render_height is None else render_height,
-        )
         self.discrete_actions = discrete_actions
         n_actions = self.robot.drive.n_actions
-        self.action_space = (
-            spaces.Box(-1.0, 1.0, (n_actions,), np.float32)
-            if discrete_actions is None
-            else spaces.Discrete(len(discrete_actions))
-        )
+        self.action_space = spaces.Box(-1.0, 1.0, (n_actions,), np.float32)
+        if discrete_actions is not None:
+            self.action_space = spaces.Discrete(len(discrete_actions))
         self.observation_space = task.observation_space
         try:
             conditions = Conditions(
@@ -138,16 +127,16 @@ class BaseRobotEnv(ExactState, View):
         self.conditions = conditions if conditions.are_any else None
         self.term_names = (*task.weights, *conditions.terms)
         # Looked up once, since each costs a hundredth of the shortest step.
-        self._step_world = self.world.step
-        self._state_of = self.world.sensors.state
+        self._read, self._state_of = self.world.sensors.read, self.world.sensors.state
+        self._advance = self.robot.drive.advance
         self._sees = robot.sensors.camera is not None
         self._remembers = type(task).remember is not Task.remember
         self._zeros = np.zeros(n_actions)
-        if render_mode is not None or robot.sensors.camera is not None:
+        if render_mode is not None or self._sees:
             self.build_scenery()
         self.world.save()
         self.episode = Episode(None, dict.fromkeys(self.term_names, 0.0))
-        self.readings = np.array(self.world.sensors.read())
+        self.readings = self.world.sensors.read()
         self.state = self.world.sensors.state(self.readings, image=self.world.image())
         if render_mode == "human":
             aim_window(self.simulation, self.current_camera())
@@ -188,18 +177,16 @@ class BaseRobotEnv(ExactState, View):
 
     def begin(self) -> None:
         """Put the world at the start of an episode that the environment's generator draws."""
-        start = {
-            "np_random": self.np_random.bit_generator.state,
-            "np_random_seed": self.np_random_seed,
-        }
+        rng = self.np_random
+        start = {"np_random": rng.bit_generator.state, "np_random_seed": self.np_random_seed}
         self.episode = Episode(start, dict.fromkeys(self.term_names, 0.0))
         conditions = self.conditions
         if conditions is not None:
-            conditions.begin(self.np_random)
-        initial = self.task.sample_initial_state(self.np_random)
+            conditions.begin(rng)
+        initial = self.task.sample_initial_state(rng)
         if conditions is not None:
             initial = conditions.spread(initial)
-        self.readings = np.array(self.world.start(initial))
+        self.readings = self.world.start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))
 
@@ -223,31 +210,31 @@ class BaseRobotEnv(ExactState, View):
         if self.discrete_actions is not None:
             command = self.discrete_actions[given]
         else:
-            # On so few numbers NumPy's minimum and maximum would take six times as long.
+            # NumPy would take six times as long on so few. A NaN fails both tests, and stays.
             for x in given:
                 if not -1.0 <= x <= 1.0:
-                    # A NaN fails both comparisons, and stays.
                     clipped = [-1.0 if x < -1.0 else 1.0 if x > 1.0 else x for x in given]
                     command = np.array(clipped, np.float64)
                     break
             else:
                 command = np.array(given, np.float64)
-        task, world, state = self.task, self.world, self.state
-        conditions = self.conditions
+        task, state, conditions = self.task, self.state, self.conditions
         arriving = command
         if conditions is not None:
             arriving = conditions.arriving(command, self.np_random)
-        targets = world.robot.drive.row_of_targets(arriving, state)
-        self.readings = readings = np.array(self._step_world(targets))
-        memory = state.memory
-        state = self._state_of(readings, memory, world.image() if self._sees else None)
+        targets = self.world.robot.drive.row_of_targets(arriving, state)
+        self._advance(targets)
+        self.readings = readings = self._read()
+        image = self.world.image() if self._sees else None
+        state = self._state_of(readings, state.memory, image)
         episode.num_steps += 1
 
         reward = 0.0
         terms: dict[str, float] = {}
         totals, weights = episode.terms, task.weights
         for name, term in task.reward_terms(state, command).items():
-            terms[name] = value = weights[name] * float(term)
+            value = term if type(term) is float else float(term)
+            terms[name] = value = weights[name] * value
             totals[name] += value
             reward += value
         broken: Broken = {}
@@ -300,13 +287,7 @@ class BaseRobotEnv(ExactState, View):
         Raises:
             ValueError: If it is neither, or there is no randomization.
         """
-        if self.conditions is None or self.conditions.randomizer is None:
-            raise ValueError(
-                f"level={level} has no effect without randomization. Make the environment with "
-                "randomization={...}."
-            )
-        forced = None if level is None else read_level("level", level)
-        self.conditions.randomizer.forced_level = forced
+        force_level(self.conditions, level)
 
     @property
     def max_episode_steps(self) -> int:

@@ -20,7 +20,7 @@ class EnvOptions(TypedDict, total=False):
     safety: Mapping[str, Any] | None
 
 
-@dataclass
+@dataclass(slots=True)
 class Episode:
     """What has happened since a reset.
 

@@ -9,8 +9,6 @@ import numpy as np
 from robots.state import InexactStateError, overridden_alone, read_episode
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from robots.conditions import Conditions
     from robots.env import BaseRobotEnv
     from robots.episode import Episode
@@ -22,7 +20,7 @@ class ExactState(gymnasium.Env[Any, Any]):
 
     world: "World"
     episode: "Episode"
-    readings: "NDArray[np.float64]"
+    readings: list[float]
     conditions: "Conditions | None"
 
     def begin(self) -> None:
@@ -61,7 +59,7 @@ class ExactState(gymnasium.Env[Any, Any]):
             "step_s": self.world.simulation.step_s,
             "start": None if self.episode.start is None else dict(self.episode.start),
             "actions": np.array(self.episode.actions).reshape(-1, *(self.action_space.shape or ())),
-            "readings": self.readings.tolist(),
+            "readings": list(self.readings),
             "np_random": self.np_random.bit_generator.state,
             "np_random_seed": self.np_random_seed,
             **({} if self.conditions is None else self.conditions.progress()),
@@ -89,7 +87,7 @@ class ExactState(gymnasium.Env[Any, Any]):
             self.begin()
             for action in episode.actions:
                 self.step(action)
-            if self.readings.tolist() != episode.readings:
+            if self.readings != episode.readings:
                 raise InexactStateError(
                     f"After {len(episode.actions)} steps the sensors of {type(self).__name__} "
                     "read otherwise than when its state was saved. Use the same arguments, "

@@ -4,25 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from robots.sensors import Floats
+from robots.components import Components, columns
 
-Components = list[Any]
-"""The entries of a vector, each a float or of shape (n_worlds,)."""
-
-
-def columns(array: Floats) -> Components:
-    """Return ``array[..., i]`` for every ``i`` of the last dimension.
-
-    For one world they are Python floats, which cost a tenth of 0-d arrays in the arithmetic of a
-    step and follow the same IEEE 754 rules; for many they are arrays of shape (...).
-
-    Args:
-        array: Shape (..., n).
-    """
-    if array.ndim == 1:
-        entries: Components = array.tolist()
-        return entries
-    return list(array.T if array.ndim == 2 else np.moveaxis(array, -1, 0))
+__all__ = ["Components", "columns", "gravity_direction", "rotate", "rotate_back", "yaw"]
 
 
 def rotate(orientation: Components, vector: Components) -> Components:

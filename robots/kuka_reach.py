@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from robots.camera import Camera
 from robots.env import EnvOptions
-from robots.frames import columns
 from robots.goal_env import GoalRobotEnv
 from robots.rendering import add_box, add_sphere, move
 from robots.rewards import tolerance
@@ -65,7 +64,8 @@ class KukaReachTask(GoalTask):
 
     def features(self, state: State) -> NDArray[np.float32]:
         """Return the positions [rad] and velocities [rad/s] of the joints, shape (..., 14)."""
-        return observation_of(*columns(state.joint_position), *columns(state.joint_velocity))
+        position, velocity = state.joints
+        return observation_of(*position, *velocity)
 
 
 class KukaReachEnv(GoalRobotEnv):

@@ -5,7 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from robots.sensors import Floats
+from robots.components import Floats
+from robots.elementary import exp
 
 Slope = Literal["gaussian", "linear"]
 
@@ -43,7 +44,7 @@ def tolerance(
     # The most usual form first: looking at the others would take as long as the bell does.
     if lower == upper and margin > 0 and slope == "gaussian" and 0 < value_at_margin < 1:
         scaled = (x - lower) / margin
-        peak: Floats = np.exp(math.log(value_at_margin) * (scaled * scaled))
+        peak: Floats = exp(math.log(value_at_margin) * (scaled * scaled))
         return peak
     if lower > upper or margin < 0:
         raise ValueError(
@@ -55,7 +56,7 @@ def tolerance(
     distance = np.maximum(np.maximum(lower - x, x - upper), 0.0)
     if slope == "gaussian" and 0 < value_at_margin < 1:
         scaled = distance / margin
-        bell: Floats = np.exp(math.log(value_at_margin) * (scaled * scaled))
+        bell: Floats = exp(math.log(value_at_margin) * (scaled * scaled))
         return bell
     if slope == "linear" and 0 <= value_at_margin < 1:
         slope_per_unit = (1.0 - value_at_margin) / margin

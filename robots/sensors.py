@@ -5,20 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pybullet
-from numpy.typing import NDArray
 
 from robots.camera import Camera
+from robots.components import Floats
+from robots.sensor_state import NOTHING, Memory, State, joint_state
 from robots.simulation import JointInfo, Simulation
 
-Floats = NDArray[np.floating[Any]]
-Memory = Mapping[str, Any]
-"""What a task keeps of an episode: arrays of shape (...) or (..., n), by name."""
-
-_NOTHING: Memory = {}
+__all__ = ["Floats", "Memory", "SensorSpec", "Sensors", "State"]
 
 
 @dataclass(frozen=True)
@@ -42,58 +39,6 @@ class SensorSpec:
     """Pattern of the links for which it is read whether another body touches them."""
     camera: Camera | None = None
     """Camera whose picture is read."""
-
-
-class State(NamedTuple):
-    """What the sensors of one world read, or of many: ``...`` is empty or (n_worlds,).
-
-    A sensor that the robot does not have is None.
-    """
-
-    joint_position: Floats
-    """[rad or m], shape (..., n_joints)."""
-    joint_velocity: Floats
-    """[rad/s or m/s], shape (..., n_joints)."""
-    joint_effort: Floats = None  # type: ignore[assignment]
-    """Torque or force that the motors applied in the last physics step [N m or N], shape
-    (..., n_joints); 0 in torque mode, and at the start of an episode."""
-    base_position: Floats = None  # type: ignore[assignment]
-    """Centre of mass of the base, world frame [m], shape (..., 3)."""
-    base_orientation: Floats = None  # type: ignore[assignment]
-    """Quaternion (x, y, z, w), shape (..., 4)."""
-    base_velocity: Floats = None  # type: ignore[assignment]
-    """World frame [m/s], shape (..., 3)."""
-    base_angular_velocity: Floats = None  # type: ignore[assignment]
-    """World frame [rad/s], shape (..., 3)."""
-    link_position: Floats = None  # type: ignore[assignment]
-    """Origins of the links, world frame [m], shape (..., n_links, 3)."""
-    link_orientation: Floats = None  # type: ignore[assignment]
-    """Quaternions (x, y, z, w), shape (..., n_links, 4)."""
-    link_velocity: Floats = None  # type: ignore[assignment]
-    """Of the centres of mass, world frame [m/s], shape (..., n_links, 3)."""
-    link_angular_velocity: Floats = None  # type: ignore[assignment]
-    """World frame [rad/s], shape (..., n_links, 3)."""
-    contact: Floats = None  # type: ignore[assignment]
-    """1 where another body touches the link, else 0, shape (..., n_contact_links); 0 at the start
-    of an episode."""
-    object_position: Floats = None  # type: ignore[assignment]
-    """Centres of mass of the objects, world frame [m], shape (..., n_objects, 3)."""
-    object_orientation: Floats = None  # type: ignore[assignment]
-    """Quaternions (x, y, z, w), shape (..., n_objects, 4)."""
-    object_velocity: Floats = None  # type: ignore[assignment]
-    """World frame [m/s], shape (..., n_objects, 3)."""
-    object_angular_velocity: Floats = None  # type: ignore[assignment]
-    """World frame [rad/s], shape (..., n_objects, 3)."""
-    image: NDArray[np.uint8] = None  # type: ignore[assignment]
-    """RGB, shape (..., height, width, 3)."""
-    memory: Memory = _NOTHING
-    """What the task keeps of the episode."""
-    partners: tuple["State", ...] = ()
-    """What the sensors of the world's further robots read."""
-
-
-# What a robot that reads its joints alone has between them and its image.
-_UNREAD = (None,) * (len(State._fields) - 5)
 
 
 class Sensors:
@@ -174,22 +119,20 @@ class Sensors:
                 row[start:stop] = [0.0] * (stop - start)
         return row
 
-    def state(self, rows: Floats, memory: Memory = _NOTHING, image: Any = None) -> State:
+    def state(
+        self, rows: Floats | list[float], memory: Memory = NOTHING, image: Any = None
+    ) -> State:
         """Return the state that rows of numbers stand for.
 
         Args:
-            rows: Shape (..., n_numbers).
+            rows: Shape (..., n_numbers); or one row of plain numbers, as ``read`` gives it.
             memory: What the task keeps, with the same leading dimensions.
             image: Shape (..., height, width, 3), if there is a camera.
         """
-        if self._joints_alone:
-            # Columns of one world are cut faster without an ellipsis, and a tuple is made in half
-            # the time of the constructor, which matches names to fields.
-            if rows.ndim == 1:
-                joints = (rows[self._first], rows[self._second])
-            else:
-                joints = (rows[..., self._first], rows[..., self._second])
-            return tuple.__new__(State, joints + _UNREAD + (image, memory, ()))
+        if isinstance(rows, list):
+            if self._joints_alone:
+                return joint_state(rows[self._first], rows[self._second], memory, image)
+            rows = np.array(rows)
         lead = rows.shape[:-1]
         fields: dict[str, Any] = {
             name: rows[..., start:stop].reshape(lead + shape) if shape else rows[..., start:stop]

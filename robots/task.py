@@ -37,9 +37,9 @@ class Task(ABC):
 
     A task holds nothing of an episode: what it must remember goes through ``State.memory``. Its
     functions take arrays whose leading dimensions, written ``...``, count worlds: none for one
-    environment, (n_worlds,) for many. Take arrays apart with ``columns`` and keep to elementwise
-    NumPy, and both give the same numbers. Write squares as ``x * x``: the operator ``**`` rounds a
-    float otherwise than an array.
+    environment, (n_worlds,) for many. Take arrays apart with ``columns``, or use
+    ``State.joints``, and keep to elementwise NumPy or ``robots.elementary``, and both give the same
+    numbers. Write squares as ``x * x``: the operator ``**`` rounds a float otherwise than an array.
 
     Attributes:
         weights: Weight of every reward term; the reward is the sum of weights times terms.

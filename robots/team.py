@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from robots.components import Floats
 from robots.drives import Drive, PdDrive
-from robots.sensors import _NOTHING, Floats, Memory, Sensors, State
+from robots.sensor_state import NOTHING, Memory, State
+from robots.sensors import Sensors
 
 
 class TeamDrive(Drive):
@@ -78,8 +80,11 @@ class TeamSensors:
         """Return the same after a reset."""
         return [number for member in self.members for number in member.read_at_start()]
 
-    def state(self, rows: Floats, memory: Memory = _NOTHING, image: Any = None) -> State:
+    def state(
+        self, rows: Floats | list[float], memory: Memory = NOTHING, image: Any = None
+    ) -> State:
         """Return the state that rows of numbers stand for, the further robots as ``partners``."""
+        rows = np.asarray(rows)
         first, *others = zip(self.members, self._spans, strict=True)
         partners = tuple(member.state(rows[..., span]) for member, span in others)
         return first[0].state(rows[..., first[1]], memory, image)._replace(partners=partners)

@@ -26,6 +26,25 @@ class View(gymnasium.Env[Any, Any]):
     _render_size: tuple[int, int]
     _next_frame_s: float = 0.0
 
+    def set_view(self, mode: str | None, width: int | None, height: int | None) -> None:
+        """Choose what ``render`` does.
+
+        Args:
+            mode: None, "human" or "rgb_array".
+            width: Width of a frame [pixels]; the camera's if None.
+            height: Height of a frame [pixels]; the camera's if None.
+
+        Raises:
+            ValueError: If the mode is unknown.
+        """
+        if mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode={mode!r} is unknown. Use None, 'human' or 'rgb_array'.")
+        self.render_mode = mode
+        self._render_size = (
+            self.camera.width if width is None else width,
+            self.camera.height if height is None else height,
+        )
+
     def render(self) -> NDArray[np.uint8] | None:
         """Return a frame, shape (height, width, 3); in "human" mode keep the window in real time.
 

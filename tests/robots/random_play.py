@@ -46,7 +46,7 @@ def first_steps(
         both = []
         for _ in range(2):
             env.step(actions[number])
-            both.append(env.unwrapped.readings.tobytes())
+            both.append(np.array(env.unwrapped.readings).tobytes())
         read[number] = (both[0], both[1])
     return read
 

@@ -150,7 +150,7 @@ def test_a_solution_depends_on_the_pose_alone_and_not_on_earlier_ones(push: Fran
             push.step(rng.uniform(-1, 1, 3))
         push.reset(seed=2)
         push.step(np.array([0.3, -0.7, 0.2]))
-        poses.append(push.readings.tobytes())
+        poses.append(np.array(push.readings).tobytes())
     assert all(one == other for one, other in pairwise(poses))
 
 

@@ -22,7 +22,7 @@ def test_bare_physics_goes_the_way_of_the_environment() -> None:
     for action, command in zip(actions, episodes[0], strict=False):
         env.step(action)
         bare.robot.drive.advance(command)
-    assert bare.world.sensors.read() == env.readings.tolist()
+    assert bare.world.sensors.read() == env.readings
     env.close()
     bare.close()
 

@@ -86,7 +86,7 @@ def test_partners_are_part_of_the_exact_state() -> None:
     other.load_state_dict(env.state_dict())
     env.step(actions[25])
     other.step(actions[25])
-    assert env.readings.tolist() == other.readings.tolist()
+    assert env.readings == other.readings
     env.close()
     other.close()
 
