@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gymnasium import spaces
 
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
+from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.checks import is_image
 from rlzoo_plus.envs.single import make_env
@@ -82,6 +83,7 @@ def _make_vec_env(
         monitor.mkdir(parents=True, exist_ok=True)
     venv: VecEnv
     if vec_env == "subproc":
+        keep_socket_paths_short()
         venv = SubprocVecEnv(makers)
     else:
         venv = _in_this_process([make() for make in makers], vec_env, spec.id)

@@ -14,6 +14,7 @@ from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Handle
@@ -34,6 +35,7 @@ def start_server(preload: Sequence[str]) -> None:
     Args:
         preload: Modules that the jobs find imported.
     """
+    keep_socket_paths_short()
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
     with _one_thread(), without_ctrl_c(), _without_output():
         forkserver.ensure_running()

@@ -17,6 +17,7 @@ from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 
 _ROLLOUTS, _UPDATES = 8, 1000
 _EVALUATIONS, _CHECKPOINTS = 4, 16
@@ -176,6 +177,7 @@ def _start(config: RunConfig, path: Path) -> BaseProcess:
 
 
 def _context() -> multiprocessing.context.ForkServerContext:
+    keep_socket_paths_short()
     # Forked from a server that has imported everything: a process begins in a moment.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rlzoo_plus.preload"])

@@ -64,7 +64,7 @@ def call(start):
 
 def output_of(process: subprocess.Popen, code: int = 0) -> str:
     """Wait for a command, check its exit code, and return what it printed."""
-    text, _ = process.communicate(timeout=300)
+    text, _ = process.communicate(timeout=1200)
     assert process.returncode == code, text[-3000:]
     return text
 
