@@ -1,10 +1,14 @@
 """One wrapper chain for training and evaluation."""
 
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize, VecTransposeImage
 from support import tiny_envs
+from support.processes import environ_of_tests
 from support.training import make_config, tiny_config
 
 from rlzoo_plus.config.errors import ConfigError
@@ -208,3 +212,25 @@ def test_evaluation_in_processes_takes_episode_seeds():
         assert venv.get_attr("seeds", indices=1) == [[31]]
     finally:
         venv.close()
+
+
+PROCESSES = """
+from support.training import tiny_config
+from rlzoo_plus.envs.factory import make_eval_env
+
+if __name__ == "__main__":
+    venv = make_eval_env(tiny_config().env, 2, "subproc")
+    print(venv.reset().shape)
+    venv.close()
+"""
+
+
+@pytest.mark.training
+def test_processes_start_from_a_temporary_folder_too_long_for_a_socket(tmp_path):
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    (tmp_path / "start.py").write_text(PROCESSES, encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "start.py")]
+    done = subprocess.run(command, env=environ_of_tests(TMPDIR=str(folder)), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.split(b"\n")[-2].startswith(b"(2, ")
