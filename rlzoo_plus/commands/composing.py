@@ -53,6 +53,7 @@ def resolve_cfg(
 
     from rlzoo_plus.config.compose import config_dirs, group_options, missing_tuned
     from rlzoo_plus.config.resolve import resolve
+    from rlzoo_plus.config.search_path import shadowing_notes
     from rlzoo_plus.config.suggest import unknown_name
 
     choices = dict(HydraConfig.get().runtime.choices)
@@ -68,7 +69,7 @@ def resolve_cfg(
             f"hpo={choices.get('hpo')} searches for values over many runs: add -m (and leave "
             "hydra/sweeper to hpo)."
         )
-    notes = list(resolved.warnings)
+    notes = [*shadowing_notes(choices, dirs), *resolved.warnings]
     if missing:
         notes.insert(
             0,

@@ -78,7 +78,7 @@ def _environment(name: str, config_dir: Path | None) -> str:
     """Return the override for a shipped environment, or for any Gymnasium id."""
     from rlzoo_plus.config.compose import conf_dir, group_options
 
-    dirs = [conf_dir(), *([config_dir] if config_dir else [])]
+    dirs = [*([config_dir] if config_dir else []), conf_dir()]
     looks_like_id = "-v" in name or "/" in name or ":" in name
     is_file = name in group_options("env", dirs)
     return f"env.id={name}" if looks_like_id and not is_file else f"env={name}"

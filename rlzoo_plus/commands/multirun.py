@@ -201,7 +201,10 @@ def _command(arguments: list[str], job: SweepJob) -> str:
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.config.compose import config_options, iter_sweep_keys
 
-    words = [str(word).removeprefix("++") for word in HydraConfig.get().overrides.task]
+    given = HydraConfig.get().overrides
+    words = [str(word).removeprefix("++") for word in given.task]
+    # The only one of Hydra's own words that decides what a job is.
+    words += [word for word in given.hydra if "hydra.searchpath=" in word]
     ours = ("sweep", "num_threads", "restart")
     kept = [word for word in words if not set(iter_sweep_keys([word])) & set(ours)]
     placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]

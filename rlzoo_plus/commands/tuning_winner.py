@@ -83,7 +83,7 @@ def _conf_root(arguments: list[str]) -> tuple[Path, str]:
     """Return the folder of configuration files that is the user's, and the option that names it."""
     from rlzoo_plus.config.compose import config_dirs
 
-    shipped, *own = config_dirs(arguments)
+    *own, shipped = config_dirs(arguments)
     if own:
         return own[0], f"--config-dir {shlex.quote(str(own[0]))} "
     if (shipped.parent / "pyproject.toml").is_file():

@@ -12,6 +12,7 @@ import yaml
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.search_path import own_dirs, searched_first
 from rlzoo_plus.config.suggest import closest, unknown_name
 
 GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
@@ -35,16 +36,8 @@ def conf_dir() -> Path:
 
 
 def config_dirs(arguments: Sequence[str]) -> list[Path]:
-    """Return the shipped conf/ and the directories of the user's own that Hydra will search."""
-    dirs = [conf_dir()]
-    for position, argument in enumerate(arguments):
-        option, _, value = argument.partition("=")
-        if option in ("--config-dir", "-cd", "--config-path", "-cp"):
-            value = value or (arguments[position + 1] if position + 1 < len(arguments) else "")
-            dirs.append(Path(value))
-        elif option == "hydra.searchpath":
-            dirs += [Path(path) for path in re.findall(r"file://([^,\]'\"]+)", value)]
-    return [path for path in dirs if path.is_dir()]
+    """Return the directories that are searched: the user's own in their order, then conf/."""
+    return [*own_dirs(arguments), conf_dir()]
 
 
 def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
@@ -172,7 +165,8 @@ def run_hydra(
     entered.batch = batch  # type: ignore[attr-defined]
     decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
     try:
-        decorate(entered)()
+        with searched_first(own_dirs(arguments)):
+            decorate(entered)()
     except ConfigError:
         raise
     except (HydraException, OmegaConfBaseException) as error:

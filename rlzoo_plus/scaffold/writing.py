@@ -39,7 +39,7 @@ def check_name(name: str, folder: Path) -> None:
     shipped = conf_dir() / "env" / f"{name}.yaml"
     if shipped.is_file() and shipped.resolve() != config.resolve():
         raise ConfigError(
-            f"env={name} exists already, in {shipped.parent}, and would be found first. Choose "
+            f"env={name} exists already, in {shipped.parent}, and yours would hide it. Choose "
             f"another name, such as my_{name}."
         )
     if name in sys.stdlib_module_names or _is_taken(name, module):

@@ -23,6 +23,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import PlainDumper
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.search_path import searched_first
 
 GROUP = "experiment"
 # Where and how a run is placed or searched for is no part of what it is.
@@ -81,7 +82,7 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
         )
     shipped = conf_dir() / GROUP / target.name
     if shipped.exists() and shipped != target:
-        # Hydra would find the other one first.
+        # It would be used in place of the other one.
         raise ConfigError(f"{GROUP}={target.stem} is taken by {shipped}. Choose another name.")
     if target.exists() and not overwrite:
         raise ConfigError(f"{target} exists already. Choose another name, or remove the file.")
@@ -108,10 +109,10 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
         ConfigError: There are none that the values can be written on top of.
     """
     env, algo = values["env"]["name"], values["algo"]["name"]
-    dirs = [conf_dir(), root]
+    dirs = [root, conf_dir()]
     if algo not in group_options("algo", dirs):
         raise ConfigError(
-            f"algo={printable(algo)}: no such file in {conf_dir()} or {root}, so the experiment "
+            f"algo={printable(algo)}: no such file in {root} or {conf_dir()}, so the experiment "
             f"cannot build on it. Write the experiment beside the file of the algorithm."
         )
     known = group_options("env", dirs)
@@ -194,21 +195,22 @@ def _differing(wanted: Mapping[str, Any], got: Mapping[str, Any]) -> list[str]:
 
 
 def _compose(overrides: list[str], folders: list[Path]) -> tuple[dict[str, Any], str]:
-    """Compose as `train` does, with more folders to search; return values and env's choice."""
+    """Compose as `train` does, with folders searched first; return values and env's choice."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    paths = [f"'file://{_quoted(folder)}'" for folder in folders if folder.is_dir()]
-    words = [*overrides, f"hydra.searchpath=[{','.join(paths)}]"]
     # A sweeper calls from within another Hydra, and only one may be at work.
     at_work = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg = compose("config", words, return_hydra_config=True)
+        with (
+            searched_first([folder for folder in folders if folder.is_dir()]),
+            initialize_config_dir(str(conf_dir()), version_base="1.3"),
+        ):
+            cfg = compose("config", overrides, return_hydra_config=True)
         choices = cfg.hydra.runtime.choices
         # Hydra's own node has values that only a started job can fill in.
         nodes = {key: value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
@@ -221,10 +223,6 @@ def _compose(overrides: list[str], folders: list[Path]) -> tuple[dict[str, Any],
         GlobalHydra.instance().hydra = at_work
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}, str(choices["env"])
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _plain(value: Any) -> Any:

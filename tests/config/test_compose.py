@@ -193,7 +193,7 @@ def test_a_directory_of_the_users_own_is_searched(tmp_path, form):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "mine.yaml").touch()
     dirs = config_dirs([part.format(tmp_path) for part in form])
-    assert dirs == [conf_dir(), tmp_path]
+    assert dirs == [tmp_path, conf_dir()]
     assert "mine" in group_options("env", dirs)
 
 
