@@ -55,7 +55,7 @@ def inspect_env(config: RunConfig) -> EnvFacts:
             env.observation_space,
             env.action_space,
             "rgb_array" in (env.metadata or {}).get("render_modes", []),
-            replay_problem(config.env),
+            replay_problem(config.env, in_worker=config.vec_env == "subproc"),
         )
     finally:
         env.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 from gymnasium import Env
 from gymnasium.spaces import Discrete
 
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.envs.single import make_env
 
 # A prime number: few episodes are so long that nothing is left to replay.
 _FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
 
 
-def replay_problem(spec: EnvConfig) -> str | None:
+def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
     """Play a little, and bring the same moment back in a fresh environment.
 
     An environment that was reset before must not differ from one that was not: hidden state, the
@@ -22,6 +25,8 @@ def replay_problem(spec: EnvConfig) -> str | None:
 
     Args:
         spec: The environment.
+        in_worker: Whether it will train in a process of its own, whose global generators each
+            episode seeds.
 
     Returns:
         None if both agree bit for bit, otherwise what differs.
@@ -29,10 +34,12 @@ def replay_problem(spec: EnvConfig) -> str | None:
     played, fresh = make_env(spec, recorded=True), make_env(spec, recorded=True)
     assert isinstance(played, RecordedEpisodes)
     assert isinstance(fresh, RecordedEpisodes)
+    played.has_own_process = fresh.has_own_process = in_worker
     try:
         if played.has_state:
             return None
-        return _difference(played, fresh)
+        with generators_kept() if in_worker else nullcontext():
+            return _difference(played, fresh)
     except Exception as error:
         # Whatever breaks an environment will be seen in training, with its traceback.
         return f"trying it out failed: {type(error).__name__}: {error}"
@@ -65,7 +72,10 @@ def _play(env: Env, n_steps: int, seed: int) -> list[float]:
 def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None:
     """Compare one more step of both, and the beginning of another episode."""
     action = _sample(played)
-    results = [env.step(action) for env in (played, fresh)]
+    # Each in a process of its own would draw the same.
+    with generators_kept() if played.has_own_process else nullcontext():
+        before = played.step(action)
+    results = [before, fresh.step(action)]
     if float(results[0][1]) != float(results[1][1]):
         return "the reward after the replayed episode differs"
     if results[0][2:4] != results[1][2:4]:

@@ -13,6 +13,7 @@ from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.checks import is_image
+from rlzoo_plus.envs.seeding import seed_generators
 from rlzoo_plus.envs.single import make_env
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _make_vec_env(
         functools.partial(
             _make_monitored,
             spec,
+            rank,
             None if monitor is None else monitor / str(rank),
             render_mode=render_mode,
             recorded=recorded,
@@ -109,6 +111,7 @@ def _in_this_process(monitors: list[Monitor], vec_env: str, env_id: str) -> VecE
 
 def _make_monitored(
     spec: EnvConfig,
+    rank: int,
     monitor: Path | None,
     *,
     render_mode: str | None,
@@ -121,7 +124,10 @@ def _make_monitored(
         # Ctrl-C reaches every process of the terminal; only the run itself decides how to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # What the constructor draws; each reset seeds again.
+        seed_generators(rank)
     env = make_env(spec, render_mode, recorded=recorded)
+    env.has_own_process = is_worker
     if monitor is None:
         return Monitor(env)
     file = monitor.with_name(f"{monitor.name}.{Monitor.EXT}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,9 +67,31 @@ def seed_all(streams: SeedStreams) -> dict[str, int]:
 
     The environments are seeded where they are built, from the same streams.
     """
-    import torch
+    import torch  # noqa: F401 - seeded because it is imported
 
-    random.seed(streams.agent)
-    np.random.seed(streams.agent)
-    torch.manual_seed(streams.agent)
+    seed_generators(streams.agent)
     return {"python": streams.agent, "numpy": streams.agent, "torch": streams.agent}
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the global generators of Python and NumPy, and of torch where it is imported."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Leave the global generators as they were."""
+    torch = sys.modules.get("torch")
+    state = random.getstate(), np.random.get_state()
+    torch_state = None if torch is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(state[0])
+        np.random.set_state(state[1])
+        if torch is not None:
+            torch.set_rng_state(torch_state)

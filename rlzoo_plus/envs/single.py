@@ -22,7 +22,9 @@ EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
 SHIPPED_PACKAGES = (*EXTRAS, "robots")
 
 
-def make_env(spec: EnvConfig, render_mode: str | None = None, *, recorded: bool = False) -> gym.Env:
+def make_env(
+    spec: EnvConfig, render_mode: str | None = None, *, recorded: bool = False
+) -> ReproducibleResets:
     """Make one environment with all its wrappers; training, evaluation and films use this chain.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.envs.seeding import seed_generators
 
 # Below the seeds of evaluation episodes, see `rlzoo_plus.envs.seeding`.
 _TRAINING_SEEDS = 2**29
@@ -23,7 +24,11 @@ class ReproducibleResets(gym.Wrapper):
 
     Attributes:
         episode_seed: The seed of the running episode, None before the first.
+        has_own_process: Whether nothing else draws from the global generators of this process;
+            they are seeded with each episode then.
     """
+
+    has_own_process = False
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
@@ -46,6 +51,8 @@ class ReproducibleResets(gym.Wrapper):
         else:
             seed = int(self._seeds.integers(_TRAINING_SEEDS))
         self.episode_seed = seed
+        if self.has_own_process:
+            seed_generators(seed)
         return self.env.reset(seed=seed, options=options)
 
 

@@ -74,6 +74,14 @@ def test_what_no_seed_decides_is_told(env_id, told):
     assert told in problem_of(env_id)
 
 
+def test_a_worker_of_its_own_seeds_the_global_generators_with_each_episode():
+    config = tiny_config("ppo", "tests/TinyGlobal-v0")
+    before = random.getstate(), np.random.get_state()[1].copy()
+    assert replay_problem(config.env, in_worker=True) is None
+    assert random.getstate() == before[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+
+
 def test_statistics_of_all_episodes_in_a_wrapper_are_told():
     wrapper = "env.wrappers=[gymnasium.wrappers.NormalizeObservation]"
     assert "observation" in problem_of("tests/TinyReach-v0", wrapper)
