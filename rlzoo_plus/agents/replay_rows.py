@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,13 @@ def buffer_state(buffer: Any) -> dict[str, Any]:
     }
 
 
-def restore_buffer_state(buffer: Any, state: dict[str, Any]) -> None:
+def restore_buffer_state(buffer: Any, state: dict[str, Any], changed: Collection[str] = ()) -> None:
     """Put back what `buffer_state` took; the rows are filled in place by the chunk store.
+
+    Args:
+        buffer: Built from the configuration of now.
+        state: From `buffer_state`.
+        changed: Hyperparameters that were changed since; they stay as they are configured.
 
     Raises:
         ValueError: It is not of such a buffer.
@@ -67,7 +73,8 @@ def restore_buffer_state(buffer: Any, state: dict[str, Any]) -> None:
     for name in _CONSTANT:
         if name in state and state[name] != getattr(buffer, name):
             raise ValueError(f"the replay buffer's {name} is another one")
-    replace_attributes(buffer, state)
+    kept = set(changed) - set(_CONSTANT)
+    replace_attributes(buffer, {k: v for k, v in state.items() if k not in kept})
     rows = np.append(getattr(buffer, "_current_ep_start", 0), buffer.pos)
     if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= buffer.buffer_size:
         raise ValueError("the replay buffer is at no row of its own")

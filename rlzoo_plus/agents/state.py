@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +57,17 @@ def capture(agent: BaseAlgorithm) -> dict[str, Any]:
     }
 
 
-def restore(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
-    """Put a state back into a freshly built agent, the random number generators last."""
+def restore(agent: BaseAlgorithm, state: dict[str, Any], changed: Collection[str] = ()) -> None:
+    """Put a state back into a freshly built agent, the random number generators last.
+
+    Args:
+        agent: Built from the configuration of now.
+        state: From `capture`.
+        changed: Hyperparameters that were changed since; they stay as they are configured.
+    """
     restore_parameters(agent, state)
-    restore_attributes(agent, state["attributes"])
+    attributes = {k: v for k, v in state["attributes"].items() if k not in changed}
+    restore_attributes(agent, attributes)
     for name in _OBSERVATIONS:
         layout = state.get("layouts", {}).get(name)
         if layout is not None:

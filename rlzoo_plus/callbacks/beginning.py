@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.log_files import rewind_logs
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import one_line
+from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.callbacks import RunCallbacks
+from rlzoo_plus.config.compare import changed_values, describe_changes
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 
@@ -30,17 +31,20 @@ class Beginning:
         """Read the checkpoint, and cut the logs back to its moment; nothing may write to them yet.
 
         Raises:
-            ConfigError: The checkpoint is not of such a run.
+            ConfigError: The checkpoint is not of such a run, or the seed is another one.
         """
         self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
         self.step = 0 if checkpoint is None else checkpoint.step
         about = {"logs": {}} if checkpoint is None else checkpoint.about
+        self._changes = {} if checkpoint is None else changed_values(about, config)
+        self._refuse_another_seed(run_dir)
         is_as_long = about.get("n_timesteps") == config.n_timesteps
         self.ended: str | None = about.get("ended") if is_as_long else None
+        self._cut_short: list[str] = []
         if "logs" not in about:
             return  # of schema 1: what was recorded after it stays
         try:
-            rewind_logs(run_dir, about["logs"])
+            self._cut_short = rewind_logs(run_dir, about["logs"])
         except ValueError as error:
             raise self._misfit(error) from error
 
@@ -61,7 +65,7 @@ class Beginning:
             return
         saving = self._callbacks.checkpoint
         try:
-            saving.snapshot.restore(self._agent, checkpoint)
+            saving.snapshot.restore(self._agent, checkpoint, self._missing_records())
         # Any part of it may be nonsense.
         except Exception as error:
             log.debug("what does not fit:", exc_info=True)
@@ -74,8 +78,27 @@ class Beginning:
         self.restore_once()
         self._callbacks.on_iteration()
 
+    def _missing_records(self) -> list[str]:
+        return [f"{name} was cut short: records are missing" for name in self._cut_short]
+
+    def _refuse_another_seed(self, run_dir: RunDir) -> None:
+        """Refuse a seed that would do nothing: the random generators are put back."""
+        if "seed" in self._changes:
+            old, new = self._changes["seed"]
+            raise ConfigError(
+                f"seed={new}: the run in {run_dir.path} was begun with seed={printable(old)}, and "
+                f"goes on with the random numbers of that. Write seed: {printable(old)} back into "
+                "its config.yaml, or choose another run_dir."
+            )
+
     def _misfit(self, error: Exception) -> ConfigError:
         assert self._checkpoint is not None
+        if self._changes:
+            return ConfigError(
+                f"{self._checkpoint.path} cannot go on with the configuration of now: "
+                f"{'; '.join(describe_changes(self._changes))} ({one_line(error)}). Change it back "
+                "in config.yaml, or start anew with restart=true."
+            )
         return ConfigError(
             f"{self._checkpoint.path} does not fit this run: {one_line(error)}. Move it away to go "
             "on from the one before, or start anew with restart=true."

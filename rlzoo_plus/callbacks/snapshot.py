@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.exactness import Exactness
 from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
+from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.spaces import encode_space
@@ -120,8 +121,15 @@ class RunSnapshot:
         self.written = chunks
         self._written_at = self._pending_at
 
-    def restore(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> None:
+    def restore(
+        self, agent: BaseAlgorithm, checkpoint: Checkpoint, problems: Sequence[str] = ()
+    ) -> None:
         """Bring a freshly built run to the moment of a checkpoint, as exactly as possible.
+
+        Args:
+            agent: Built from the configuration of now.
+            checkpoint: Of this run.
+            problems: What is known already not to be as it was.
 
         Raises:
             Exception: The checkpoint is of another run, or forged; whatever its parts make of it.
@@ -134,10 +142,12 @@ class RunSnapshot:
         if agent.num_timesteps != checkpoint.step:
             raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
         self.exactness = Exactness.from_state(state.get("exactness", {}))
+        reasons += problems
         now = self._fingerprint_of(agent)
         length = checkpoint.about.get("n_timesteps", self.config.n_timesteps)
         if length != self.config.n_timesteps:
             reasons.append(f"n_timesteps was {length}, is {self.config.n_timesteps}")
+        reasons += describe_changes(changed_values(checkpoint.about, self.config))
         reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
         self.exactness.note_resume(checkpoint.step, reasons)
@@ -149,12 +159,13 @@ class RunSnapshot:
 
     def _restore_all(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> list[str]:
         state = checkpoint.state
-        restore(agent, state["agent"])
+        changed = _changed_hyperparams(changed_values(checkpoint.about, self.config))
+        restore(agent, state["agent"], changed)
         buffer = getattr(agent, "replay_buffer", None)
         if buffer is not None and state["buffer"] is not None:
             for name, group in replay_rows.row_groups(buffer).items():
                 checkpoint.read_rows(name, group.columns)
-            replay_rows.restore_buffer_state(buffer, state["buffer"])
+            replay_rows.restore_buffer_state(buffer, state["buffer"], changed)
             self._pending_at = self._moment(agent, buffer)
             self.has_written(checkpoint.chunks)
         restore_callbacks(self.callbacks, state["callbacks"])
@@ -210,12 +221,19 @@ class RunSnapshot:
         in_buffer = None if buffer is None else replay_rows.unsaved_parts(buffer)
         return {
             "config_hash": config_hash(self.config),
+            "config": outcome_values(self.config),
             "n_timesteps": self.config.n_timesteps,
             "fingerprint": self._fingerprint_of(agent),
             "provenance": {**code_state(Path(__file__)), "time": time.time()},
             "logs": log_sizes(self.run_dir),
             "unsaved": missed if in_buffer is None else [*missed, in_buffer],
         }
+
+
+def _changed_hyperparams(keys: Iterable[str]) -> list[str]:
+    """Return the algorithm's arguments among configuration keys, without what is below them."""
+    prefix = "algo.hyperparams."
+    return [key.removeprefix(prefix).split(".")[0] for key in keys if key.startswith(prefix)]
 
 
 def _start_new_episodes(agent: BaseAlgorithm) -> None:

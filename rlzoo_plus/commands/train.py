@@ -203,9 +203,9 @@ def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
         lock.release()
         raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
     if plan.start is Start.RESUME:
-        run_dir.go_on(config.model_dump(mode="json"), command)
+        run_dir.go_on(config.model_dump(), command)
     else:
-        run_dir.start(config.model_dump(mode="json"), command, _provenance(config, problem))
+        run_dir.start(config.model_dump(), command, _provenance(config, problem))
     return run_dir, lock
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.resolve import auto_evaluation_steps
+from rlzoo_plus.config.resolve import UNHASHED, auto_evaluation_steps, config_hash
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
 _MAY_CHANGE_TOO = ("infra", "sweep")
 _ABSENT = "not set"
+# Reported by itself; and what steers a search, not a run.
+_COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
+# Texts in them may be secrets: a hash is enough to see that one was changed.
+_FREE_FORM = ("env.kwargs.", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
+_HASHED = "sha256:"
+_MOST_CHANGES = 8
 
 
 def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig:
@@ -41,6 +50,79 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
             "Use another run_dir, or restart=true to start anew and keep that run aside."
         )
     return now
+
+
+def outcome_values(config: RunConfig) -> dict[str, Any]:
+    """Return what decides the outcome of a run, by dotted key; a checkpoint keeps it.
+
+    Numbers and names stay as they are. A text that may be a secret becomes a hash.
+    """
+    data = config.model_dump(exclude={*UNHASHED, *_COMPARED_ELSEWHERE})
+    if config.vec_env in IN_PROCESS:
+        data["vec_env"] = IN_PROCESS[0]
+    return {key: _stored(key, value) for key, value in _leaves(data)}
+
+
+def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Compare a checkpoint's configuration with the one of now.
+
+    Args:
+        about: The checkpoint's manifest, which may come from anywhere.
+        config: The run as it goes on.
+
+    Returns:
+        Old and new value of each key that decides the outcome and differs.
+    """
+    before = about.get("config")
+    if isinstance(before, Mapping):
+        found = list(_differences(before, outcome_values(config)))
+        # A section that is new, or gone, is told by its entries.
+        keys = " ".join(key for key, _, _ in found)
+        return {key: (old, new) for key, old, new in found if f" {key}." not in f" {keys}"}
+    # Of an earlier version, which kept the hash alone.
+    length = about.get("n_timesteps", config.n_timesteps)
+    now = config_hash(config.model_copy(update={"n_timesteps": length}))
+    old_hash = about.get("config_hash", now)
+    return {} if old_hash == now else {"the hash of the configuration": (old_hash, now)}
+
+
+def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Return a text for each changed value, and one for those beyond the first few."""
+    texts = [_describe(key, old, new) for key, (old, new) in changes.items()]
+    beyond = len(texts) - _MOST_CHANGES
+    return texts if beyond <= 0 else [*texts[:-beyond], f"{beyond} more settings differ"]
+
+
+def _describe(key: str, old: Any, new: Any) -> str:
+    if any(isinstance(value, str) and value.startswith(_HASHED) for value in (old, new)):
+        return printable(f"{key} is another text")
+    return printable(f"{key} was {old}, is {new}")
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of nested data; a list of numbers counts as one value."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)) and any(
+        isinstance(item, (str, list, tuple, Mapping)) for item in value
+    ):
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+def _stored(key: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_stored(key, item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
+    # The name of a wrapper or callback is a whole entry, its arguments are below it.
+    is_free = key.startswith(_FREE_FORM) and not key.endswith("]")
+    if not isinstance(value, str) or not is_free:
+        return value
+    return _HASHED + hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
 def _may_change(key: str) -> bool:
