@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.untrusted import read_plain_lines
+from rlzoo_plus.artifacts.untrusted import LONGEST_RECORD_BYTES, open_plain, read_plain_lines
 
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -41,6 +41,29 @@ def iter_records(path: Path) -> Iterator[dict[str, Any]]:
             record = _parse(line)
             if record is not None:
                 yield record
+
+
+class Follower:
+    """Reads on where it stopped in a file that grows, so that a look costs only what is new."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin at the present end of a file, which may not exist yet."""
+        self._path = path
+        with contextlib.suppress(OSError, ValueError), open_plain(path) as file:
+            file.seek(0, os.SEEK_END)
+            self._offset = file.tell()
+            return
+        self._offset = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """Yield the records that were added; a line that is still being written waits."""
+        with contextlib.suppress(OSError, ValueError), open_plain(self._path) as file:
+            file.seek(self._offset)
+            while (line := file.readline(LONGEST_RECORD_BYTES)).endswith(b"\n"):
+                self._offset += len(line)
+                record = _parse(line)
+                if record is not None:
+                    yield record
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ def read_plain_file(path: Path, largest: int) -> bytes:
         OSError: It is missing, or a link.
         ValueError: It is no plain file, or larger.
     """
-    with _open_plain(path) as file:
+    with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > largest:
             raise ValueError(f"has {size} bytes, more than {largest}")
@@ -104,14 +104,20 @@ def read_plain_lines(path: Path, longest: int = LONGEST_RECORD_BYTES) -> Iterato
         OSError: It is missing, or a link.
         ValueError: It is no plain file.
     """
-    with _open_plain(path) as file:
+    with open_plain(path) as file:
         while line := file.readline(longest + 1):
             if len(line) > longest:
                 return
             yield line.rstrip(b"\r\n")
 
 
-def _open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file for reading.
+
+    Raises:
+        OSError: It is missing, or a link.
+        ValueError: It is no plain file.
+    """
     # os.open alone would follow links on systems without O_NOFOLLOW.
     if path.is_symlink():
         raise ValueError("is a link")

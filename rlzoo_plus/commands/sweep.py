@@ -105,7 +105,7 @@ def _watch(book: Ledger, console: Console) -> None:
             times = [view.time_s for view in views if view.time_s]
             usual = sum(times) / len(times) if times else None
             if console.is_terminal:
-                live.update(live_table(views, running, usual), refresh=True)
+                live.update(live_table(views, running, usual, lines=console.height), refresh=True)
             else:
                 console.print(headline(views, running, usual))
             time.sleep(_WATCH_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,13 @@ from rlzoo_plus.commands.console import start_live
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at, view_of
 from rlzoo_plus.sweeps.summary import Row, summarise, write_summary
-from rlzoo_plus.sweeps.table import headline, job_line, live_table, summary_table
+from rlzoo_plus.sweeps.table import (
+    MOST_FAILED,
+    headline,
+    job_line,
+    live_table,
+    summary_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,7 +96,7 @@ def busy_cores(config: RunConfig) -> int:
 
 
 class _View:
-    """The terminal while a controller works."""
+    """The terminal while a controller works; drawing it costs the same however many jobs wait."""
 
     def __init__(self, console: Console, launcher: Launcher, total: int) -> None:
         self.console = console
@@ -100,7 +107,8 @@ class _View:
         self._n_before = 0
         self._drawn = 0.0
         self._live: Live | None = None
-        self._views: dict[str, JobView] = {}
+        self._failed: deque[JobView] = deque(maxlen=MOST_FAILED)
+        self._times: list[float] = []
 
     def __enter__(self) -> _View:
         if self.console.is_terminal and not self.launcher.shows_output:
@@ -115,12 +123,15 @@ class _View:
     def ended(self, entry: Entry) -> None:
         """Say how a job ended; of what was done before, only how much it was."""
         self._n_ended += 1
-        view = view_of(entry.job, entry.state, entry.reason)
-        self._views[entry.job.key] = view
-        self._drawn = 0.0
         if entry.state is JobState.DONE and not entry.ran_s:
             self._n_before += 1
             return
+        self._drawn = 0.0
+        view = view_of(entry.job, entry.state, entry.reason)
+        if entry.ran_s:
+            self._times.append(entry.ran_s)
+        if entry.state is JobState.FAILED:
+            self._failed.append(view)
         line = job_line(view, self._n_ended, self.total)
         self.console.print(
             line, markup=False, style="red" if entry.state is JobState.FAILED else None
@@ -133,27 +144,29 @@ class _View:
         if self._live is None or now - self._drawn < _REDRAW_S or self.controller is None:
             return
         self._drawn = now
-        views = [self._view(entry) for entry in self.controller.entries]
-        self._live.update(live_table(views, self.launcher.slots, self._usual_s()), refresh=True)
+        here, elsewhere = self.controller.running, self.controller.elsewhere
+        views = [view_of(entry.job, JobState.RUNNING) for entry in here]
+        views += [
+            view_of(entry.job, JobState.RUNNING, "running in another process")
+            for entry in elsewhere
+        ]
+        others = Counter(self.controller.counts)
+        others.subtract({JobState.RUNNING: len(here), JobState.WAITING: len(elsewhere)})
+        others.subtract({JobState.FAILED: len(self._failed)})
+        usual = sum(self._times) / len(self._times) if self._times else None
+        table = live_table(
+            [*views, *self._failed],
+            self.launcher.slots,
+            usual,
+            others=others,
+            lines=self.console.height,
+        )
+        self._live.update(table, refresh=True)
 
     def _say_done_before(self) -> None:
         if self._n_before:
             self.console.print(f"{self._n_before} of {self.total} jobs were done already")
             self._n_before = 0
-
-    def _view(self, entry: Entry) -> JobView:
-        if entry.job.key in self._views:
-            return self._views[entry.job.key]
-        if entry.is_elsewhere:
-            return view_of(entry.job, JobState.RUNNING, "running in another process")
-        if entry.state is JobState.WAITING:
-            return JobView(entry.job, entry.state)
-        return view_of(entry.job, entry.state)
-
-    def _usual_s(self) -> float | None:
-        assert self.controller is not None
-        times = [entry.ran_s for entry in self.controller.entries if entry.ran_s]
-        return sum(times) / len(times) if times else None
 
 
 def print_state(views: list[JobView], console: Console) -> None:
@@ -162,6 +175,6 @@ def print_state(views: list[JobView], console: Console) -> None:
     times = [view.time_s for view in views if view.time_s]
     usual = sum(times) / len(times) if times else None
     if running:
-        console.print(live_table(views, running, usual))
+        console.print(live_table(views, running, usual, lines=console.height))
     else:
         console.print(headline(views, 1, None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -63,7 +64,7 @@ class Controller:
         tick: Callable[[], None] = lambda: None,
         target: str = TARGET,
     ) -> None:
-        """Prepare.
+        """Take jobs; none is started yet.
 
         Args:
             book: The sweep's ledger.
@@ -76,7 +77,13 @@ class Controller:
         self.book = book
         self.launcher = launcher
         self.entries = [Entry(job) for job in jobs]
-        self._since = time.time()
+        # Each poll must cost the same, however many jobs wait.
+        self.counts = Counter({JobState.WAITING: len(jobs)})
+        self.running: list[Entry] = []
+        self.elsewhere: deque[Entry] = deque()
+        self._waiting: deque[Entry] = deque()
+        self._news = book.follow()
+        self._failed_there: dict[str, str] = {}
         self.stop_signal: int | None = None
         self._ended, self._tick, self._target = ended, tick, target
         self._kill = False
@@ -89,7 +96,7 @@ class Controller:
                 self._work(presence)
         finally:
             # Only an error of ours leaves jobs behind.
-            for entry in self._running():
+            for entry in self.running:
                 entry.handle.kill()  # type: ignore[union-attr]
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -103,6 +110,10 @@ class Controller:
         for entry in self.entries:
             if entry.job.is_finished():
                 self._end(entry, JobState.DONE)
+            else:
+                self._waiting.append(entry)
+            if self.stop_signal is not None:
+                break
         while self._goes_on():
             if self.stop_signal is None and presence.is_asked_to_stop():
                 self.stop_signal = signal.SIGTERM
@@ -110,73 +121,87 @@ class Controller:
                 self._start_some()
             elif not told:
                 told = True
-                for entry in self._running():
+                for entry in self.running:
                     entry.handle.stop()  # type: ignore[union-attr]
             if self._kill:
-                for entry in self._running():
+                for entry in self.running:
                     entry.handle.kill()  # type: ignore[union-attr]
             self._collect()
             self._tick()
-            handles = [entry.handle for entry in self._running() if entry.handle is not None]
+            handles = [entry.handle for entry in self.running if entry.handle is not None]
             if self._goes_on():
                 self.launcher.wait(handles, _POLL_S)
 
     def _goes_on(self) -> bool:
-        if self._running():
-            return True
-        waits = any(entry.state is JobState.WAITING for entry in self.entries)
-        return waits and self.stop_signal is None
-
-    def _running(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry.handle is not None]
+        waits = bool(self._waiting or self.elsewhere)
+        return bool(self.running) or (waits and self.stop_signal is None)
 
     def _start_some(self) -> None:
-        now = time.monotonic()
-        for entry in self.entries:
-            if len(self._running()) >= self.launcher.slots:
+        while len(self.running) < self.launcher.slots and self.stop_signal is None:
+            entry = self._next()
+            if entry is None:
                 return
-            if entry.state is not JobState.WAITING or entry.look_at > now:
-                continue
             if entry.job.is_finished():
                 self._end(entry, JobState.DONE)
             elif entry.job.run_dir.lock.is_held_elsewhere():
                 self._leave_to_others(entry)
             elif reason := self._failed_elsewhere(entry):
-                entry.state, entry.reason = JobState.FAILED, reason
+                self._become(entry, JobState.FAILED)
+                entry.reason = reason
                 self._ended(entry)
             else:
                 self._submit(entry)
 
+    def _next(self) -> Entry | None:
+        """Return a job whose turn it is; one that runs elsewhere is looked at now and then."""
+        # All wait equally long, so that the first is due first.
+        if self.elsewhere and self.elsewhere[0].look_at <= time.monotonic():
+            entry = self.elsewhere.popleft()
+        elif self._waiting:
+            entry = self._waiting.popleft()
+        else:
+            return None
+        entry.is_elsewhere = False
+        return entry
+
     def _failed_elsewhere(self, entry: Entry) -> str | None:
         """Return why another controller's attempt failed while this one worked."""
-        last = self.book.last_event(entry.job)
-        if last.get("event") != ledger.FAILED or last.get("t", 0.0) < self._since:
-            return None
-        return printable(last.get("reason") or "failed in another process")
+        for record in self._news.new():
+            key, event = record.get("job"), record.get("event")
+            if not isinstance(key, str):
+                continue
+            if event == ledger.FAILED:
+                reason = record.get("reason") or "failed in another process"
+                self._failed_there[key] = printable(reason)
+            else:
+                self._failed_there.pop(key, None)
+        return self._failed_there.get(entry.job.key)
 
     def _leave_to_others(self, entry: Entry) -> None:
         entry.is_elsewhere = True
         entry.look_at = time.monotonic() + _LOOK_AGAIN_S
+        self.elsewhere.append(entry)
 
     def _submit(self, entry: Entry) -> None:
         job = entry.job
-        entry.is_elsewhere = False
         entry.started = time.monotonic()
         self.book.write(ledger.STARTED, job)
         try:
             entry.handle = self.launcher.submit(job_spec(job, self._target))
-            entry.state = JobState.RUNNING
+            self._become(entry, JobState.RUNNING)
+            self.running.append(entry)
         except (OSError, EOFError) as error:
             self._end(entry, JobState.FAILED, f"cannot be started: {error}")
         except ConfigError as error:
             self._end(entry, JobState.FAILED, str(error))
 
     def _collect(self) -> None:
-        for entry in self._running():
+        for entry in list(self.running):
             assert entry.handle is not None
             end = entry.handle.poll()
             if end is not None:
                 entry.handle = None
+                self.running.remove(entry)
                 self._judge(entry, end)
 
     def _judge(self, entry: Entry, end: JobEnd) -> None:
@@ -184,21 +209,27 @@ class Controller:
         if entry.job.is_finished():
             self._end(entry, JobState.DONE)
         elif end.code == EXIT_BUSY:
-            entry.state = JobState.WAITING
+            self._become(entry, JobState.WAITING)
             self._leave_to_others(entry)
         elif self.stop_signal is not None and end.limit is None and end.code not in (1, 2):
-            entry.state = JobState.WAITING
+            self._become(entry, JobState.WAITING)
             self.book.write(ledger.STOPPED, entry.job, code=end.code)
         else:
             self._end(entry, JobState.FAILED, explain_end(end, entry.job), code=end.code)
 
     def _end(self, entry: Entry, state: JobState, reason: str = "", **details: Any) -> None:
-        entry.state, entry.reason = state, reason
+        self._become(entry, state)
+        entry.reason = reason
         if state is JobState.FAILED:
             self.book.write(ledger.FAILED, entry.job, reason=reason, **details)
         elif entry.ran_s:
             self.book.write(ledger.DONE, entry.job, seconds=round(entry.ran_s, 3))
         self._ended(entry)
+
+    def _become(self, entry: Entry, state: JobState) -> None:
+        self.counts[entry.state] -= 1
+        self.counts[state] += 1
+        entry.state = state
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._kill = self.stop_signal is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.records import append_records, iter_records
+from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob, load_job
 
@@ -45,21 +45,33 @@ class Ledger:
 
     def add(self, jobs: Iterable[SweepJob]) -> None:
         """Write down the jobs that are not in it yet, or with another configuration."""
-        known = self.read().jobs
-        new = [job for job in jobs if known.get(job.key) != job]
-        append_records(self.path, [{**_event(ADDED, job), **job.record()} for job in new])
+        known, _ = self._records()
+        new = []
+        for job in jobs:
+            record = job.record()
+            before = known.get(job.key, {})
+            if any(before.get(name) != value for name, value in record.items()):
+                new.append({**_event(ADDED, job), **record})
+        append_records(self.path, new)
 
     def write(self, event: str, job: SweepJob, **details: Any) -> None:
         """Write down what happened to a job."""
         append_records(self.path, [{**_event(event, job), **details}])
 
-    def last_event(self, job: SweepJob) -> dict[str, Any]:
-        """Return what was last written about a job, empty if nothing was."""
-        mine = [record for record in iter_records(self.path) if record.get("job") == job.key]
-        return mine[-1] if mine else {}
+    def follow(self) -> Follower:
+        """Return what gives the events that are written from now on, by anybody."""
+        return Follower(self.path)
 
     def read(self) -> Past:
         """Return what it tells; a record that is damaged is passed over."""
+        records, last = self._records()
+        past = Past(last=last)
+        for key, record in records.items():
+            past.jobs[key] = load_job(self.sweep, record)
+        return past
+
+    def _records(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """Return the record of each job that is in the sweep, and its last event, by key."""
         records: dict[str, dict[str, Any]] = {}
         last: dict[str, dict[str, Any]] = {}
         for record in iter_records(self.path):
@@ -73,10 +85,7 @@ class Ledger:
                 last.pop(key, None)
             else:
                 last[key] = record
-        past = Past(last=last)
-        for key, record in records.items():
-            past.jobs[key] = load_job(self.sweep, record)
-        return past
+        return records, last
 
 
 def open_sweep(name: str) -> Ledger:

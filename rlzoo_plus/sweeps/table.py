@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.sweeps.states import JobState, JobView
@@ -12,29 +14,43 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+MOST_FAILED = 3
 _MOST_ROWS = 16
-_MOST_FAILED = 3
+# Besides the rows: counts, heads, two lines for what is left out, and the failed jobs.
+_OTHER_LINES = 4 + MOST_FAILED
+_NONE: Mapping[JobState, int] = {}
 
 
-def live_table(views: list[JobView], workers: int, usual_s: float | None) -> Group:
-    """Return the picture of a sweep at one moment; in 80 columns, no line of it is wrapped.
+def live_table(
+    views: list[JobView],
+    workers: int,
+    usual_s: float | None,
+    *,
+    others: Mapping[JobState, int] = _NONE,
+    lines: int = 24,
+) -> Group:
+    """Return the state of a sweep at one moment; in 80 columns, no line of it is wrapped.
 
     Args:
-        views: All its jobs.
+        views: Its jobs, or those among them that run or have failed last.
         workers: Jobs that run at once.
         usual_s: Time that a job takes, None if that is not known [s].
+        others: How many more jobs there are in each state.
+        lines: Height of the terminal.
     """
     from rich.console import Group
 
     running = [view for view in views if view.state is JobState.RUNNING]
     failed = [view for view in views if view.state is JobState.FAILED]
-    lines = [_line(headline(views, workers, usual_s), "bold")]
-    more = [len(running) - _MOST_ROWS, len(failed) - _MOST_FAILED]
+    head = _line(headline(views, workers, usual_s, others), "bold")
+    n_rows = max(1, min(_MOST_ROWS, lines - _OTHER_LINES))
+    n_failed = len(failed) + others.get(JobState.FAILED, 0)
+    more = [len(running) - n_rows, n_failed - MOST_FAILED]
     below = [_line(f"and {more[0]} more", "dim")] if more[0] > 0 else []
     below += [_line(f"and {more[1]} failed before", "red")] if more[1] > 0 else []
-    for view in failed[-_MOST_FAILED:]:
+    for view in failed[-MOST_FAILED:]:
         below.append(_line(f"failed: {view.job.title}: {view.reason}", "red"))
-    return Group(*lines, *([_running_table(running[:_MOST_ROWS])] if running else []), *below)
+    return Group(head, *([_running_table(running[:n_rows])] if running else []), *below)
 
 
 def _running_table(views: list[JobView]) -> Table:
@@ -73,29 +89,41 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def headline(views: list[JobView], workers: int, usual_s: float | None) -> str:
-    """Return the counts of a sweep and the time that is left, in one line."""
-    counts = {state: sum(view.state is state for view in views) for state in JobState}
-    text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    left = left_s(views, workers, usual_s)
-    jobs = "1 job" if len(views) == 1 else f"{len(views)} jobs"
-    text = f"{jobs}: {text}" if views else "no jobs"
+def headline(
+    views: list[JobView],
+    workers: int,
+    usual_s: float | None,
+    others: Mapping[JobState, int] = _NONE,
+) -> str:
+    """Return the counts of a sweep and the time that is left, in one line; see `live_table`."""
+    counts = Counter(view.state for view in views)
+    counts.update(others)
+    text = ", ".join(f"{counts[state]:,} {state}" for state in JobState if counts[state])
+    left = left_s(views, workers, usual_s, others)
+    total = sum(counts.values())
+    jobs = "1 job" if total == 1 else f"{total:,} jobs"
+    text = f"{jobs}: {text}" if total else "no jobs"
     return text if left is None else f"{text}; about {duration(left)} left"
 
 
-def left_s(views: list[JobView], workers: int, usual_s: float | None) -> float | None:
+def left_s(
+    views: list[JobView],
+    workers: int,
+    usual_s: float | None,
+    others: Mapping[JobState, int] = _NONE,
+) -> float | None:
     """Return the time that the sweep will still take [s], None if that is not known."""
-    work = 0.0
+    waiting = others.get(JobState.WAITING, 0)
+    waiting += sum(view.state is JobState.WAITING for view in views)
+    if waiting and usual_s is None:
+        return None
+    work = waiting * (usual_s or 0.0)
     for view in views:
         if view.state is JobState.RUNNING:
             left = view.progress.left_s(view.job.config.n_timesteps)
-        elif view.state is JobState.WAITING:
-            left = usual_s
-        else:
-            continue
-        if left is None:
-            return None
-        work += left
+            if left is None:
+                return None
+            work += left
     return work / max(workers, 1) if work else None
 
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from rlzoo_plus.artifacts.records import append_records, read_records
+from rlzoo_plus.artifacts.records import Follower, append_records, read_records
 
 
 @pytest.fixture
@@ -76,3 +76,22 @@ def test_lines_that_are_no_records_are_passed_over(path):
     path.parent.mkdir()
     path.write_text('[1]\n3\nnull\n\nnot json\n{"step": 1}\n')
     assert read_records(path) == [{"step": 1}]
+
+
+def test_a_follower_gives_each_new_record_once(path):
+    append_records(path, [{"a": 1}])
+    follower = Follower(path)
+    assert list(follower.new()) == []
+    append_records(path, [{"a": 2}, {"a": 3}])
+    assert list(follower.new()) == [{"a": 2}, {"a": 3}]
+    assert list(follower.new()) == []
+
+
+def test_a_follower_waits_for_the_rest_of_a_line(path):
+    follower = Follower(path)
+    path.parent.mkdir()
+    path.write_bytes(b'{"a": 1}\n{"a"')
+    assert list(follower.new()) == [{"a": 1}]
+    with path.open("ab") as file:
+        file.write(b": 2}\n")
+    assert list(follower.new()) == [{"a": 2}]

@@ -9,10 +9,12 @@ import time
 import pytest
 from support.training import tiny_config
 
+from rlzoo_plus.artifacts import records
 from rlzoo_plus.infra.debug import DebugLauncher
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.statistics import iqm
+from rlzoo_plus.sweeps import controller as controller_module
 from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import Ledger
@@ -89,6 +91,38 @@ def test_what_failed_in_another_controller_meanwhile_is_not_tried_again(book, jo
     book.write("failed", jobs[1], reason="the gearbox broke there")
     assert controller.run() == 1
     assert [entry.reason for entry in ended] == ["", "the gearbox broke there"]
+
+
+@pytest.fixture
+def many(tmp_path, jobs):
+    configs = [jobs[0].config.model_copy(update={"seed": seed}) for seed in range(40)]
+    return [make_job(config) for config in configs]
+
+
+def test_starting_a_job_costs_the_same_however_many_there_are(book, many, monkeypatch):
+    class Watched(controller_module.Entry):
+        looks = 0
+
+        def __getattribute__(self, name):
+            Watched.looks += 1
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr(controller_module, "Entry", Watched)
+    code, ended = run(book, many, "finish")
+    assert code == 0
+    assert len(ended) == 40
+    assert Watched.looks < 60 * 40
+
+
+def test_the_ledger_is_not_read_again_for_each_job(book, many, monkeypatch):
+    book.add(many)
+    size = book.path.stat().st_size
+    read = []
+    parse = records._parse
+    monkeypatch.setattr(records, "_parse", lambda line: (read.append(len(line)), parse(line))[1])
+    assert run(book, many, "finish")[0] == 0
+    # Only what was written since it began.
+    assert sum(read) <= book.path.stat().st_size - size
 
 
 class Sleeping:

@@ -61,6 +61,18 @@ def test_jobs_that_a_small_screen_cannot_hold_are_counted():
     assert "seed 25: x" in lines[-1]
 
 
+def test_the_table_of_many_jobs_fits_a_low_terminal():
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    views = [view_of(seed) for seed in range(20)] + [view_of(99, JobState.FAILED, "x")] * 3
+    others = {JobState.WAITING: 9_000, JobState.DONE: 977, JobState.FAILED: 4}
+    console.print(live_table(views, 20, 10.0, others=others, lines=12))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) <= 12
+    assert lines[0].startswith("10,004 jobs: 9,000 waiting, 20 running, 977 done, 7 failed; about")
+    assert "and 15 more" in console.file.getvalue()
+    assert "and 4 failed before" in console.file.getvalue()
+
+
 def test_a_sweep_that_has_not_begun_has_no_empty_table():
     assert len(drawn([view_of(0, JobState.WAITING)], 80)) == 1
 
