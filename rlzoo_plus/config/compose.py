@@ -25,6 +25,8 @@ _OPTIONS_WITH_VALUE = (
 _REPLACED = ("network.net_arch", "hpo.objectives")
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
+_GLOB = re.compile(r"(?<==)glob\((?P<arguments>[^()]*)\)$")
+
 
 def conf_dir() -> Path:
     """Return the shipped conf/: inside an installed package, beside it in a checkout."""
@@ -67,12 +69,21 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
         is_hydra = match is not None and match["key"].split(".")[0].split("/")[0] == "hydra"
         is_group = match is not None and ("/" in match["key"] or "@" in match["key"])
         if match is None or not is_value or is_hydra or is_group:
-            prepared.append(argument)
+            prepared.append(_GLOB.sub(_glob_of_choices, argument))
             continue
         if match["key"] in _REPLACED:
             prepared.append(f"++{match['key']}=null")
         prepared.append(f"++{argument}")
     return [*options, *prepared]
+
+
+def _glob_of_choices(found: re.Match[str]) -> str:
+    """Leave files that others build on, such as env/_base.yaml, out of a glob."""
+    include, comma, exclude = (found["arguments"] or "").partition("exclude=")
+    if not comma:
+        return f"glob({include}, exclude=_*)"
+    names = exclude.strip().removeprefix("[").removesuffix("]")
+    return f"glob({include}exclude=[{names},_*])"
 
 
 def config_options(arguments: Sequence[str]) -> list[str]:

@@ -19,16 +19,6 @@ from rlzoo_plus.config.zoo_import import ConvertedEntry, convert_entry, read_zoo
 ALGORITHM_OF_STEM = {"ppo_lstm": "recurrent_ppo"}
 # Entries that stand for no single environment.
 GENERIC_ENTRIES = ("default", "atari")
-ENV_FILE_KEYS = {
-    "packages": ("[]", "modules whose import registers the id: add yours here"),
-    "kwargs": ("{}", "passed to gymnasium.make"),
-    "wrappers": ("[]", "names or dotted paths, innermost first"),
-    "frame_stack": ("1", "observations stacked; 1: none"),
-    "time_limit": ("null", "steps per episode; null: as registered"),
-    "warmup_resets": ("0", "resets of a fresh environment before it is used"),
-    "max_return": ("null", "no episode returns more; null: not known"),
-    "solved_return": ("null", "mean return that counts as solved; null: none"),
-}
 
 
 @dataclass(frozen=True)
@@ -182,10 +172,9 @@ def _render_env(env_id: str, name: str) -> str:
     lines = [
         _comment(f"{env_id}, as named in an imported hyperparameter file."),
         _comment(f"Use: python train.py env={name} --config-dir DIR (the folder that holds env/)"),
-        _comment("Extend: name the package that registers the id, or add wrappers."),
+        _comment("Extend: add what differs from the shipped conf/env/_base.yaml."),
         "",
-        dump_plain({"id": env_id}).rstrip().ljust(22) + "# Gymnasium id",
-        *(f"{key}: {v}".ljust(22) + f"# {text}" for key, (v, text) in ENV_FILE_KEYS.items()),
+        dump_plain({"id": env_id}).rstrip(),
     ]
     return "\n".join([*lines, ""])
 

@@ -9,6 +9,10 @@ import pytest
 import yaml
 from gymnasium.spaces import flatten, flatten_space
 
+from rlzoo_plus.commands.composing import compose_run
+from rlzoo_plus.config.compose import prepare_overrides
+from rlzoo_plus.config.schema import EnvConfig
+
 ENV_DIR = Path(__file__).resolve().parents[2] / "conf" / "env"
 KEYS = [
     "id",
@@ -21,7 +25,8 @@ KEYS = [
     "max_return",
     "solved_return",
 ]
-FILES = sorted(ENV_DIR.glob("*.yaml"))
+FILES = sorted(ENV_DIR.glob("[!_]*.yaml"))
+BASE = yaml.safe_load((ENV_DIR / "_base.yaml").read_text(encoding="utf-8"))
 PACKAGED = ("pybullet_envs_gymnasium", "panda_gym")
 # Their asset, a texture, is missing from the wheel of panda-gym 3.0.7.
 BROKEN = ("PandaFlip",)
@@ -34,8 +39,12 @@ CLASSIC = {
 }
 
 
-def load(path):
+def stated(path):
     return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def load(path):
+    return {**BASE, **stated(path)}
 
 
 def third_party_files():
@@ -49,9 +58,41 @@ def spec_of(env):
     return gymnasium.spec(env["id"])
 
 
+def test_the_base_of_all_environment_files_has_every_key():
+    assert list(BASE) == KEYS
+    assert set(EnvConfig.model_fields) == {*KEYS, "name"}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_environment_file_has_exactly_the_known_keys_in_order(path):
-    assert list(load(path)) == KEYS
+def test_an_environment_file_states_only_what_differs_from_the_base(path):
+    keys = [key for key in KEYS if key in stated(path)]
+    assert list(stated(path)) == keys
+    # An empty kwargs is there for the comments below it.
+    assert not [key for key in keys if stated(path)[key] == BASE[key] not in ("???", {})]
+
+
+def test_an_environment_file_of_two_lines_is_complete(tmp_path):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "my_pole.yaml").write_text("id: CartPole-v1\nframe_stack: 2\n")
+    env = compose_run(["env=my_pole", f"--config-dir={tmp_path}"]).env
+    assert env.model_dump() == {
+        **BASE, "id": "CartPole-v1", "name": "my_pole", "frame_stack": 2
+    }  # fmt: skip
+
+
+GLOBS = ("*", "[*pendulum,_*]", "*,exclude=gym", "*,exclude=[gym,a*]")
+
+
+@pytest.mark.parametrize("word", [f"env=glob({pattern})" for pattern in GLOBS])
+def test_a_glob_never_chooses_the_base(word):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    override = OverridesParser.create().parse_override(prepare_overrides([word])[0])
+    names = [path.stem for path in ENV_DIR.glob("*.yaml")]
+    chosen = override.value().filter(names)
+    assert "_base" not in chosen
+    assert "pendulum" in chosen
+    assert ("gym" in chosen) == (word == "env=glob(*)")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -68,15 +109,6 @@ def test_the_solved_return_is_the_registered_threshold(path):
     if path.stem == "gym":
         pytest.skip("gym.yaml leaves the id to the user")
     assert env["solved_return"] == spec_of(env).reward_threshold
-
-
-@pytest.mark.parametrize("path", third_party_files(), ids=lambda path: path.stem)
-def test_the_comment_on_the_time_limit_names_the_registered_one(path):
-    env = load(path)
-    if path.stem == "gym":
-        pytest.skip("gym.yaml leaves the id to the user")
-    line = next(x for x in path.read_text().splitlines() if x.startswith("time_limit:"))
-    assert line.endswith(f", {spec_of(env).max_episode_steps}")
 
 
 def test_the_neutral_file_demands_an_id():

@@ -321,8 +321,7 @@ def test_importing_twice_changes_no_byte(tmp_path):
 def test_an_unknown_environment_gets_an_environment_file_of_its_own(tmp_path):
     main([str(zoo_file(tmp_path)), "--out", str(tmp_path / "conf"), "--only", "Arm-v0"])
     env = yaml.safe_load((tmp_path / "conf/env/arm.yaml").read_text(encoding="utf-8"))
-    assert env["id"] == "Arm-v0"
-    assert list(env) == list(yaml.safe_load((CONF / "env/gym.yaml").read_text(encoding="utf-8")))
+    assert env == {"id": "Arm-v0"}
     assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
 
 
@@ -456,5 +455,5 @@ def test_the_hyperparameters_of_a_shipped_tuned_file_are_constructor_arguments(p
 
 def test_the_shipped_environment_files_have_one_id_each():
     assert load_env_files(CONF / "env")["HalfCheetahBulletEnv-v0"].name == "halfcheetah_bullet"
-    count = sum(1 for path in (CONF / "env").glob("*.yaml") if path.stem != "gym")
+    count = sum(1 for path in (CONF / "env").glob("[!_]*.yaml") if path.stem != "gym")
     assert len(load_env_files(CONF / "env")) == count
