@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, ma
 from rlzoo_plus.callbacks.beginning import Beginning
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
+from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
@@ -71,6 +73,7 @@ class ExpManager:
 
         Raises:
             ConfigError: The algorithm refuses its configuration.
+            RunError: The run cannot go on; what it saved before stays.
         """
         tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
         try:
@@ -79,7 +82,8 @@ class ExpManager:
                 tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
             result = self._train(tracker)
         except BaseException as error:
-            message = f"{type(error).__name__}: {error}"
+            is_told = isinstance(error, RunError)
+            message = str(error) if is_told else f"{type(error).__name__}: {error}"
             self._set_status(FAILED, message=message)
             if tracker is not None:
                 tracker.fail(message)
@@ -114,9 +118,7 @@ class ExpManager:
         finally:
             if self.progress is not None:
                 self.progress.close()
-            train_env.close()
-            if eval_env is not None:
-                eval_env.close()
+            _close(train_env, eval_env)
 
     def _make_envs(self) -> tuple[VecEnv, VecEnv | None]:
         train_env = make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
@@ -124,7 +126,11 @@ class ExpManager:
         if evaluation.every_steps is None:
             return train_env, None
         n_envs = min(int(evaluation.n_envs), evaluation.episodes)
-        return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
+        try:
+            return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
+        except BaseException:
+            _close(train_env)
+            raise
 
     def _learn(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, beginning: Beginning
@@ -204,3 +210,11 @@ class ExpManager:
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
+
+
+def _close(*envs: VecEnv | None) -> None:
+    """Close environments, each whatever becomes of the others."""
+    with contextlib.ExitStack() as stack:
+        for env in envs:
+            if env is not None:
+                stack.callback(env.close)

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.suggest import unknown_name
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -34,7 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("rlzoo_plus.commands.export", "write a policy as ONNX, TorchScript or an SB3 zip"),
     "import-sb3": ("rlzoo_plus.commands.import_sb3", "take a Stable-Baselines3 zip into a run"),
 }
-USER_ERROR = 2
+USER_ERROR, RUN_ERROR = 2, 1
 INTERRUPTED = 130
 
 
@@ -53,18 +53,19 @@ def usage() -> str:
 def run(verb: str, arguments: list[str]) -> int:
     """Run a verb and return its exit code.
 
-    A `ConfigError` is printed without a traceback; anything else is a defect and keeps it.
+    A `ConfigError` and a `RunError` are printed without a traceback; anything else is a defect and
+    keeps it.
     """
     try:
         if verb not in VERBS:
             raise ConfigError(unknown_name("verb", verb, VERBS))
         return int(import_module(VERBS[verb][0]).main(arguments) or 0)
-    except ConfigError as error:
+    except (ConfigError, RunError) as error:
         from rlzoo_plus.artifacts.untrusted import printable_lines
 
         # It may quote what a stranger wrote.
         print(f"error: {printable_lines(error)}", file=sys.stderr)
-        return USER_ERROR
+        return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

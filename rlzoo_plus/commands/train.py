@@ -16,7 +16,7 @@ from rlzoo_plus.commands.continuing import (
     plan_run,
     print_done,
 )
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -52,13 +52,13 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.config.compose import run_hydra
 
     codes: list[int] = []
-    mistakes: list[ConfigError] = []
+    mistakes: list[ConfigError | RunError] = []
 
     def job(cfg: DictConfig) -> None:
         # Hydra would add a line of its own to an error that passes through it.
         try:
             codes.append(_run_single(cfg, arguments))
-        except ConfigError as error:
+        except (ConfigError, RunError) as error:
             mistakes.append(error)
 
     run_hydra(job, arguments)
@@ -129,6 +129,9 @@ def run_plan(
     """Train as planned, after `check_before_building`; return the exit code.
 
     It is 130 or 75 after a signal, 74 if `watch` has asked to stop.
+
+    Raises:
+        RunError: The run broke off; the exit code is 1 then.
     """
     # Only now the second that importing torch takes.
     from rlzoo_plus.agents.factory import check_device
@@ -175,9 +178,20 @@ def _train(
         if plan.start is not Start.RESUME:
             run_dir.discard()
         raise
+    except RunError as error:
+        raise RunError(f"{error} {_what_is_left(run_dir)}") from error
     finally:
         stop.restore()
     return _exit_code(result, stop.signal_number)
+
+
+def _what_is_left(run_dir: RunDir) -> str:
+    """Say where a run that broke off can go on from."""
+    steps = run_dir.checkpoints().steps()
+    if not steps:
+        return f"There is no checkpoint yet; {run_dir.path} has the logs."
+    step = f"{steps[-1]:,}"
+    return f"Its last checkpoint is of step {step}: rlzoo-plus resume {run_dir.path}"
 
 
 def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from rlzoo_plus.commands.train import Watcher
 
-USER_ERROR = 2
+USER_ERROR, RUN_ERROR = 2, 1
 
 
 def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
@@ -39,6 +39,6 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         return run_plan(plan, problem, console, data["command"], is_sweep=True, watch=watch)
     except BusyError:
         return EXIT_BUSY
-    except ConfigError as error:
+    except (ConfigError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return USER_ERROR
+        return RUN_ERROR if isinstance(error, RunError) else USER_ERROR

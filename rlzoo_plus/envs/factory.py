@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymnasium import spaces
 
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
-from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.checks import is_image
 from rlzoo_plus.envs.seeding import seed_generators
@@ -67,7 +65,7 @@ def _make_vec_env(
     render_mode: str | None = None,
     recorded: bool = False,
 ) -> VecEnv:
-    from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecTransposeImage
+    from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
 
     makers = [
         functools.partial(
@@ -85,8 +83,9 @@ def _make_vec_env(
         monitor.mkdir(parents=True, exist_ok=True)
     venv: VecEnv
     if vec_env == "subproc":
-        keep_socket_paths_short()
-        venv = SubprocVecEnv(makers)
+        from rlzoo_plus.envs.subproc import ProcessVecEnv
+
+        venv = ProcessVecEnv(makers)
     else:
         venv = _in_this_process([make() for make in makers], vec_env, spec.id)
     if spec.frame_stack > 1:
@@ -121,9 +120,6 @@ def _make_monitored(
     from stable_baselines3.common.monitor import Monitor
 
     if is_worker:
-        # Ctrl-C reaches every process of the terminal; only the run itself decides how to end.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         # What the constructor draws; each reset seeds again.
         seed_generators(rank)
     env = make_env(spec, render_mode, recorded=recorded)

@@ -24,6 +24,8 @@ def run_worker(target: str, data: dict[str, Any], log: str) -> None:
     """Be the process of a job, and end with the exit code of its function."""
     # Ctrl-C in the terminal is for the controller; what this starts ends together with it.
     os.setsid()
+    # The server may have been started for processes that no signal is to reach.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     _run(target, data, log, _wait_for_parent)
 
 

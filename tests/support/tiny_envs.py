@@ -1,5 +1,8 @@
 """Small, fast environments for the tests; importing this module registers them."""
 
+import os
+import signal
+import sys
 import time
 from collections import OrderedDict
 from typing import ClassVar
@@ -219,6 +222,36 @@ class TinyBroken(TinyReach):
         return super().step(action)
 
 
+class TinyFatal(TinyReach):
+    """Ends its own process in its n-th step, by sys.exit, os._exit or a signal; or is stuck."""
+
+    def __init__(self, how="sys.exit", at_step=20, where="step"):
+        super().__init__()
+        self.how, self.at_step, self.where, self.taken = how, at_step, where, 0
+        if where == "make":
+            self._end()
+
+    def reset(self, *, seed=None, options=None):
+        if self.where == "reset":
+            self._end()
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.taken += 1
+        if self.where == "step" and self.taken == self.at_step:
+            self._end()
+        return super().step(action)
+
+    def _end(self):
+        if self.how == "sys.exit":
+            sys.exit(0)
+        if self.how == "os._exit":
+            os._exit(0)
+        if self.how == "stuck":
+            time.sleep(3600)
+        os.kill(os.getpid(), getattr(signal, self.how))
+
+
 class Doubled(gym.RewardWrapper):
     """Doubles the reward; a wrapper of a user's own."""
 
@@ -232,6 +265,7 @@ class Doubled(gym.RewardWrapper):
 
 _ENVS = [TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyGoal, TinyBroken]
 _ENVS += [TinyEndless, TinyClock, TinyGlobal, TinyHidden, TinyLate, TinyLevers]
+_ENVS += [TinyFatal]
 for _env in _ENVS:
     _id = f"tests/{_env.__name__}-v0"
     if _id not in gym.registry:

@@ -1,0 +1,255 @@
+"""Environments in processes of their own: one that dies ends the run with a word, not a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, forkserver, resource_tracker
+from typing import Any
+
+import gymnasium as gym
+from stable_baselines3.common.vec_env import SubprocVecEnv
+from stable_baselines3.common.vec_env.base_vec_env import CloudpickleWrapper, VecEnv
+from stable_baselines3.common.vec_env.subproc_vec_env import _worker
+
+from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+
+# A terminal and a cluster send these to every process; only the run itself decides how to end.
+_FOR_THE_RUN = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+# Time for environments to close: at the end of a run, and where something has gone wrong [s].
+_CLOSING_S, _CLOSING_AFTER_FAULT_S = 30.0, 2.0
+# Time until the exit code of a process is known whose pipe has broken [s].
+_EXIT_CODE_S = 2.0
+
+
+class ProcessVecEnv(SubprocVecEnv):
+    """A `SubprocVecEnv` that notices the death of a process, whatever is asked of it then.
+
+    Every method raises `RunError` if a process has died; it names the process and the cause.
+    `close` ends all processes, those that do not answer by force.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gym.Env]]) -> None:
+        """Start a process for each environment.
+
+        Raises:
+            ConfigError: An environment cannot be made.
+            RunError: A process died.
+        """
+        self.waiting = self.closed = self._is_broken = False
+        self.remotes: list[_Link] = []
+        self.processes: list[Any] = []
+        try:
+            _start_server()
+            for rank, maker in enumerate(makers):
+                self.remotes.append(_start(rank, maker))
+                self.processes.append(self.remotes[-1].process)
+            self.remotes[0].send(("get_spaces", None))
+            VecEnv.__init__(self, len(makers), *self.remotes[0].recv())
+        except BaseException as error:
+            self._is_broken = True
+            self.close()
+            if isinstance(error, (OSError, EOFError)):
+                raise RunError(f"no process for an environment can be started: {error}") from error
+            raise
+
+    def close(self) -> None:
+        """Close the environments and end their processes."""
+        if self.closed:
+            return
+        self.closed = True
+        has_fault = self._is_broken or self.waiting or any(link.is_dead for link in self.remotes)
+        until = time.monotonic() + (_CLOSING_AFTER_FAULT_S if has_fault else _CLOSING_S)
+        try:
+            for link in self.remotes:
+                link.ask_to_close()
+            left = [link for link in self.remotes if link.process.exitcode is None]
+            while left and (timeout := until - time.monotonic()) > 0:
+                connection.wait([part for link in left for part in link.waitables()], timeout)
+                for link in left:
+                    link.discard_answers()
+                left = [link for link in left if link.process.exitcode is None]
+        finally:
+            for link in self.remotes:
+                link.end()
+
+
+class _Link:
+    """The pipe to a process, as `SubprocVecEnv` uses it."""
+
+    def __init__(self, rank: int, process: Any, pipe: connection.Connection) -> None:
+        self.rank, self.process, self._pipe = rank, process, pipe
+        self.is_dead = False
+
+    def send(self, message: Any) -> None:
+        """Send a command.
+
+        Raises:
+            RunError: The process has died.
+        """
+        try:
+            self._pipe.send(message)
+        except OSError as error:
+            raise self._death() from error
+
+    def recv(self) -> Any:
+        """Receive an answer.
+
+        Raises:
+            ConfigError: The environment cannot be made.
+            RunError: The process has died.
+        """
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        if isinstance(answer, _Fault):
+            raise self._error_of(answer)
+        return answer
+
+    def waitables(self) -> list[Any]:
+        """Return what becomes ready when the process answers or ends."""
+        return [self.process.sentinel] + ([] if self.is_dead else [self._pipe])
+
+    def ask_to_close(self) -> None:
+        """Ask the process to close its environment and end."""
+        try:
+            self._pipe.send(("close", None))
+        except OSError:
+            self.is_dead = True
+
+    def discard_answers(self) -> None:
+        """Read what nobody waits for any more: a full pipe would keep its process from ending."""
+        try:
+            while not self.is_dead and self._pipe.poll():
+                self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            self.is_dead = True
+
+    def end(self) -> None:
+        """End the process, if it has not ended."""
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+        self._pipe.close()
+
+    def _death(self) -> Exception:
+        """Return what to raise when the pipe has broken."""
+        self.is_dead = True
+        with contextlib.suppress(EOFError, OSError):
+            # What it could still say comes before the end of the pipe.
+            while self._pipe.poll():
+                answer = self._pipe.recv()
+                if isinstance(answer, _Fault):
+                    return self._error_of(answer)
+        self.process.join(_EXIT_CODE_S)
+        return RunError(f"{self._name()} {_how_it_ended(self.process.exitcode)}.")
+
+    def _error_of(self, fault: _Fault) -> Exception:
+        self.is_dead = True
+        if fault.is_mistake:
+            return ConfigError(fault.text)
+        return RunError(f"{self._name()} {fault.text}.")
+
+    def _name(self) -> str:
+        return f"the process of environment {self.rank} (pid {self.process.pid})"
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What a process answers instead when its environment has failed.
+
+    Attributes:
+        text: What happened.
+        is_mistake: Whether it is a mistake of the configuration.
+    """
+
+    text: str
+    is_mistake: bool = False
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "does not answer any more"
+    if code >= 0:
+        return f"ended by itself, with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    likely = ", most likely because the machine ran out of memory" if name == "SIGKILL" else ""
+    return f"was killed by {name}{likely}"
+
+
+def _start(rank: int, maker: Callable[[], gym.Env]) -> _Link:
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe()
+    arguments = (theirs, ours, CloudpickleWrapper(maker))
+    process = context.Process(target=_work, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    return _Link(rank, process, ours)
+
+
+def _start_server() -> None:
+    """Start the server that the processes are forked from, unless it runs."""
+    keep_socket_paths_short()
+    context = multiprocessing.get_context("forkserver")
+    # Imported once for all of them: torch alone takes a second.
+    context.set_forkserver_preload(["__main__", __name__])
+    # It would unblock the signals.
+    resource_tracker.ensure_running()
+    with _signals_blocked():
+        forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Let what starts inside not be reached by signals that are meant for the run."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_RUN)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper) -> None:
+    """Be the process of an environment."""
+    for number in _FOR_THE_RUN:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_RUN)
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    try:
+        _worker(pipe, parents_pipe, maker)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            # If nobody listens any more, the run is gone, and so is the need for a word.
+            pipe.send(_fault_of(error))
+            if not isinstance(error, (ConfigError, SystemExit)):
+                traceback.print_exc()
+        raise SystemExit(1) from None
+
+
+def _fault_of(error: BaseException) -> _Fault:
+    if isinstance(error, ConfigError):
+        return _Fault(str(error), is_mistake=True)
+    if isinstance(error, SystemExit):
+        return _Fault(f"called sys.exit({error.code!r})")
+    reason = (str(error).splitlines() or [""])[0]
+    return _Fault(f"broke off with {type(error).__name__}: {reason}")
+
+
+def _end_with_parent() -> None:
+    """End when the run is gone, even in the middle of a step that takes for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
