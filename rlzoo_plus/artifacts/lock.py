@@ -6,6 +6,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rlzoo_plus.artifacts.inside import check_inside
+
 # Longer than another process holds a lock to see whether it is held.
 _PATIENCE_S = 0.5
 
@@ -19,7 +21,13 @@ class RunLock:
         self._lock = FileLock(path)
 
     def acquire(self) -> bool:
-        """Take the lock; return False if a living process has it, and not just to look."""
+        """Take the lock; return False if a living process has it, and not just to look.
+
+        Raises:
+            OutsideError: The lock's file is a link.
+        """
+        # Taking a lock opens its file for writing.
+        check_inside(self.path.parent, self.path)
         try:
             self._lock.acquire(timeout=_PATIENCE_S, poll_interval=0.02)
         except Timeout:
@@ -32,7 +40,7 @@ class RunLock:
 
     def is_held_elsewhere(self) -> bool:
         """Tell whether a living process has the lock."""
-        # A link is not ours: taking a lock opens its file for writing.
+        # A link is not ours.
         if self.path.is_symlink() or not self.path.is_file():
             return False
         try:

@@ -10,15 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.inside import open_to_append
 from rlzoo_plus.artifacts.untrusted import LONGEST_RECORD_BYTES, open_plain, read_plain_lines
 
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Append records, each on a line of its own, with one write."""
+    """Append records, each on a line of its own, with one write.
+
+    Raises:
+        OutsideError: The file is a link, or no plain file.
+    """
     text = "".join(json.dumps(_finite(record)) + "\n" for record in records)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
+        with open_to_append(path) as file:
             # A line that a kill cut short must not swallow this one.
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 text = "\n" + text

@@ -25,9 +25,6 @@ from rlzoo_plus.artifacts.untrusted import (
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
-# Where training writes besides the run directory itself.
-WRITTEN_FOLDERS = ("checkpoints", "monitor", "tensorboard", "best_sb3", "final_sb3")
-
 
 @dataclass(frozen=True)
 class RunDir:
@@ -197,17 +194,6 @@ class RunDir:
     def read_provenance(self) -> dict[str, Any]:
         """Return code, libraries, machine and seeds, empty if they are not known."""
         return read_json(self.provenance_file)
-
-    def find_odd_entry(self) -> Path | None:
-        """Return an entry that training would write to and that leads elsewhere or blocks."""
-        folders = (self.path, *(self.path / name for name in WRITTEN_FOLDERS))
-        for folder in folders:
-            # A folder that is itself a link is found in the one above it, first.
-            for entry in os.scandir(folder) if folder.is_dir() else ():
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if not is_folder and not entry.is_file(follow_symlinks=False):
-                    return Path(entry.path)
-        return None
 
 
 def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.open_run import refuse_links
 from rlzoo_plus.config.errors import ConfigError
 
 _POLL_S = 0.2
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     run = RunDir(options.run)
     if not run.exists():
         raise ConfigError(f"{run.path} holds no run. `rlzoo-plus runs` lists the runs there are.")
-    refuse_links([run.lock.path], "No process of ours trains there.")
+    check_inside(run.path, run.lock.path)
     if not run.lock.is_held_elsewhere():
         state = run.read_status().get("state", "unknown")
         steps = run.checkpoints().steps()

@@ -9,9 +9,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ def plan_run(config: RunConfig) -> Plan:
             raise ConfigError("restart=true starts a run anew in run_dir=..., which is not given.")
         return Plan(Start.NEW, config, None)
     run_dir = RunDir(Path(config.run_dir))
+    check_plain(run_dir.path)
     if not run_dir.has_begun():
         return Plan(Start.NEW, config, run_dir)
     if run_dir.lock.is_held_elsewhere():
@@ -88,15 +92,12 @@ def stored_config(run_dir: RunDir) -> RunConfig:
     Raises:
         ConfigError: It is damaged.
     """
-    import yaml
-
     try:
-        return RunConfig.model_validate(run_dir.read_config())
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()[0]
+        return load_stored(run_dir.read_config())
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{run_dir.config_file} is damaged: {reason}. restart=true starts anew and keeps "
-            "that run aside."
+            f"{run_dir.config_file} is damaged: {one_line(error)}. restart=true starts anew and "
+            "keeps that run aside."
         ) from error
 
 

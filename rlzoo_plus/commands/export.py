@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.open_run import note, one_torch_thread, open_run, refuse_links
+from rlzoo_plus.artifacts.inside import check_inside
+from rlzoo_plus.commands.open_run import note, one_torch_thread, open_run
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.export.writing import FILE_NAMES, export_policy
 
     folder = opened.run.path / "export" / options.which
-    if options.output is None and not options.trust:
-        refuse_links([folder.parent, folder], "Name another place with --output.")
     path = options.output or folder / FILE_NAMES[options.format]
+    if options.output is None:
+        check_inside(opened.run.path, path)
     if path.is_dir():
         raise ConfigError(f"--output {path} is a folder. Name a file: {path / FILE_NAMES['onnx']}.")
     about = {"step": str(opened.step), "which": options.which, "run": opened.run.path.name}

@@ -218,6 +218,7 @@ def _restarted(job: SweepJob) -> SweepJob:
     if not job.config.restart:
         return job
     run_dir = job.run_dir
+    job.check_place()
     if run_dir.has_begun():
         with run_dir.lock as lock:
             if not lock.acquire():

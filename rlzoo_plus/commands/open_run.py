@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import (
-    LARGEST_YAML_BYTES,
-    has_control_characters,
-    one_line,
-    parse_yaml,
-    printable,
-    read_plain_file,
-)
+from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.errors import ConfigError
 
 MOST_WARMUP_RESETS = 100
@@ -108,19 +101,16 @@ def foreign_code_of(config: RunConfig) -> list[str]:
 
 
 def _read_config(run: RunDir) -> RunConfig:
-    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.config.resolve import load_stored
 
     try:
-        values = parse_yaml(read_plain_file(run.config_file, LARGEST_YAML_BYTES))
-        if has_control_characters(values):
-            raise ValueError("a text has control characters")
-        config = RunConfig.model_validate(values)
+        config = load_stored(run.read_config())
         if config.env.warmup_resets > MOST_WARMUP_RESETS:
             raise ValueError(f"env.warmup_resets is above {MOST_WARMUP_RESETS}")
+        return config
     except (ValueError, OSError) as error:
         where, reason = printable(run.config_file), one_line(error)
         raise ConfigError(f"{where} is damaged: {reason}.") from error
-    return config
 
 
 def _foreign(config: RunConfig) -> list[str]:
@@ -137,18 +127,7 @@ def _foreign_to_train(config: RunConfig) -> list[str]:
         n for entry in config.callbacks for n in ([entry] if isinstance(entry, str) else entry)
     ]
     tracker = config.tracker
-    return [*names, *([f"tracker {tracker.name}"] if tracker and tracker.kwargs else [])]
-
-
-def refuse_links(paths: list[Path], mend: str) -> None:
-    """Refuse links inside a run: what is written there would be written elsewhere.
-
-    Raises:
-        ConfigError: One is a link.
-    """
-    for path in paths:
-        if path.is_symlink():
-            raise ConfigError(f"{path} is a link, and may lead anywhere. {mend}")
+    return [*names, *([] if tracker is None else [f"tracker {tracker.name}"])]
 
 
 def _check_stack(config: RunConfig, policy: Policy) -> None:

@@ -10,9 +10,9 @@ from rlzoo_plus.analysis.curves import EVALUATION_RETURN, plot_learning_curve
 from rlzoo_plus.analysis.groups import SHARED
 from rlzoo_plus.analysis.runs import find_runs, summarise
 from rlzoo_plus.analysis.series import load_series, metric_keys
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.commands.open_run import refuse_links
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -93,7 +93,8 @@ def _words(metric: str) -> str:
 def _default_out(runs: list[RunDir], metric: str) -> Path:
     name = metric.replace("/", "_")
     if len(runs) == 1:
-        refuse_links([runs[0].plots], "Name another place with --out.")
         is_return = metric == EVALUATION_RETURN
-        return runs[0].plots / ("learning_curve.png" if is_return else f"{name}.png")
+        out = runs[0].plots / ("learning_curve.png" if is_return else f"{name}.png")
+        check_inside(runs[0].path, out)
+        return out
     return Path("learning_curves.png" if metric == EVALUATION_RETURN else f"{name}.png")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.filming import Camera
 from rlzoo_plus.commands.open_run import (
     one_torch_thread,
     open_config,
     open_run,
     positive,
-    refuse_links,
     run_parser,
 )
 from rlzoo_plus.config.errors import ConfigError
@@ -45,9 +45,9 @@ def main(arguments: list[str]) -> int:
     run, config = open_config(options.run, trust=options.trust)
     policies = list(_policies(run, options))
     name = "all" if options.all else options.which
-    if options.out is None and not options.trust:
-        refuse_links([run.videos], "Name another place with --out.")
     out = options.out or run.videos / f"{name}.mp4"
+    if options.out is None:
+        check_inside(run.path, out)
     count = film(
         config,
         policies,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rlzoo_plus.artifacts.run_dir import RunDir
 
 
 def main(arguments: list[str]) -> int:
@@ -20,8 +17,6 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.commands.train import plan_or_done, run_plan
 
     run_dir, before = open_config(options.run, trust=options.trust, to_train=True)
-    if not options.trust:
-        _refuse_odd_entries(run_dir)
     # Whatever the run was started with: here it is to go on.
     data = before.model_dump() | {"resume": "auto", "restart": False}
     config = _with_overrides(data, options.overrides, str(run_dir.path))
@@ -32,15 +27,6 @@ def main(arguments: list[str]) -> int:
         return 0
     command = command_line(["rlzoo-plus", "resume", *arguments])
     return run_plan(*begun, console, command)
-
-
-def _refuse_odd_entries(run_dir: RunDir) -> None:
-    """Refuse links and the like: what is trained would be written elsewhere."""
-    odd = run_dir.find_odd_entry()
-    if odd is not None:
-        raise ConfigError(
-            f"{odd} is a link, or no plain file. If you know where the run comes from, add --trust."
-        )
 
 
 def _with_overrides(data: dict[str, Any], overrides: list[str], path: str) -> Any:

@@ -7,18 +7,21 @@ import json
 import shutil
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import InfraConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.config.schema import InfraConfig
+    from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.sweeps.job import SweepJob
     from rlzoo_plus.sweeps.ledger import Ledger
 
 _WATCH_S = 1.0
+# Of a stored `infra`, what can neither run anything nor reach another machine.
+_LIMITS = ("workers", "memory_gib", "time_limit_minutes")
 
 
 def main(arguments: list[str]) -> int:
@@ -59,9 +62,12 @@ def _run(book: Ledger, jobs: list[SweepJob], options: argparse.Namespace, consol
         console.print(f"{book.sweep}: nothing to do", markup=False)
         return 0
     _require_trust(book, jobs, trust=options.trust)
-    if options.overrides:
-        infra = _infra(jobs[0].config.infra, options.overrides)
-        jobs = [replace(job, config=job.config.model_copy(update={"infra": infra})) for job in jobs]
+    jobs = [
+        replace(
+            job, config=job.config.model_copy(update={"infra": _infra(book, job.config, options)})
+        )
+        for job in jobs
+    ]
     launcher = launcher_for([job.config for job in jobs])
     console.print(f"sweep {book.sweep}: {len(jobs)} jobs, {launcher.slots} at once", markup=False)
     code, _ = run_jobs(book, jobs, launcher, console)
@@ -122,6 +128,7 @@ def _cancel(book: Ledger, options: argparse.Namespace, console: Console) -> int:
 
 
 def _prune(book: Ledger, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.artifacts.inside import OutsideError
     from rlzoo_plus.sweeps import ledger
     from rlzoo_plus.sweeps.presence import living_controllers
     from rlzoo_plus.sweeps.states import JobState, look_at
@@ -130,22 +137,37 @@ def _prune(book: Ledger, options: argparse.Namespace, console: Console) -> int:
         raise ConfigError(f"{book.sweep}: a controller is at work. Stop it first: sweep cancel.")
     views = look_at(book.read())
     unfinished = [v for v in views if v.state in (JobState.WAITING, JobState.FAILED)]
+    code = 0
     for view in unfinished:
         state = f"{view.state}, {view.progress.steps:,} steps"
         if not options.yes:
             console.print(f"would remove {view.job.key} ({state})", markup=False)
-        elif _remove(view.job):
+            continue
+        try:
+            is_removed = _remove(view.job)
+        except OutsideError as error:
+            console.print(f"left alone: {view.job.key}: {error}", markup=False, style="red")
+            code = 1
+            continue
+        if is_removed:
             book.write(ledger.REMOVED, view.job)
             console.print(f"removed {view.job.key} ({state})", markup=False)
     if unfinished and not options.yes:
         console.print("nothing was removed; add --yes")
     elif not unfinished:
         console.print("nothing to remove")
-    return 0
+    return code
 
 
 def _remove(job: SweepJob) -> bool:
-    """Remove a run that is not finished, unless somebody trains in it by now."""
+    """Remove a run that is not finished, unless somebody trains in it by now.
+
+    Raises:
+        OutsideError: A link leads out of the sweep.
+    """
+    from rlzoo_plus.artifacts.inside import check_inside
+
+    check_inside(job.sweep, job.path)
     if not job.path.is_dir():
         return True
     with job.run_dir.lock as lock:
@@ -167,25 +189,52 @@ def _require_trust(book: Ledger, jobs: list[SweepJob], *, trust: bool) -> None:
         )
 
 
-def _infra(before: InfraConfig, overrides: list[str]) -> InfraConfig:
+def _infra(book: Ledger, config: RunConfig, options: argparse.Namespace) -> InfraConfig:
+    """Return where a job runs: what is typed, on top of what of the ledger may count.
+
+    A launcher's own settings run commands and connect elsewhere. Without trust only the number of
+    workers and the limits of a stored `infra` count, and a launcher that stays on this machine.
+
+    Raises:
+        ConfigError: The launcher is another one and not trusted, or something typed is wrong.
+    """
+    from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
+
+    typed = dict(map(_typed, options.overrides))
+    before = config.infra.model_dump()
+    name = typed.get("name", config.infra.name)
+    if not options.trust and "name" not in typed and name not in ON_THIS_MACHINE:
+        raise ConfigError(
+            f"{book.sweep} ran with infra={name}, whose settings can run commands and connect to "
+            "other machines. If you know where the sweep comes from, add --trust. Otherwise say "
+            "where it is to run: infra.name=local, or the same `train -m` command again."
+        )
+    if not options.trust or name != config.infra.name:
+        before = {key: before[key] for key in _LIMITS}
+    try:
+        return InfraConfig.model_validate({**before, "name": name, **typed})
+    except ValueError as error:
+        from rlzoo_plus.artifacts.untrusted import one_line
+
+        raise ConfigError(f"{' '.join(options.overrides)}: infra.{one_line(error)}.") from error
+
+
+def _typed(override: str) -> tuple[str, Any]:
     import yaml
 
-    from rlzoo_plus.config.schema import InfraConfig
     from rlzoo_plus.config.suggest import unknown_name
 
-    data = before.model_dump()
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        name = key.removeprefix("infra.")
-        if not equals or not key.startswith("infra."):
-            raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")
-        if name not in data:
-            raise ConfigError(unknown_name("key", key, [f"infra.{known}" for known in data]))
-        data[name] = yaml.safe_load(text)
+    key, equals, text = override.partition("=")
+    name = key.removeprefix("infra.")
+    if not equals or not key.startswith("infra."):
+        raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")
+    known = InfraConfig.model_fields
+    if name not in known:
+        raise ConfigError(unknown_name("key", key, [f"infra.{field}" for field in known]))
     try:
-        return InfraConfig.model_validate(data)
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[2].strip()}") from error
+        return name, yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{override}: is no value: {' '.join(str(error).split())}.") from error
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -208,7 +257,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         verb.add_argument("sweep", metavar="S", help="its name below outputs/sweeps, or a path")
         if action in (_resume, _retry_failed):
             verb.add_argument("overrides", nargs="*", metavar="infra.KEY=VALUE")
-            verb.add_argument("--trust", action="store_true", help="import code of the runs' own")
+            verb.add_argument(
+                "--trust",
+                action="store_true",
+                help="import the runs' own code, and use the launcher that the ledger names",
+            )
         elif action is _status:
             verb.add_argument("--watch", action="store_true", help="until it has ended")
             verb.add_argument("--json", action="store_true", help="print JSON")

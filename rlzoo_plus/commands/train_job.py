@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -40,5 +41,5 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     except BusyError:
         return EXIT_BUSY
     except (ConfigError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable_lines(error)}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from rlzoo_plus.artifacts.untrusted import has_control_characters
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
@@ -38,6 +39,7 @@ UNHASHED = (
     "infra",
     "export",
 )
+DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
 _EVALUATIONS_PER_RUN = 20
 # For values of several shapes, where the rule of each branch alone would mislead.
 _RULES = {
@@ -139,6 +141,20 @@ def validate_config(data: dict[str, Any]) -> RunConfig:
         raise ConfigError("\n".join(lines)) from None
 
 
+def load_stored(values: Any) -> RunConfig:
+    """Check a configuration that was read from a file, which anybody may have written.
+
+    Raises:
+        ValueError: It is none; `one_line` says why.
+    """
+    if has_control_characters(values):
+        raise ValueError("a text has control characters")
+    config = RunConfig.model_validate(values)
+    if not DEVICE.fullmatch(config.device):
+        raise ValueError("device must be auto, cpu, mps, cuda or cuda:<number>")
+    return config
+
+
 def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     path = [str(part) for part in item["loc"] if _is_key(part)]
     key = ".".join(path)
@@ -205,7 +221,7 @@ def _check_names(config: RunConfig) -> None:
                     unknown_name("wrapper", name, WRAPPERS)
                     + " A wrapper of your own is a dotted path: my_package.MyWrapper."
                 )
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.device):
+    if not DEVICE.fullmatch(config.device):
         raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
 
 

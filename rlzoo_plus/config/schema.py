@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,6 +21,16 @@ from pydantic import (
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
 
+
+def _one_line(value: str) -> str:
+    """Refuse a text of several lines: in a log or a table, the second looks like one of ours."""
+    if not value.isprintable():
+        raise ValueError("must be one line without control characters")
+    return value
+
+
+# What is shown in messages and tables, and what files are named after.
+Line = Annotated[str, AfterValidator(_one_line)]
 LayerSizes = list[Count]
 # How environments share the run's process; with each, everything comes out the same, bit for bit.
 IN_PROCESS = ("auto", "dummy", "batched")
@@ -34,9 +45,9 @@ class Section(BaseModel):
 class EnvConfig(Section):
     """Which environment, and the wrappers of its one chain."""
 
-    id: str
-    name: str | None = None
-    packages: list[str]
+    id: Line
+    name: Line | None = None
+    packages: list[Line]
     kwargs: dict[str, Any]
     wrappers: list[str | dict[str, dict[str, Any] | None]]
     frame_stack: Count
@@ -58,8 +69,8 @@ class NoiseConfig(Section):
 class AlgoConfig(Section):
     """Which algorithm, and its Stable-Baselines3 constructor arguments."""
 
-    name: str
-    packages: list[str]
+    name: Line
+    packages: list[Line]
     hyperparams: dict[str, Any]
     action_noise: NoiseConfig | None
     replay_buffer: str | None
@@ -165,8 +176,8 @@ class ExportConfig(Section):
 class TrackerConfig(Section):
     """A service that follows the run besides TensorBoard."""
 
-    name: str
-    project: str
+    name: Line
+    project: Line
     offline: bool
     kwargs: dict[str, Any]
 
@@ -178,7 +189,7 @@ class InfraConfig(Section):
     What the keys mean is in conf/infra.
     """
 
-    name: str
+    name: Line
     workers: Count | Literal["auto"] = "auto"
     memory_gib: PositiveFloat | None = None
     time_limit_minutes: PositiveFloat | None = None
@@ -239,7 +250,7 @@ class RunConfig(Section):
     n_envs: Count
     vec_env: Literal["auto", "dummy", "subproc", "batched"]
     normalize: NormalizeConfig | None
-    device: str
+    device: Line
     num_threads: Count | Literal["auto"]
     run_dir: Annotated[str, Field(min_length=1)] | None
     sweep: Annotated[str, Field(min_length=1)] | None = None

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.inside import OutsideError, open_to_append
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
 from rlzoo_plus.infra.worker import THREADS
@@ -69,10 +70,10 @@ def spawn(ticket: dict[str, Any]) -> ProcessHandle:
 def note_in_log(ticket: dict[str, Any], text: str) -> None:
     """Append what happened outside of a job's process to its log."""
     path = Path(ticket["log"])
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, OutsideError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text.rstrip("\n") + "\n")
+        with open_to_append(path) as file:
+            file.write((text.rstrip("\n") + "\n").encode())
 
 
 def end_of_record(record: object) -> JobEnd | None:

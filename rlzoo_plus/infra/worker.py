@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing import connection, parent_process
+from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.inside import open_to_append
 from rlzoo_plus.infra.job import load_target
 
 # Time for an iteration and a checkpoint after the controller is gone.
@@ -58,10 +60,9 @@ def _run(target: str, data: dict[str, Any], log: str, wait_for_parent: Callable[
 
 
 def _send_output_to(log: str) -> None:
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for number in (1, 2):
-        os.dup2(file, number)
-    os.close(file)
+    with open_to_append(Path(log)) as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
     for number, name in ((1, "stdout"), (2, "stderr")):
         setattr(sys, name, os.fdopen(number, "w", buffering=1, closefd=False))
     print(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}, process {os.getpid()}")

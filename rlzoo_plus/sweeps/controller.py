@@ -187,6 +187,7 @@ class Controller:
         entry.started = time.monotonic()
         self.book.write(ledger.STARTED, job)
         try:
+            job.check_place()
             entry.handle = self.launcher.submit(job_spec(job, self._target))
             self._become(entry, JobState.RUNNING)
             self.running.append(entry)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.inside import check_inside, check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.resolve import config_hash, load_stored
 from rlzoo_plus.config.schema import RunConfig
 
 SWEEPS = Path("outputs") / "sweeps"
@@ -46,6 +48,15 @@ class SweepJob:
         """What it is called in messages."""
         config = self.config
         return f"{config.algo.name} on {config.env.name}, seed {config.seed}"
+
+    def check_place(self) -> None:
+        """See that what is written to or removed from its directory stays in the sweep.
+
+        Raises:
+            OutsideError: A link leads elsewhere.
+        """
+        check_inside(self.sweep, self.path)
+        check_plain(self.path)
 
     def is_finished(self) -> bool:
         """Tell whether all its steps were taken."""
@@ -97,8 +108,8 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
     if not isinstance(data, dict):
         raise ConfigError(f"{sweep}: the ledger has no configuration of {key}.")
     try:
-        config = RunConfig.model_validate({**data, "run_dir": str(path), "sweep": str(sweep)})
+        config = load_stored({**data, "run_dir": str(path), "sweep": str(sweep)})
     except ValueError as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)
         raise ConfigError(f"{sweep}: the configuration of {key} is damaged: {reason}.") from error
-    return SweepJob(sweep, path, config, str(record.get("command", "")))
+    return SweepJob(sweep, path, config, printable(record.get("command", ""), LONGEST_LINE))

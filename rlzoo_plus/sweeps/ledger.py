@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob, load_job
@@ -92,12 +93,13 @@ def open_sweep(name: str) -> Ledger:
     """Return the ledger of a sweep that exists; a name is looked up below outputs/sweeps.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is none, or its ledger is a link.
     """
     from rlzoo_plus.sweeps.job import SWEEPS, sweep_dir
 
     for path in (Path(name), sweep_dir(name)):
         if (path / NAME).is_file():
+            check_inside(path, path / NAME)
             return Ledger(path)
     known = sorted(file.parent.name for file in SWEEPS.glob(f"*/{NAME}"))
     there = f"There are: {', '.join(known)}." if known else "Start one with `rlzoo-plus train -m`."

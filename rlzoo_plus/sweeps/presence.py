@@ -8,6 +8,7 @@ import time
 import uuid
 from pathlib import Path
 
+from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.lock import RunLock
 
 _FOLDER = ".controllers"
@@ -19,7 +20,7 @@ class Presence:
     """Says that a controller works on a sweep, for as long as its process lives."""
 
     def __init__(self, sweep: Path) -> None:
-        self.path = sweep / _FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.lock"
+        self.path = _folder(sweep) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.lock"
         self._lock = RunLock(self.path)
 
     @property
@@ -47,12 +48,12 @@ class Presence:
 
 def is_present(sweep: Path, name: str) -> bool:
     """Tell whether the controller of a name still works on a sweep."""
-    return RunLock(sweep / _FOLDER / f"{name}.lock").is_held_elsewhere()
+    return RunLock(_folder(sweep) / f"{name}.lock").is_held_elsewhere()
 
 
 def living_controllers(sweep: Path) -> list[Path]:
     """Return the files of the controllers that work on a sweep now."""
-    files = sorted((sweep / _FOLDER).glob("*.lock"))
+    files = sorted(_folder(sweep).glob("*.lock"))
     return [file for file in files if RunLock(file).is_held_elsewhere()]
 
 
@@ -60,14 +61,26 @@ def ask_to_stop(sweep: Path) -> int:
     """Ask all controllers of a sweep to stop cleanly; return how many there are."""
     living = living_controllers(sweep)
     for file in living:
-        file.with_suffix(".stop").touch()
+        request = file.with_suffix(".stop")
+        check_inside(sweep, request)
+        request.touch()
     return len(living)
+
+
+def _folder(sweep: Path) -> Path:
+    """Return where controllers leave their files.
+
+    Raises:
+        OutsideError: It is a link.
+    """
+    check_inside(sweep, sweep / _FOLDER)
+    return sweep / _FOLDER
 
 
 def _tidy(folder: Path) -> None:
     """Remove what killed controllers have left."""
     for file in folder.glob("*.lock"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, OutsideError):
             is_old = time.time() - file.stat().st_mtime > _YOUNG_S
             if is_old and not RunLock(file).is_held_elsewhere():
                 file.unlink()

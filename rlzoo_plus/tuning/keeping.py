@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+from pathlib import Path
 
+from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.tuning.plan import StudyPlan
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
+log = logging.getLogger(__name__)
 _OVER = (TrialState.DONE, TrialState.PRUNED, TrialState.FAILED)
 
 
@@ -34,7 +38,16 @@ def _drop(plan: StudyPlan, view: TrialView) -> bool:
     for index in range(plan.hpo.seeds):
         run = RunDir(plan.run_path(view.folder, index))
         for folder in (run.checkpoints().root, run.best, run.final, run.tensorboard, run.monitor):
-            if folder.is_dir() and not folder.is_symlink():
+            if folder.is_dir() and _is_inside(plan.folder, folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 dropped = True
     return dropped
+
+
+def _is_inside(study: Path, folder: Path) -> bool:
+    try:
+        check_inside(study, folder)
+    except OutsideError as error:
+        log.warning("left alone: %s", error)
+        return False
+    return True

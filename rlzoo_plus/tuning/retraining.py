@@ -77,6 +77,7 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     Raises:
         ExaminationStopped: By Ctrl-C or SIGTERM; the same call begins it again.
     """
+    job.check_place()
     file = job.path / EXAMINED
     known = _read(file)
     if known is not None and known.episodes == episodes:

@@ -95,6 +95,7 @@ class TrialRun:
         if self.is_stopping:
             return None
         try:
+            self.job.check_place()
             self.handle = self.launcher.submit(self._spec())
         except (OSError, EOFError, ConfigError) as error:
             return self._outcome(TrialState.FAILED, f"cannot be started: {error}")

@@ -25,7 +25,7 @@ FORBIDDEN = (
     *("os.truncate", "os.utime", "shutil.rmtree", "shutil.copyfile", "shutil.move"),
     *("ctypes.dlopen", "os.putenv", "os.chdir", "os.kill", "sys.addaudithook"),
 )
-MODULES = ("sb3_contrib", "stable_baselines3", "yaml", "rlzoo_plus.commands.enjoy")
+MODULES = ("omegaconf", "sb3_contrib", "stable_baselines3", "yaml", "rlzoo_plus.commands.enjoy")
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
 VERBS += ("console", "continuing")
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
