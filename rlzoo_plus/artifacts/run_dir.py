@@ -8,7 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
@@ -24,6 +24,9 @@ from rlzoo_plus.artifacts.untrusted import (
 )
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
+
+# Bytes that systems allow in a name and in a path; below a run directory paths go on for a while.
+_LONGEST_NAME, _LONGEST_PATH, _LONGEST_BELOW = 255, 4096, 200
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,28 @@ class RunDir:
     def read_provenance(self) -> dict[str, Any]:
         """Return code, libraries, machine and seeds, empty if they are not known."""
         return read_json(self.provenance_file)
+
+
+def path_problem(path: PurePath) -> str | None:
+    """Return why no file system takes a directory and what a run writes below it, None if it may.
+
+    Args:
+        path: The directory, which need not exist.
+    """
+    if not str(path).isprintable():
+        return "it has characters that cannot be printed"
+    if path.parts[:1] == ("~",):
+        return "~ stands for nothing here. Write $HOME"
+    longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+    if longest > _LONGEST_NAME:
+        return f"a name in it has {longest} bytes, and {_LONGEST_NAME} are allowed"
+    length = len(os.fsencode(os.path.abspath(path)))
+    if length + _LONGEST_BELOW > _LONGEST_PATH:
+        return (
+            f"its path has {length} bytes; files of a run need it to have at most "
+            f"{_LONGEST_PATH - _LONGEST_BELOW}"
+        )
+    return None
 
 
 def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:

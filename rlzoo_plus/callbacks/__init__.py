@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
@@ -15,6 +14,7 @@ from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.imports import import_user_class, where_raised
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
@@ -105,11 +105,9 @@ def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
 
 
 def _user_callback(path: str, kwargs: dict[str, Any]) -> BaseCallback:
-    module, _, name = path.rpartition(".")
+    callback = import_user_class("callbacks", path, BaseCallback)
     try:
-        callback = getattr(import_module(module), name)(**kwargs)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"callbacks: {path} with {kwargs}: {error}") from error
-    if not isinstance(callback, BaseCallback):
-        raise ConfigError(f"callbacks: {path} is not a BaseCallback of Stable-Baselines3.")
-    return callback
+        return callback(**kwargs)
+    # The user's code.
+    except Exception as error:
+        raise ConfigError(f"callbacks: {path} with {kwargs}: {where_raised(error)}.") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_plain
-from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
+from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.errors import ConfigError
@@ -60,6 +60,9 @@ def plan_run(config: RunConfig) -> Plan:
             raise ConfigError("restart=true starts a run anew in run_dir=..., which is not given.")
         return Plan(Start.NEW, config, None)
     run_dir = RunDir(Path(config.run_dir))
+    problem = path_problem(run_dir.path)
+    if problem is not None:
+        raise ConfigError(f"run_dir={config.run_dir[:80]!r}: {problem}. Choose another directory.")
     check_plain(run_dir.path)
     if not run_dir.has_begun():
         return Plan(Start.NEW, config, run_dir)

@@ -14,7 +14,6 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.errors import ConfigError
 
-MOST_WARMUP_RESETS = 100
 # Gymnasium's bridges to old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 
@@ -105,8 +104,6 @@ def _read_config(run: RunDir) -> RunConfig:
 
     try:
         config = load_stored(run.read_config())
-        if config.env.warmup_resets > MOST_WARMUP_RESETS:
-            raise ValueError(f"env.warmup_resets is above {MOST_WARMUP_RESETS}")
         return config
     except (ValueError, OSError) as error:
         where, reason = printable(run.config_file), one_line(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -113,7 +114,15 @@ def check_before_building(plan: Plan) -> str | None:
         try:
             plan.run_dir.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"run_dir={plan.config.run_dir} cannot be made: {error}") from error
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"run_dir={plan.config.run_dir} cannot be made: {reason}. Choose another directory."
+            ) from error
+        if not os.access(plan.run_dir.path, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"run_dir={plan.config.run_dir} cannot be written to. Choose another directory, or "
+                "change its permissions."
+            )
     return problem
 
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.imports import import_user_module
 from rlzoo_plus.config.suggest import unknown_name
 
 
@@ -172,6 +173,8 @@ WRAPPERS: dict[str, str] = {
     "mask_observation": "rlzoo_plus.envs.wrappers:MaskObservation",
 }
 
+LAUNCHERS = ("local", "debug", "slurm", "ray")
+
 
 def get_algorithm(name: str) -> AlgorithmSpec:
     """Return the specification of an algorithm.
@@ -205,10 +208,7 @@ def import_algorithm_packages(packages: list[str]) -> None:
         ConfigError: One cannot be imported.
     """
     for name in packages:
-        try:
-            import_module(name)
-        except ImportError as error:
-            raise ConfigError(f"algo.packages: {name} cannot be imported: {error}.") from error
+        import_user_module("algo.packages", name)
 
 
 def load_named(what: str, name: str, known: dict[str, str]) -> Any:

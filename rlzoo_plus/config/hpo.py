@@ -14,7 +14,7 @@ Direction = Literal["maximize", "minimize"]
 class HpoSection(BaseModel):
     """A part of a study's settings: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class RetrainConfig(HpoSection):

@@ -6,12 +6,14 @@ from typing import Any
 
 from rlzoo_plus.config.catalog import ACTION_NOISES, REPLAY_BUFFERS, AlgorithmSpec, Family
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.limits import limit_of
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.config.suggest import unknown_name
 
-_POSITIVE = ("batch_size", "n_steps", "n_epochs", "buffer_size", "n_delta", "policy_delay")
+# Schedules that stop making sense where they reach 0 at once.
+_POSITIVE_SCHEDULES = ("clip_range_vf", "delta_std")
 
 
 def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
@@ -45,12 +47,11 @@ def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> lis
     Raises:
         ConfigError: A hyperparameter cannot work.
     """
-    for key in spec.schedules:
-        value = algo.hyperparams.get(key)
-        if value is not None:
-            parse_schedule(value, f"algo.hyperparams.{key}")
+    _check_schedules(algo.hyperparams, spec)
     for key, value in algo.hyperparams.items():
-        _check_number(key, value, spec)
+        limit = limit_of(key, spec.entry_point)
+        if limit is not None and not limit.allows(value):
+            raise ConfigError(f"algo.hyperparams.{key}={value}: needs {limit.rule}.")
     _check_off_policy_parts(algo, spec)
     if spec.family is Family.ON_POLICY:
         return _check_batches(algo.hyperparams, spec, n_envs)
@@ -71,16 +72,14 @@ def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
     return n_envs
 
 
-def _check_number(key: str, value: Any, spec: AlgorithmSpec) -> None:
-    where = f"algo.hyperparams.{key}={value}"
-    if key in _POSITIVE and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{where}: needs a whole number of at least 1.")
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    is_share = is_number and 0.0 <= value <= 1.0
-    if key in ("gamma", "gae_lambda", "tau") and value is not None and not is_share:
-        raise ConfigError(f"{where}: needs a number from 0 to 1.")
-    if key in spec.schedules and is_number and value < 0:
-        raise ConfigError(f"{where}: must not be negative.")
+def _check_schedules(values: dict[str, Any], spec: AlgorithmSpec) -> None:
+    for key in spec.schedules:
+        value = values.get(key)
+        if value is None:
+            continue
+        schedule = parse_schedule(value, f"algo.hyperparams.{key}")
+        if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
+            raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
 
 
 def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:

@@ -21,6 +21,11 @@ def _not_bool(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1)]
-NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0)]
+# What a double still counts one by one, and far more steps than any run takes.
+LARGEST = 10**15
+
+Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=LARGEST)]
+NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=LARGEST)]
+Number = Annotated[float, BeforeValidator(_not_bool)]
+NonNegativeFloat = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
 PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]

@@ -7,14 +7,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from rlzoo_plus.artifacts.run_dir import path_problem
 from rlzoo_plus.artifacts.untrusted import has_control_characters
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
+    LAUNCHERS,
     OPTIMIZERS,
     WRAPPERS,
     AlgorithmSpec,
@@ -49,11 +52,15 @@ _RULES = {
         "{actor: [64, 64], critic: [256, 256]}"
     ),
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
-    "eval.n_envs": "must be a whole number of at least 1, or auto",
+    "eval.n_envs": "must be a whole number from 1 to 100,000, or auto",
+    "env.wrappers": "must be a list of names, and {name: {argument: value}} for one with arguments",
+    "callbacks": (
+        "must be a list of dotted paths, and {path: {argument: value}} for one with arguments"
+    ),
     "run_dir": "must be the path of a directory, or null",
     "infra.workers": "must be a whole number of at least 1, or auto",
     "sweep": "must be a name, a path, or null for outputs/sweeps/default",
-    "num_threads": "must be a whole number of at least 1, or auto",
+    "num_threads": "must be a whole number from 1 to 1,024, or auto",
     "report.video": "must be true, false or auto",
     "log.progress": "must be true, false or auto",
 }
@@ -221,6 +228,14 @@ def _check_names(config: RunConfig) -> None:
                     unknown_name("wrapper", name, WRAPPERS)
                     + " A wrapper of your own is a dotted path: my_package.MyWrapper."
                 )
+    if config.infra.name not in LAUNCHERS:
+        raise ConfigError(unknown_name("infra.name", config.infra.name, LAUNCHERS))
+    folder = PurePosixPath(str(config.env.name))
+    if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
+        raise ConfigError(
+            f"env.name={_shown(str(config.env.name))}: folders are named after it. Use letters, "
+            "digits, dots and hyphens, e.g. env.name=my-robot."
+        )
     if not DEVICE.fullmatch(config.device):
         raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
 

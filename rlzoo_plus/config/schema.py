@@ -19,7 +19,13 @@ from pydantic import (
 )
 
 from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
+from rlzoo_plus.config.numbers import (
+    Count,
+    NonNegative,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+)
 
 
 def _one_line(value: str) -> str:
@@ -31,6 +37,15 @@ def _one_line(value: str) -> str:
 
 # What is shown in messages and tables, and what files are named after.
 Line = Annotated[str, AfterValidator(_one_line)]
+# Each is the beginning of an episode, before the first step.
+MOST_WARMUP_RESETS = 100
+MOST_EPISODES = 100_000
+# torch breaks down with many thousands.
+MOST_THREADS = 1024
+# Seeds of environments count up from the first; so many are kept free.
+MOST_ENVS = 100_000
+
+EnvCount = Annotated[Count, Field(le=MOST_ENVS)]
 LayerSizes = list[Count]
 # How environments share the run's process; with each, everything comes out the same, bit for bit.
 IN_PROCESS = ("auto", "dummy", "batched")
@@ -39,7 +54,9 @@ IN_PROCESS = ("auto", "dummy", "batched")
 class Section(BaseModel):
     """A part of the configuration: unknown keys are errors, `model_dump` gives plain data."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 class EnvConfig(Section):
@@ -52,16 +69,16 @@ class EnvConfig(Section):
     wrappers: list[str | dict[str, dict[str, Any] | None]]
     frame_stack: Count
     time_limit: Count | None
-    warmup_resets: NonNegative
-    max_return: float | None
-    solved_return: float | None
+    warmup_resets: Annotated[NonNegative, Field(le=MOST_WARMUP_RESETS)]
+    max_return: Number | None
+    solved_return: Number | None
 
 
 class NoiseConfig(Section):
     """Exploration noise added to a deterministic policy's actions, in units of action range."""
 
     type: str
-    std: Annotated[float, Field(ge=0)]
+    std: NonNegativeFloat
     theta: PositiveFloat = 0.15
     dt: PositiveFloat = 0.01
 
@@ -91,7 +108,7 @@ class NetworkConfig(Section):
     policy: Literal["auto", "mlp", "cnn", "multi_input", "linear"]
     net_arch: LayerSizes | dict[str, LayerSizes] | None
     activation: str | None
-    log_std_init: float | None
+    log_std_init: Number | None
     ortho_init: bool | None
     full_std: bool | None
     use_expln: bool | None
@@ -122,8 +139,8 @@ class EvalConfig(Section):
     """How and when the policy is evaluated while it trains."""
 
     every_steps: Count | Literal["auto"] | None
-    episodes: Count
-    n_envs: Count | Literal["auto"]
+    episodes: Annotated[Count, Field(le=MOST_EPISODES)]
+    n_envs: EnvCount | Literal["auto"]
     deterministic: bool
     at_start: bool
 
@@ -144,7 +161,7 @@ class CheckpointConfig(Section):
 class StopConfig(Section):
     """Reasons to end before `n_timesteps`."""
 
-    reward_threshold: float | None
+    reward_threshold: Number | None
     no_improvement_evals: Count | None
     wall_clock_minutes: PositiveFloat | None
 
@@ -207,7 +224,7 @@ class InfraConfig(Section):
     resubmit: NonNegative = 0
     folder: Annotated[str, Field(min_length=1)] = "outputs/slurm"
     address: Annotated[str, Field(min_length=1)] | None = None
-    gpus_per_job: Annotated[float, Field(ge=0)] = 0.0
+    gpus_per_job: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
     def _check_owners(self) -> InfraConfig:
@@ -247,11 +264,11 @@ class RunConfig(Section):
     tracker: TrackerConfig | None
     n_timesteps: Count
     seed: NonNegative
-    n_envs: Count
+    n_envs: EnvCount
     vec_env: Literal["auto", "dummy", "subproc", "batched"]
     normalize: NormalizeConfig | None
     device: Line
-    num_threads: Count | Literal["auto"]
+    num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     run_dir: Annotated[str, Field(min_length=1)] | None
     sweep: Annotated[str, Field(min_length=1)] | None = None
     resume: Literal["auto", "never"] = "auto"

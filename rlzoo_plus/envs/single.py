@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +11,7 @@ from gymnasium.error import Error as GymError
 import robots
 from rlzoo_plus.config.catalog import WRAPPERS, load_named
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.imports import import_user_class, import_user_module, where_raised
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes
@@ -19,6 +19,14 @@ from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
 
 EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
+# What the manager itself gives to `gymnasium.make`.
+_MANAGED = {
+    "id": "use env.id=...",
+    "render_mode": "recording and watching choose it",
+    "max_episode_steps": "use env.time_limit=...",
+    "disable_env_checker": "rlzoo-plus doctor checks the environment",
+}
+_REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
 SHIPPED_PACKAGES = (*EXTRAS, "robots")
 
 
@@ -42,18 +50,7 @@ def make_env(
         options["max_episode_steps"] = spec.time_limit
     if render_mode is not None:
         options["render_mode"] = render_mode
-    try:
-        # Compiled simulators print as they start.
-        with native_output_hidden() if spec.packages else contextlib.nullcontext():
-            env = gym.make(spec.id, disable_env_checker=True, **options)
-    except GymError as error:
-        raise ConfigError(_explain(spec.id, error)) from error
-    except TypeError as error:
-        reason = str(error).split(" was raised from")[0]
-        raise ConfigError(f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}.") from error
-    except (ValueError, KeyError, IndexError, AssertionError) as error:
-        reason = str(error) or type(error).__name__
-        raise ConfigError(f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}") from error
+    env = _make(spec, options)
     for entry in spec.wrappers:
         env = _wrap(env, entry)
     if spec.warmup_resets:
@@ -72,19 +69,10 @@ def import_packages(spec: EnvConfig) -> None:
     # PyBullet prints its build time when it is imported.
     early = ["pybullet"] if spec.id.startswith("robots/") else []
     for name in [*early, *spec.packages]:
-        try:
-            with native_output_hidden():
-                import_module(name)
-        except ImportError as error:
-            if error.name is not None and not name.startswith(error.name.split(".")[0]):
-                raise ConfigError(f"env.packages: importing {name} failed: {error}") from error
-            extra = EXTRAS.get(name)
-            mend = (
-                f"Install it: pip install 'rlzoo-plus[{extra}]'"
-                if extra
-                else "Install it; if it is a file of yours, name its folder in PYTHONPATH"
-            )
-            raise ConfigError(f"env.packages: there is no module {name}. {mend}.") from error
+        extra = EXTRAS.get(name)
+        install = f"Install it: pip install 'rlzoo-plus[{extra}]'" if extra else None
+        with native_output_hidden():
+            import_user_module("env.packages", name, install)
 
 
 def foreign_code(spec: EnvConfig) -> list[str]:
@@ -100,26 +88,53 @@ def foreign_code(spec: EnvConfig) -> list[str]:
     ]
 
 
+def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
+    for key, instead in _MANAGED.items():
+        if key in spec.kwargs:
+            raise ConfigError(f"env.kwargs.{key} is not set here: {instead}.")
+    module, colon, _ = spec.id.partition(":")
+    if colon:
+        import_user_module("env.id", module)
+    try:
+        # Compiled simulators print as they start.
+        with native_output_hidden() if spec.packages else contextlib.nullcontext():
+            return gym.make(spec.id, disable_env_checker=True, **options)
+    except GymError as error:
+        raise ConfigError(_explain(spec.id, error)) from error
+    except _REFUSALS as error:
+        reason = (str(error) or type(error).__name__).split(" was raised from")[0]
+        what = (
+            f"env.kwargs={spec.kwargs}: {spec.id} refuses them"
+            if spec.kwargs
+            else (f"env.id={spec.id} cannot be made")
+        )
+        raise ConfigError(f"{what}: {reason.splitlines()[0]}") from error
+    except (Exception, SystemExit) as error:
+        if spec.id.startswith("robots/"):
+            raise
+        # Somebody else's code.
+        raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
+
+
 def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.Env:
     pairs = [(entry, {})] if isinstance(entry, str) else list(entry.items())
     for name, kwargs in pairs:
-        wrapper = load_named("wrapper", name, WRAPPERS) if name in WRAPPERS else _import(name)
+        is_ours = name in WRAPPERS
+        wrapper = (
+            load_named("wrapper", name, WRAPPERS)
+            if is_ours
+            else import_user_class("env.wrappers", name, gym.Wrapper)
+        )
+        where = f"env.wrappers: {name} with {kwargs or {}}"
         try:
             env = wrapper(env, **(kwargs or {}))
-        except (TypeError, ValueError, IndexError, AssertionError) as error:
-            raise ConfigError(f"env.wrappers: {name} with {kwargs or {}}: {error}") from error
+        except (*_REFUSALS, GymError) as error:
+            raise ConfigError(f"{where}: {error}") from error
+        except Exception as error:
+            if is_ours:
+                raise
+            raise ConfigError(f"{where}: {where_raised(error)}.") from error
     return env
-
-
-def _import(path: str) -> Any:
-    module, _, attribute = path.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"env.wrappers: {path} cannot be imported: {error}. Write the dotted path of a class "
-            "in an importable module."
-        ) from error
 
 
 def _explain(env_id: str, error: GymError) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from rlzoo_plus.config.catalog import LAUNCHERS
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.infra.job import JobEnd, JobSpec
 
-LAUNCHERS = ("local", "debug", "slurm", "ray")
 # Jobs in the queue of a cluster at once, if nothing is said.
 CLUSTER_WORKERS = 16
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.imports import import_user_module
 from rlzoo_plus.tuning.texts import value_text
 
 if TYPE_CHECKING:
@@ -26,14 +26,7 @@ def load_custom(path: str) -> Callable[[Any], Any]:
     module, _, name = path.rpartition(".")
     if not module:
         raise ConfigError(f"hpo.custom={path}: must be module.function, e.g. my_module.my_space.")
-    try:
-        loaded = import_module(module)
-    except Exception as error:
-        # The module is the user's: whatever it raises, it is not this program that is wrong.
-        raise ConfigError(
-            f"hpo.custom={path}: {module} cannot be imported: {type(error).__name__}: {error}. "
-            "A module that is not installed must lie on PYTHONPATH."
-        ) from error
+    loaded = import_user_module(f"hpo.custom={path}", module)
     function = getattr(loaded, name, None)
     if not callable(function):
         raise ConfigError(f"hpo.custom={path}: {module} has no function {name}.")

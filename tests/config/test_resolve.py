@@ -10,46 +10,6 @@ TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
 TUNED_ALGORITHMS = sorted({name.split("/")[0] for name in TUNED})
 
 
-@pytest.fixture(scope="module")
-def defaults():
-    """Composed values by algorithm; composing is slow, so each is composed once."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    GlobalHydra.instance().clear()
-    known = {}
-
-    def get(algo):
-        if algo not in known:
-            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                cfg = compose("config", [f"algo={algo}", "tuned=none"])
-            known[algo] = OmegaConf.to_container(cfg, resolve=True)
-        return known[algo]
-
-    return get
-
-
-@pytest.fixture
-def check(defaults):
-    """Return a function: dotted changes to the untuned defaults of an algorithm, resolved."""
-    import copy
-
-    def check_them(algo="ppo", **changes):
-        values = copy.deepcopy(defaults(algo))
-        for dotted, value in changes.items():
-            *path, last = dotted.split("__")
-            node = values
-            for part in path:
-                if not isinstance(node.get(part), dict):
-                    node[part] = {}
-                node = node[part]
-            node[last] = value
-        return resolve(values, env_name="cartpole_bullet")
-
-    return check_them
-
-
 def complaint(check, algo="ppo", **changes):
     with pytest.raises(ConfigError) as caught:
         check(algo, **changes)

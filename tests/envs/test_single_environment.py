@@ -44,7 +44,7 @@ def test_a_missing_package_of_the_user_is_named():
 def test_a_package_that_misses_another_says_which(tmp_path, monkeypatch):
     (tmp_path / "robot_with_hole.py").write_text("import not_there_at_all\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"robot_with_hole failed.*not_there_at_all"):
+    with pytest.raises(ConfigError, match=r"robot_with_hole cannot be imported.*not_there_at_all"):
         make_env(_spec("env.packages=[robot_with_hole]"))
 
 
@@ -92,7 +92,7 @@ def test_a_dotted_wrapper_of_the_user_gets_its_arguments():
     "wrapper", ["support.tiny_envs.Tripled", "no_such_module.Wrapper", "support.tiny_envs.no.Deep"]
 )
 def test_a_dotted_wrapper_that_is_not_there_is_named(wrapper):
-    with pytest.raises(ConfigError, match=f"{wrapper} cannot be imported"):
+    with pytest.raises(ConfigError, match=rf"{wrapper}.*(is not in its module|there is no module)"):
         make_env(_spec(f"env.wrappers=[{wrapper}]"))
 
 

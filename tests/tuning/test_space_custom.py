@@ -77,7 +77,7 @@ def test_a_condition_sees_what_a_function_of_the_users_has_drawn(custom):
     ("path", "message"),
     [
         ("space", "must be module.function"),
-        ("no_such_module_here.space", "cannot be imported: ModuleNotFoundError.*PYTHONPATH"),
+        ("no_such_module_here.space", "no module no_such_module_here.*PYTHONPATH"),
         ("my_broken_space.space", "cannot be imported: ZeroDivisionError"),
         ("my_search_space.spaces", "has no function spaces"),
         ("my_search_space.number", "has no function number"),
