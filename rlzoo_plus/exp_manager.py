@@ -178,7 +178,7 @@ class ExpManager:
             solved=self._is_solved(best),
             config_hash=config_hash(self.config),
             resumed_at=snapshot.exactness.resumed_at,
-            exact=snapshot.exactness.inexact_since is None,
+            exact=snapshot.verdict(agent),
             inexact_since=snapshot.exactness.inexact_since,
             inexact_because=snapshot.exactness.because,
         )

@@ -2,8 +2,8 @@
 
 import pytest
 import support.forgetful_envs  # noqa: F401
-from support.resuming import assert_same_in_pieces
-from support.training import tiny_config
+from support.resuming import assert_same_in_pieces, train_with_a_kill
+from support.training import tiny_config, train_run
 
 pytestmark = pytest.mark.training
 PACKAGE = "env.packages=[support.forgetful_envs]"
@@ -20,3 +20,83 @@ def _config(env, *overrides, algo="ppo"):
 def test_global_generators_of_worker_processes_are_seeded(tmp_path):
     config = _config("Dice", "vec_env=subproc", "eval.every_steps=96")
     assert_same_in_pieces(tmp_path, config)
+
+
+def _killed(tmp_path, config, *n_iterations):
+    """Train with a checkpoint each 64 steps, killed between two of them."""
+    run_dir, result = train_with_a_kill(tmp_path / "run", config, *(n_iterations or (4,)))
+    assert run_dir.read_result()["inexact_because"] == result.inexact_because
+    return run_dir, result
+
+
+def _cut(env, *overrides):
+    return _config(env, "checkpoint.every_steps=64", *overrides)
+
+
+def test_rows_made_again_alike_are_no_reason(tmp_path):
+    run_dir, result = _killed(tmp_path, _cut("Staged"), 4, 2)
+    assert (result.inexact_because, result.resumed_at) == ([], [64])
+    assert not run_dir.cut_rows_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides"),
+    [
+        ("LateClock", ()),
+        ("Widening", ("env.kwargs.after_episodes=9",)),
+        ("Widening", ("env.kwargs.after_wins=3",)),
+    ],
+)
+def test_an_environment_that_its_seed_does_not_decide_is_inexact(tmp_path, env, overrides):
+    _, result = _killed(tmp_path, _cut(env, *overrides))
+    assert (result.exact, result.inexact_since) == (False, 64)
+    (reason,) = result.inexact_because
+    assert " was " in reason or "the observation after" in reason
+
+
+def _callback(name, arguments=""):
+    return f"callbacks=[{{support.user_callbacks.{name}: {{{arguments}}}}}]"
+
+
+def test_a_schedule_that_a_callback_replaced_is_a_reason(tmp_path):
+    _, result = _killed(tmp_path, _cut("Staged", _callback("SlowsDown")))
+    assert (result.exact, result.inexact_since) == (False, 64)
+    assert result.inexact_because == [
+        "model.lr_schedule was replaced, which a checkpoint does not hold"
+    ]
+
+
+def test_noise_that_a_callback_took_away_is_a_reason_and_does_not_prevent_a_resume(tmp_path):
+    noise = "algo.action_noise={type: normal, std: 0.3}"
+    overrides = ("n_timesteps=128", _callback("StopsExploring"), noise)
+    _, result = _killed(
+        tmp_path, _config("Staged", "checkpoint.every_steps=64", *overrides, algo="sac"), 20
+    )
+    assert (result.state, result.exact) == ("finished", False)
+    assert result.inexact_because == [
+        "model.action_noise was replaced, which a checkpoint does not hold"
+    ]
+
+
+def test_with_a_callback_of_a_user_no_difference_found_is_all_that_is_said(tmp_path):
+    config = _cut("Staged", _callback("Idle"))
+    run_dir, result = _killed(tmp_path, config)
+    assert (result.exact, result.inexact_since) == ("no difference found", None)
+    assert run_dir.read_result()["exact"] == "no difference found"
+
+
+def test_a_robot_of_ours_without_code_of_a_user_is_exact(tmp_path):
+    config = tiny_config(
+        "ppo",
+        "robots/CartPoleBalance-v0",
+        "env.packages=[]",
+        "n_timesteps=192",
+        "checkpoint.every_steps=64",
+    )
+    _, result = _killed(tmp_path, config)
+    assert (result.exact, result.resumed_at) == (True, [64])
+
+
+def test_a_run_that_was_never_interrupted_is_exact_whatever_it_does(tmp_path):
+    _, result = train_run(tmp_path / "run", _config("LateClock", _callback("SlowsDown")))
+    assert (result.exact, result.resumed_at) == (True, [])

@@ -39,8 +39,32 @@ _NOT_STATE = {
 }
 
 
-def capture(agent: BaseAlgorithm) -> dict[str, Any]:
-    """Return the agent's state; nothing in it shares memory with the agent."""
+def parts_of(agent: BaseAlgorithm) -> dict[str, Any]:
+    """Return the attributes that are no plain data: networks, schedules, buffers; None for others.
+
+    A checkpoint does not hold them as such: a resumed run builds them anew from its configuration.
+    """
+    return {name: None if is_plain(value) else value for name, value in vars(agent).items()}
+
+
+def replaced_parts(agent: BaseAlgorithm, parts: dict[str, Any]) -> list[str]:
+    """Return the attributes that somebody has set to another object since `parts_of`."""
+    now = vars(agent)
+    return [
+        name
+        for name, before in parts.items()
+        if name not in _NOT_STATE
+        and not (now.get(name) is before or (before is None and is_plain(now.get(name))))
+    ]
+
+
+def capture(agent: BaseAlgorithm, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the agent's state; nothing in it shares memory with the agent.
+
+    Args:
+        agent: The agent.
+        without: Attributes to leave out, of `replaced_parts`.
+    """
     _, tensor_names = agent._get_torch_save_params()
     return {
         "parameters": to_plain(agent.get_parameters()),
@@ -48,7 +72,7 @@ def capture(agent: BaseAlgorithm) -> dict[str, Any]:
         "attributes": {
             name: to_plain(value)
             for name, value in vars(agent).items()
-            if name not in _NOT_STATE and name not in tensor_names and is_plain(value)
+            if name not in {*_NOT_STATE, *tensor_names, *without} and is_plain(value)
         },
         "layouts": {name: layout_of(getattr(agent, name, None)) for name in _OBSERVATIONS},
         "noise": _noise_state(getattr(agent, "action_noise", None)),

@@ -36,8 +36,7 @@ def rewind_logs(run_dir: RunDir, sizes: Mapping[str, int]) -> list[str]:
     Raises:
         ValueError: The sizes are none.
     """
-    if not isinstance(sizes, Mapping) or not all(_is_size(size) for size in sizes.values()):
-        raise ValueError("the sizes of its log files are none")
+    check_sizes(sizes)
     found = {path.relative_to(run_dir.path).as_posix(): path for path in _log_files(run_dir)}
     for name, path in found.items():
         if name not in sizes:
@@ -52,6 +51,16 @@ def rewind_logs(run_dir: RunDir, sizes: Mapping[str, int]) -> list[str]:
     for name in short:
         log.warning("%s is shorter than at the checkpoint: records are missing", name)
     return short
+
+
+def check_sizes(sizes: Any) -> None:
+    """Check what a checkpoint says of the lengths of the logs.
+
+    Raises:
+        ValueError: They are no lengths.
+    """
+    if not isinstance(sizes, Mapping) or not all(_is_size(size) for size in sizes.values()):
+        raise ValueError("the sizes of its log files are none")
 
 
 def _is_size(value: Any) -> bool:

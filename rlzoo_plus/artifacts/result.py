@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+# Of a resumed run of which nothing proves either that it is the same or that it is another.
+NO_DIFFERENCE = "no difference found"
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -20,8 +23,9 @@ class TrainResult:
         solved: Whether the best reached `env.solved_return`; None if that is not known.
         config_hash: Hash of all that decides the outcome.
         resumed_at: Environment steps at which the run went on after an interruption.
-        exact: Whether it is, bit for bit, the run that would have been without interruptions.
-        inexact_since: The step after which it may differ, None if it is exact.
+        exact: Whether it is, bit for bit, the run that would have been without interruptions: true
+            where that is certain, false where a difference was found, else "no difference found".
+        inexact_since: The step after which it may differ, None if no difference was found.
         inexact_because: Why it may.
     """
 
@@ -34,6 +38,6 @@ class TrainResult:
     solved: bool | None
     config_hash: str
     resumed_at: list[int] = field(default_factory=list)
-    exact: bool = True
+    exact: bool | str = True
     inexact_since: int | None = None
     inexact_because: list[str] = field(default_factory=list)

@@ -106,6 +106,11 @@ class RunDir:
         return self.path / ".checkpoint-request"
 
     @property
+    def cut_rows_file(self) -> Path:
+        """The log rows that a resume cut off, as long as they have not come again."""
+        return self.path / "checkpoints" / "cut_rows.json"
+
+    @property
     def lock(self) -> RunLock:
         """What a process must hold to train here."""
         return RunLock(self.path / ".lock")

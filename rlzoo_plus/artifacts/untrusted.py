@@ -93,6 +93,23 @@ def read_plain_file(path: Path, largest: int) -> bytes:
     return data
 
 
+def read_plain_part(path: Path, start: int, most: int) -> bytes:
+    """Read part of a file that is neither a link nor a device; it never blocks.
+
+    Args:
+        path: The file.
+        start: Where to begin [bytes].
+        most: The most that is read [bytes].
+
+    Raises:
+        OSError: It is missing, or a link.
+        ValueError: It is no plain file.
+    """
+    with _open_plain(path) as file:
+        file.seek(start)
+        return file.read(most)
+
+
 def read_plain_lines(path: Path, longest: int = LONGEST_RECORD_BYTES) -> Iterator[bytes]:
     """Yield the lines of a file of any size, without their ends; one that is too long ends it.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.artifacts.log_files import rewind_logs
+from rlzoo_plus.artifacts.cut_rows import CutRows
+from rlzoo_plus.artifacts.log_files import check_sizes, rewind_logs
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.callbacks import RunCallbacks
@@ -33,6 +34,7 @@ class Beginning:
         Raises:
             ConfigError: The checkpoint is not of such a run, or the seed is another one.
         """
+        self._has_begun = False
         self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
         self.step = 0 if checkpoint is None else checkpoint.step
         about = {"logs": {}} if checkpoint is None else checkpoint.about
@@ -41,9 +43,13 @@ class Beginning:
         is_as_long = about.get("n_timesteps") == config.n_timesteps
         self.ended: str | None = about.get("ended") if is_as_long else None
         self._cut_short: list[str] = []
+        self._cut_rows: CutRows | None = None
         if "logs" not in about:
             return  # of schema 1: what was recorded after it stays
         try:
+            check_sizes(about["logs"])
+            if checkpoint is not None:
+                self._cut_rows = CutRows.keep(run_dir, about["logs"], checkpoint.step)
             self._cut_short = rewind_logs(run_dir, about["logs"])
         except ValueError as error:
             raise self._misfit(error) from error
@@ -51,6 +57,7 @@ class Beginning:
     def attach(self, agent: BaseAlgorithm, callbacks: RunCallbacks) -> None:
         """Stand at the top of the agent's loop: restore the first time, then let callbacks act."""
         self._agent, self._callbacks = agent, callbacks
+        callbacks.checkpoint.snapshot.cut_rows = self._cut_rows
         agent.before_iteration = self._before_iteration
         agent.resume_from = self.step
 
@@ -75,6 +82,9 @@ class Beginning:
         log.info("goes on from step %s", f"{checkpoint.step:,}")
 
     def _before_iteration(self) -> None:
+        if not self._has_begun:
+            self._callbacks.checkpoint.snapshot.begin(self._agent)
+            self._has_begun = True
         self.restore_once()
         self._callbacks.on_iteration()
 

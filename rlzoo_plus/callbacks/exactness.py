@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.single import foreign_code
+
+
+def has_user_code(config: RunConfig) -> bool:
+    """Tell whether code that is not ours takes part in a training."""
+    return bool(foreign_code(config.env) or config.algo.packages or config.callbacks)
 
 
 @dataclass
@@ -30,6 +37,14 @@ class Exactness:
             if self.inexact_since is None:
                 self.inexact_since = step
             self.because += [reason for reason in reasons if reason not in self.because]
+
+    def note_difference(self, since: int, reason: str) -> bool:
+        """Record a row that came out otherwise than before a stop; tell whether that is news."""
+        if self.inexact_since is not None:
+            return False
+        self.inexact_since = since
+        self.because.append(reason)
+        return True
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Exactness:

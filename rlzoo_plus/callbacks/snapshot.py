@@ -17,6 +17,8 @@ from rlzoo_plus.agents.fingerprint import differences, numeric_fingerprint
 from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.agents.state import (
     capture,
+    parts_of,
+    replaced_parts,
     restore,
     restore_attributes,
     restore_parameters,
@@ -25,12 +27,14 @@ from rlzoo_plus.agents.state import (
 from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
 from rlzoo_plus.artifacts.chunk_index import ChunkIndex
 from rlzoo_plus.artifacts.chunks import PendingChunks
+from rlzoo_plus.artifacts.cut_rows import CutRows
 from rlzoo_plus.artifacts.log_files import log_sizes
 from rlzoo_plus.artifacts.provenance import code_state
+from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
-from rlzoo_plus.callbacks.exactness import Exactness
+from rlzoo_plus.callbacks.exactness import Exactness, has_user_code
 from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
 from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
 from rlzoo_plus.config.resolve import config_hash
@@ -68,6 +72,7 @@ class RunSnapshot:
         exactness: The account of the run's interruptions.
         callbacks: All callbacks of the run, in their order.
         written: What the newest written checkpoint holds of the replay buffer.
+        cut_rows: The log rows that came before the last stop and are to come again.
     """
 
     def __init__(self, config: RunConfig, run_dir: RunDir, store: CheckpointStore) -> None:
@@ -77,6 +82,8 @@ class RunSnapshot:
         self.exactness = Exactness()
         self.callbacks: list[BaseCallback] = []
         self.written: Mapping[str, ChunkIndex] = {}
+        self.cut_rows: CutRows | None = None
+        self._parts: dict[str, Any] = {}
         self._written_at = (0, 0)
         self._pending_at = (0, 0)
         self._started = time.monotonic()
@@ -86,6 +93,24 @@ class RunSnapshot:
     def training_time_s(self) -> float:
         """Seconds of training, of all processes together."""
         return time.monotonic() - self._started
+
+    def begin(self, agent: BaseAlgorithm) -> None:
+        """Note what the agent is built of; called once, before its first iteration."""
+        self._parts = parts_of(agent)
+
+    def verdict(self, agent: BaseAlgorithm) -> bool | str:
+        """Tell whether the run is the one that would have been without interruptions.
+
+        It is certain for an environment of ours that gives its state, on the CPU, without code of
+        a user's; elsewhere all that is known is that no difference was found.
+        """
+        if self.exactness.inexact_since is not None:
+            return False
+        is_ours = not has_user_code(self.config) and agent.device.type == "cpu"
+        is_certain = not self.exactness.resumed_at or (
+            is_ours and all(agent.env.get_attr("has_state"))
+        )
+        return is_certain or NO_DIFFERENCE
 
     def take(self, agent: BaseAlgorithm, ended: str | None = None) -> Snapshot:
         """Copy everything that decides how the run goes on.
@@ -97,10 +122,11 @@ class RunSnapshot:
         Raises:
             OSError: The log files cannot be made durable.
         """
+        self._compare_rows(is_over=ended is not None)
         normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
         buffer = getattr(agent, "replay_buffer", None)
         state = {
-            "agent": capture(agent),
+            "agent": capture(agent, self._replaced(agent)),
             "envs": capture_envs(agent.env),
             "buffer": None if buffer is None else replay_rows.buffer_state(buffer),
             "callbacks": capture_callbacks(self.callbacks),
@@ -151,10 +177,22 @@ class RunSnapshot:
         reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
         self.exactness.note_resume(checkpoint.step, reasons)
+        self._compare_rows()
         if reasons:
             self._keep_better_policies()
         self._started = time.monotonic() - state.get("clock", {}).get("training_s", 0.0)
         for reason in reasons:
+            log.warning("not exactly as if never stopped: %s", reason)
+
+    def _replaced(self, agent: BaseAlgorithm) -> list[str]:
+        return replaced_parts(agent, self._parts)
+
+    def _compare_rows(self, *, is_over: bool = False) -> None:
+        """Compare the rows that were made again with those before the last stop."""
+        if self.cut_rows is None:
+            return
+        reason = self.cut_rows.compare(is_over=is_over)
+        if reason is not None and self.exactness.note_difference(self.cut_rows.since, reason):
             log.warning("not exactly as if never stopped: %s", reason)
 
     def _restore_all(self, agent: BaseAlgorithm, checkpoint: Checkpoint) -> list[str]:
@@ -217,6 +255,10 @@ class RunSnapshot:
             if isinstance(output, TensorBoardOutputFormat) and output.writer is not None:
                 output.writer.flush()
         missed = unsaved(self.callbacks)
+        missed += [
+            f"model.{name} was replaced, which a checkpoint does not hold"
+            for name in self._replaced(agent)
+        ]
         buffer = getattr(agent, "replay_buffer", None)
         in_buffer = None if buffer is None else replay_rows.unsaved_parts(buffer)
         return {

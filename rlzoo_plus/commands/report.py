@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 def print_header(
     console: Console, config: RunConfig, run_dir: RunDir, problem: str | None = None
 ) -> None:
-    """Say what is about to be trained, where it goes, and whether it can go on if it is killed.
+    """Say what is about to be trained, where it goes, and if it cannot go on exactly after a kill.
 
     Args:
         console: Where to.
         config: The run.
         run_dir: Its directory.
-        problem: Why it cannot be resumed bit for bit, None if it can.
+        problem: Why it cannot be resumed bit for bit, None if nothing is known against it.
     """
     envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
     console.print(
@@ -90,11 +90,10 @@ def print_result(
             )
     if result.resumed_at:
         steps = ", ".join(f"{step:,}" for step in result.resumed_at)
-        exactly = (
-            "exactly as if never stopped"
-            if result.exact
-            else f"not exactly, since step {result.inexact_since:,}: {result.inexact_because[0]}"
-        )
+        exactly = "exactly as if never stopped" if result.exact is True else str(result.exact)
+        if not result.exact:
+            exactly = f"not exactly, since step {result.inexact_since:,}: "
+            exactly += result.inexact_because[0]
         table.add_row("resumed", f"at step {steps}; {exactly}")
     if result.solved is not None:
         word = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"

@@ -241,7 +241,6 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
         **collect_provenance(Path(__file__)),
         "seed_streams": SeedStreams.from_seed(config.seed).report(),
         "config_hash": config_hash(config),
-        "exact_resume": problem is None,
         "exact_resume_problem": problem,
     }
 

@@ -22,9 +22,15 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     config = _config(options)
     from rlzoo_plus.envs.checks import inspect_env
+    from rlzoo_plus.envs.exactness import N_TRIED
 
-    problem = inspect_env(config).replay_problem
-    print("exact resume: yes" if problem is None else f"exact resume: no, because {problem}")
+    facts = inspect_env(config)
+    if facts.replay_problem is not None:
+        print(f"exact resume: no, because {facts.replay_problem}")
+    elif facts.has_exact_state:
+        print("exact resume: the environment gives its state")
+    else:
+        print(f"exact resume: no difference found in a trial of {N_TRIED} steps")
     from rlzoo_plus.verification.trial import TrialFailedError, shortened
 
     short = shortened(config, options.steps)

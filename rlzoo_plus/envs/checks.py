@@ -11,6 +11,7 @@ from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.batching import require_batchable
+from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import make_env
 
@@ -25,13 +26,16 @@ class EnvFacts:
         observation_space: Space of the observations, behind the wrappers.
         action_space: Space of the actions.
         can_render: Whether it can make pictures.
-        replay_problem: Why a run with it cannot be resumed bit for bit, None if it can.
+        replay_problem: Why a run with it cannot be resumed bit for bit, None if a short trial found
+            no reason.
+        has_exact_state: Whether it gives its state itself, so that nothing has to be tried.
     """
 
     observation_space: spaces.Space
     action_space: spaces.Space
     can_render: bool
     replay_problem: str | None
+    has_exact_state: bool
 
 
 def inspect_env(config: RunConfig) -> EnvFacts:
@@ -56,6 +60,7 @@ def inspect_env(config: RunConfig) -> EnvFacts:
             env.action_space,
             "rgb_array" in (env.metadata or {}).get("render_modes", []),
             replay_problem(config.env, in_worker=config.vec_env == "subproc"),
+            has_exact_state(env.env),
         )
     finally:
         env.close()

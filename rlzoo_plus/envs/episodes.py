@@ -34,7 +34,7 @@ class RecordedEpisodes(ReproducibleResets):
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
-        self.has_state = _has_exact_state(env)
+        self.has_state = has_exact_state(env)
         self._episode: dict[str, Any] | None = None
         self._actions: list[np.ndarray] = []
         self._blocks: list[np.ndarray] = []
@@ -142,7 +142,8 @@ class RecordedEpisodes(ReproducibleResets):
         return None
 
 
-def _has_exact_state(env: gym.Env) -> bool:
+def has_exact_state(env: gym.Env) -> bool:
+    """Tell whether an environment gives its state, through wrappers that can be put back."""
     return bool(getattr(env.unwrapped, "exact_state", False)) and all(
         type(layer) in _WRAPPER_STATE for layer in _layers(env)
     )

@@ -15,6 +15,7 @@ from rlzoo_plus.envs.single import make_env
 
 # A prime number: few episodes are so long that nothing is left to replay.
 _FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
+N_TRIED = _FIRST_STEPS + _STEPS
 
 
 def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
@@ -29,7 +30,8 @@ def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
             episode seeds.
 
     Returns:
-        None if both agree bit for bit, otherwise what differs.
+        None if both agree bit for bit so far, which proves nothing of later steps; otherwise what
+        differs.
     """
     played, fresh = make_env(spec, recorded=True), make_env(spec, recorded=True)
     assert isinstance(played, RecordedEpisodes)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from support.training import start_run, train_run
 
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -34,6 +35,31 @@ class StopAfter(StopRequest):
     @checkpoint.setter
     def checkpoint(self, wanted):
         pass
+
+
+class KillAfter(StopAfter):
+    """Ends a process at the beginning of the n-th iteration, with nothing saved there."""
+
+    @property
+    def signal_number(self):
+        if self._left <= 0:
+            raise KeyboardInterrupt
+        return None
+
+    @signal_number.setter
+    def signal_number(self, number):
+        pass
+
+
+def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):
+    """Train, killed after so many iterations of each process; return the run and its result."""
+    from rlzoo_plus.exp_manager import ExpManager
+
+    run_dir = start_run(path, config)
+    for count in n_iterations:
+        with pytest.raises(KeyboardInterrupt):
+            ExpManager(config, run_dir, KillAfter(count)).train()
+    return run_dir, ExpManager(config, run_dir).train()
 
 
 def train_in_pieces(path: Path, config: RunConfig, n_iterations: int = 2):
