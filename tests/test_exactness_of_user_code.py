@@ -100,3 +100,30 @@ def test_a_robot_of_ours_without_code_of_a_user_is_exact(tmp_path):
 def test_a_run_that_was_never_interrupted_is_exact_whatever_it_does(tmp_path):
     _, result = train_run(tmp_path / "run", _config("LateClock", _callback("SlowsDown")))
     assert (result.exact, result.resumed_at) == (True, [])
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        _callback("SetsStage"),
+        _callback("SetsStage", "step: 70, indices: [1]"),
+        _callback("Advances"),
+        _callback("Advances", "every: 1"),
+        _callback("SetsAttribute"),
+    ],
+)
+def test_what_a_curriculum_did_to_the_environments_comes_back(tmp_path, callback):
+    config = _config("Staged", callback, "n_envs=2", "n_timesteps=384", "eval.every_steps=128")
+    assert_same_in_pieces(tmp_path, config, 2)
+
+
+def test_a_call_with_more_than_plain_data_is_a_reason(tmp_path):
+    _, result = _killed(tmp_path, _cut("Staged", _callback("Transforms", "step: 10")))
+    assert result.inexact_because[-1] == (
+        "env_method 'set_n' was called with more than plain data, which a checkpoint does not hold"
+    )
+
+
+@pytest.mark.parametrize("after", ["after_episodes=9", "after_wins=3"])
+def test_an_environment_with_an_account_of_what_it_remembers_is_exact(tmp_path, after):
+    assert_same_in_pieces(tmp_path, _config("Remembering", f"env.kwargs.{after}"))

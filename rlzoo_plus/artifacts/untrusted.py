@@ -105,7 +105,7 @@ def read_plain_part(path: Path, start: int, most: int) -> bytes:
         OSError: It is missing, or a link.
         ValueError: It is no plain file.
     """
-    with _open_plain(path) as file:
+    with open_plain(path) as file:
         file.seek(start)
         return file.read(most)
 

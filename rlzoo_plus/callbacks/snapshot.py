@@ -40,7 +40,7 @@ from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.envs.state import capture_envs, restore_envs
+from rlzoo_plus.envs.state import capture_envs, restore_envs, unrecorded_calls
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -207,7 +207,8 @@ class RunSnapshot:
             self._pending_at = self._moment(agent, buffer)
             self.has_written(checkpoint.chunks)
         restore_callbacks(self.callbacks, state["callbacks"])
-        problems = restore_envs(agent.env, state["envs"])
+        may_call = has_user_code(self.config)
+        problems = restore_envs(agent.env, state["envs"], may_call=may_call)
         if problems:
             _start_new_episodes(agent)
         # Last: bringing the environments back may have drawn from the global generators.
@@ -254,7 +255,7 @@ class RunSnapshot:
         for output in agent.logger.output_formats:
             if isinstance(output, TensorBoardOutputFormat) and output.writer is not None:
                 output.writer.flush()
-        missed = unsaved(self.callbacks)
+        missed = [*unsaved(self.callbacks), *unrecorded_calls(agent.env)]
         missed += [
             f"model.{name} was replaced, which a checkpoint does not hold"
             for name in self._replaced(agent)

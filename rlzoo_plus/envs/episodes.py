@@ -2,17 +2,23 @@
 
 An episode is decided by the seed of its reset and its actions. Replaying them in a new process
 brings any deterministic environment back to the same moment; a robot of ours does so by itself.
+What lasts longer than an episode comes back in two ways: calls of user code are made again, and an
+environment or wrapper with `state_dict` and `load_state_dict` gets what it told before the reset.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.envs.calls import Call, CallRecord
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
 
 _BLOCK = 4096
@@ -39,14 +45,22 @@ class RecordedEpisodes(ReproducibleResets):
         self._actions: list[np.ndarray] = []
         self._blocks: list[np.ndarray] = []
         self._observation: Any = None
+        self._calls = CallRecord()
+        # Robots of ours do so by `has_state`, or are replayed.
+        self._accounting = [] if self.has_state else list(_with_account(env))
+        self._remembered: dict[str, Any] = {}
+        self._steps = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode and its record."""
+        self._remembered = self._account()
+        self._calls.begin_episode()
         observation, info = super().reset(seed=seed, options=options)
         self._episode = {"seed": self.episode_seed, "options": options}
         self._actions, self._blocks = [], []
+        self._steps = 0
         self._observation = observation
         return observation, info
 
@@ -58,9 +72,14 @@ class RecordedEpisodes(ReproducibleResets):
             if len(self._actions) == _BLOCK:
                 self._blocks.append(np.stack(self._actions))
                 self._actions = []
+        self._steps += 1
         result = self.env.step(action)
         self._observation = result[0]
         return result
+
+    def note_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record a call that user code makes to the environment."""
+        self._calls.note((name, args, kwargs), self._steps)
 
     def episode_state(self) -> dict[str, Any]:
         """Return the running episode and the generator of seeds, as plain data with arrays."""
@@ -68,6 +87,8 @@ class RecordedEpisodes(ReproducibleResets):
             "seeds": self._seeds.bit_generator.state,
             "next_seeds": list(self._next_seeds),
             "episode": None,
+            "calls": self._calls.state(),
+            "remembered": self._remembered,
         }
         if self._episode is None:
             return state
@@ -91,23 +112,35 @@ class RecordedEpisodes(ReproducibleResets):
             None if all that can be compared is the same bit for bit, otherwise what differs.
         """
         episode = state["episode"]
-        problem = None
-        if episode is not None:
+        calls = CallRecord.from_state(state.get("calls", CallRecord().state()))
+        problem = self._call_again(calls.to_come(self._calls))
+        if calls.dropped:
+            problem = f"{calls.dropped:,} calls of its methods were too many to be recorded"
+        problem = problem or self._remember(state.get("remembered", {}))
+        if problem is None and episode is not None:
             # Also what loads a robot that is only loaded by the first reset.
             self.reset(seed=episode["seed"], options=episode["options"])
             if episode["state"] is not None:
-                problem = self._put_back(episode["state"])
+                problem = self._call_again(call for call, _ in calls.during)
+                problem = problem or self._put_back(episode["state"])
             else:
-                problem = self._replay(episode, rewards)
+                problem = self._replay(episode, rewards, calls)
+        self._calls = calls
         self._seeds.bit_generator.state = state["seeds"]
         self._next_seeds = list(state["next_seeds"])
         return problem
 
-    def _replay(self, episode: dict[str, Any], rewards: np.ndarray) -> str | None:
+    def _replay(
+        self, episode: dict[str, Any], rewards: np.ndarray, calls: CallRecord
+    ) -> str | None:
         actions = [] if episode["actions"] is None else episode["actions"]
         if len(actions) != len(rewards):
             return f"{len(actions)} of {len(rewards)} actions of the episode are known"
+        by_step = calls.by_step()
         for number, action in enumerate(actions):
+            problem = self._call_again(by_step.get(number, ()))
+            if problem is not None:
+                return problem
             # An entry of a one-dimensional array is a number, as a discrete action should be.
             _, reward, terminated, truncated, _ = self.step(action)
             if float(reward) != rewards[number]:
@@ -116,6 +149,33 @@ class RecordedEpisodes(ReproducibleResets):
                 return f"the episode ends at step {number + 1} of {len(actions)}"
         if _digest(self._observation) != episode["observation"]:
             return f"the observation after {len(actions)} steps of the episode differs"
+        return self._call_again(by_step.get(len(actions), ()))
+
+    def _call_again(self, calls: Iterable[Call]) -> str | None:
+        """Do again what user code did; return what failed."""
+        for name, args, kwargs in calls:
+            try:
+                # A copy: an environment may keep its argument and change it.
+                self.get_wrapper_attr(name)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+            # Whatever an environment of a user's makes of it.
+            except Exception as error:
+                return printable(f"calling {name} again failed: {type(error).__name__}: {error}")
+        return None
+
+    def _account(self) -> dict[str, Any]:
+        """Return what the parts of the chain remember between episodes, by their own account."""
+        return {place: copy.deepcopy(part.state_dict()) for place, part in self._accounting}
+
+    def _remember(self, remembered: dict[str, Any]) -> str | None:
+        """Put back what the parts of the chain remembered before the running episode."""
+        for place, part in self._accounting:
+            if place not in remembered:
+                continue
+            try:
+                part.load_state_dict(copy.deepcopy(remembered[place]))
+            except Exception as error:
+                what = f"{type(part).__name__} refuses its state"
+                return printable(f"{what}: {type(error).__name__}: {error}")
         return None
 
     def _wrapped_state(self) -> dict[str, Any]:
@@ -155,6 +215,15 @@ def _layers(env: gym.Env) -> list[gym.Wrapper]:
         layers.append(env)
         env = env.env
     return layers
+
+
+def _with_account(env: gym.Env) -> Iterator[tuple[str, Any]]:
+    """Yield what offers an account of its state, by its place in the chain and its class."""
+    for number, part in enumerate([*_layers(env), env.unwrapped]):
+        kind = type(part)
+        is_ours = hasattr(kind, "exact_state")
+        if not is_ours and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict"):
+            yield f"{number}:{kind.__name__}", part
 
 
 def _digest(observation: Any) -> str:

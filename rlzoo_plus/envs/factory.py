@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
+from rlzoo_plus.envs.calls import with_recorded_calls
 from rlzoo_plus.envs.checks import is_image
 from rlzoo_plus.envs.seeding import seed_generators
 from rlzoo_plus.envs.single import make_env
@@ -85,16 +86,23 @@ def _make_vec_env(
     if vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
 
-        venv = ProcessVecEnv(makers)
+        venv = _kind(ProcessVecEnv, recorded=recorded)(makers)
     else:
-        venv = _in_this_process([make() for make in makers], vec_env, spec.id)
+        monitors = [make() for make in makers]
+        venv = _in_this_process(monitors, vec_env, spec.id, recorded=recorded)
     if spec.frame_stack > 1:
         venv = VecFrameStack(venv, n_stack=spec.frame_stack)
     # Stable-Baselines3 would add it by itself to the training environment only.
     return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
 
 
-def _in_this_process(monitors: list[Monitor], vec_env: str, env_id: str) -> VecEnv:
+def _kind(kind: type, *, recorded: bool) -> type:
+    return with_recorded_calls(kind) if recorded else kind
+
+
+def _in_this_process(
+    monitors: list[Monitor], vec_env: str, env_id: str, *, recorded: bool
+) -> VecEnv:
     """Join environments: robots of ours in one pass, the others one after the other."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -104,8 +112,9 @@ def _in_this_process(monitors: list[Monitor], vec_env: str, env_id: str) -> VecE
     if vec_env == "batched" or (vec_env == "auto" and is_worth_it):
         from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 
-        return BatchedRobots(monitors)
-    return DummyVecEnv([lambda monitor=monitor: monitor for monitor in monitors])  # type: ignore[misc]
+        return _kind(BatchedRobots, recorded=recorded)(monitors)
+    made = [lambda monitor=monitor: monitor for monitor in monitors]  # type: ignore[misc]
+    return _kind(DummyVecEnv, recorded=recorded)(made)
 
 
 def _make_monitored(

@@ -5,11 +5,13 @@ Taken between two iterations. It knows every wrapper of the chain that `factory`
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlzoo_plus.agents.attributes import fitted
+from rlzoo_plus.envs.calls import CallRecord, check_attributes
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
@@ -32,11 +34,22 @@ def capture_envs(venv: VecEnv) -> dict[str, Any]:
         "rewards": rewards,
         "total_steps": base.get_attr("total_steps"),
         "clock": base.get_attr("t_start"),
+        "attributes": copy.deepcopy(base.attributes_set),
     }
 
 
-def restore_envs(venv: VecEnv, state: dict[str, Any]) -> list[str]:
+def unrecorded_calls(venv: VecEnv) -> list[str]:
+    """Return what user code did to training environments that `capture_envs` does not hold."""
+    return list(_layers(venv)[1].unrecorded)
+
+
+def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False) -> list[str]:
     """Bring freshly made environments to a state.
+
+    Args:
+        venv: From `make_train_env`.
+        state: From `capture_envs`.
+        may_call: Whether code of a user's, which is trusted, may have called their methods.
 
     Returns:
         What is not the same as it was, a line for each environment; empty if all of it is.
@@ -47,6 +60,8 @@ def restore_envs(venv: VecEnv, state: dict[str, Any]) -> list[str]:
     wrappers, base = _layers(venv)
     problems = []
     _check_monitors(state, base.num_envs)
+    attributes = state.get("attributes", [{}] * base.num_envs)
+    _check_calls(state["episodes"], attributes, may_call=may_call)
     for rank, episode in enumerate(state["episodes"]):
         rewards = state["rewards"][rank]
         (problem,) = base.env_method("restore_episode", episode, rewards, indices=rank)
@@ -57,6 +72,8 @@ def restore_envs(venv: VecEnv, state: dict[str, Any]) -> list[str]:
         base.set_attr("total_steps", state["total_steps"][rank], indices=rank)
         base.set_attr("t_start", state["clock"][rank], indices=rank)
         base.set_attr("needs_reset", episode["episode"] is None, indices=rank)
+        for name, value in attributes[rank].items():
+            base.set_attr(name, value, indices=rank)
     for layer, values in zip(wrappers, state["wrappers"], strict=True):
         _restore_wrapper(layer, values)
     return problems
@@ -74,6 +91,17 @@ def _check_monitors(state: dict[str, Any], n_envs: int) -> None:
         raise ValueError("the start of an episode is no time")
     if not all(type(steps) is int for steps in state["total_steps"]):
         raise ValueError("the steps of an environment are no number")
+
+
+def _check_calls(episodes: list[Any], attributes: list[Any], *, may_call: bool) -> None:
+    """Check what is to be called and set: it could be anything, and workers cannot refuse."""
+    records = [CallRecord.from_state(e["calls"]) for e in episodes if "calls" in e]
+    if len(attributes) != len(episodes):
+        raise ValueError(f"attributes are of {len(attributes)} environments")
+    for values in attributes:
+        check_attributes(values)
+    if not may_call and (any(attributes) or any(r.before or r.during for r in records)):
+        raise ValueError("it calls methods of the environments, which nothing in this run does")
 
 
 def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:

@@ -70,6 +70,9 @@ class Staged(TinyReach):
     def set_n(self, n):
         self.n = n
 
+    def get_stage(self):
+        return self.n
+
     def advance(self, by=1):
         self.n += by
 

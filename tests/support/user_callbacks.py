@@ -35,3 +35,63 @@ class Idle(_At):
 
     def act(self):
         pass
+
+
+class SetsStage(_At):
+    """A curriculum that sets the stage, in all environments or in one."""
+
+    def __init__(self, step=10, n=10, indices=None):
+        super().__init__(step)
+        self.n, self.indices = n, indices
+
+    def act(self):
+        self.training_env.env_method("set_n", self.n, indices=self.indices)
+
+
+class Advances(BaseCallback):
+    """A curriculum that goes on by a stage at its start and every so many steps."""
+
+    def __init__(self, every=24):
+        super().__init__()
+        self.every = every
+
+    def _on_training_start(self):
+        self.training_env.env_method("advance", by=1)
+
+    def _on_step(self):
+        if self.n_calls % self.every == 0:
+            self.training_env.env_method("advance", by=1)
+        return True
+
+
+class SetsAttribute(_At):
+    """Sets an attribute of each environment, and rewards nothing for it."""
+
+    def act(self):
+        self.training_env.set_attr("bonus", 5.0)
+
+    def _on_rollout_end(self):
+        values = self.training_env.get_attr("bonus") if self.n_calls > self.step else [0.0]
+        self.logger.record("train/bonus", values[0])
+
+
+class Transforms(_At):
+    """Gives the environments a function."""
+
+    def act(self):
+        self.training_env.env_method("set_n", _Two())
+
+
+class _Two:
+    """A number of a kind of its own."""
+
+    def __rmul__(self, other):
+        return 2.0 * other
+
+
+class Asks(BaseCallback):
+    """Asks the environments something at every step."""
+
+    def _on_step(self):
+        self.training_env.env_method("get_stage")
+        return True

@@ -1,0 +1,198 @@
+"""What callbacks of a user's do to training environments: recorded, to be done again on a resume.
+
+A curriculum calls `training_env.env_method("set_stage", 3)`. An environment that is made anew has
+not heard of it, so each environment keeps the calls made to it, in their order between resets.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rlzoo_plus.agents.plain import is_plain
+
+# Of one environment: different calls in a row, and all calls.
+MOST_ENTRIES, MOST_CALLS = 10_000, 1_000_000
+_MOST_REASONS = 10
+# Calls that only ask, and those that are ours or put back elsewhere.
+_ASKING = ("get_", "is_", "has_", "compute_")
+_NOT_RECORDED = {
+    *("reset", "step", "render", "close", "action_masks"),
+    *("episode_state", "restore_episode", "note_call", "set_episode_seeds"),
+}
+_OF_MONITOR = {"rewards", "total_steps", "t_start", "needs_reset"}
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass
+class CallRecord:
+    """The calls that one environment received.
+
+    Attributes:
+        before: Those before the running episode's reset, each with how often it came in a row.
+        during: Those since, each with the steps taken in the episode before it.
+        dropped: How many are missing, because they were too many.
+    """
+
+    before: list[tuple[Call, int]] = field(default_factory=list)
+    during: list[tuple[Call, int]] = field(default_factory=list)
+    dropped: int = 0
+    _count: int = 0
+
+    def note(self, call: Call, step: int) -> None:
+        """Record a call after so many steps of the running episode."""
+        n_entries = len(self.before) + len(self.during)
+        if self.dropped or n_entries >= MOST_ENTRIES or self._count >= MOST_CALLS:
+            self.dropped += 1
+            return
+        self._count += 1
+        self.during.append((call, step))
+
+    def begin_episode(self) -> None:
+        """Count the calls so far as those before the episode that begins."""
+        for call, _ in self.during:
+            if self.before and _same(self.before[-1][0], call):
+                self.before[-1] = (call, self.before[-1][1] + 1)
+            else:
+                self.before.append((call, 1))
+        self.during = []
+
+    def all_calls(self) -> Iterator[Call]:
+        """Yield every call in its order."""
+        yield from self.calls_before()
+        yield from (call for call, _ in self.during)
+
+    def calls_before(self) -> Iterator[Call]:
+        """Yield every call before the running episode in its order."""
+        for call, times in self.before:
+            yield from (call for _ in range(times))
+
+    def to_come(self, made: CallRecord) -> Iterator[Call]:
+        """Return those before the running episode, without what a new process has made itself.
+
+        Callbacks may call the same at the start of every process.
+        """
+        first = list(made.all_calls())
+        calls = self.calls_before()
+        if first and all(_same(call, next(calls, None)) for call in first):
+            return calls
+        return self.calls_before()
+
+    def by_step(self) -> dict[int, list[Call]]:
+        """Return the calls of the running episode by the steps taken before them."""
+        calls: dict[int, list[Call]] = {}
+        for call, step in self.during:
+            calls.setdefault(step, []).append(call)
+        return calls
+
+    def state(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return {
+            "before": [[*call, times] for call, times in self.before],
+            "during": [[*call, step] for call, step in self.during],
+            "dropped": self.dropped,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> CallRecord:
+        """Read what `state` returned, which may come from anywhere.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        parts = [[_checked(entry) for entry in state[key]] for key in ("before", "during")]
+        count = sum(times for _, times in parts[0]) + len(parts[1])
+        if count > MOST_CALLS or type(state["dropped"]) is not int:
+            raise ValueError("it records more calls than are kept")
+        return cls(*parts, state["dropped"], count)
+
+
+class RecordsCalls:
+    """Mixin for vectorised environments: what user code calls and sets is recorded.
+
+    Attributes:
+        attributes_set: What `set_attr` set, by name, for each environment.
+        unrecorded: What could not be recorded, a text for each.
+    """
+
+    num_envs: int
+    _get_indices: Callable[[Any], Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.attributes_set: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        self.unrecorded: list[str] = []
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        """Call a method of each environment, and let it take that down."""
+        call = super().env_method  # type: ignore[misc]
+        if method_name not in _NOT_RECORDED and not method_name.startswith(_ASKING):
+            if _is_repeatable(method_name, [list(args), kwargs]):
+                call("note_call", method_name, args, kwargs, indices=indices)
+            else:
+                self._miss(f"env_method {method_name!r} was called with more than plain data")
+        return call(method_name, *args, indices=indices, **kwargs)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Set an attribute of each environment, and remember it."""
+        if attr_name not in _OF_MONITOR:
+            if _is_repeatable(attr_name, value):
+                for rank in self._get_indices(indices):
+                    self.attributes_set[rank][attr_name] = copy.deepcopy(value)
+            else:
+                self._miss(f"set_attr {attr_name!r} was given more than plain data")
+        super().set_attr(attr_name, value, indices)  # type: ignore[misc]
+
+    def _miss(self, reason: str) -> None:
+        reason = f"{reason}, which a checkpoint does not hold"
+        if reason not in self.unrecorded and len(self.unrecorded) < _MOST_REASONS:
+            self.unrecorded.append(reason)
+
+
+def with_recorded_calls(kind: type) -> type:
+    """Return a subclass of a vectorised environment that records, under its own name."""
+    return type(kind.__name__, (RecordsCalls, kind), {"__doc__": kind.__doc__})
+
+
+def check_attributes(attributes: Any) -> None:
+    """Check what a checkpoint says of attributes to be set in an environment.
+
+    Raises:
+        ValueError: One could not have been recorded.
+    """
+    for name, value in attributes.items():
+        if name in _OF_MONITOR or not _is_repeatable(name, value):
+            raise ValueError(f"the environments have no {name!r} to be set")
+
+
+def _checked(entry: Any) -> tuple[Call, int]:
+    name, args, kwargs, number = entry
+    is_call = isinstance(args, (list, tuple)) and isinstance(kwargs, dict)
+    if not is_call or type(number) is not int or number < 0:
+        raise ValueError("a call of an environment's method is none")
+    if name in _NOT_RECORDED or not _is_repeatable(name, [list(args), kwargs]):
+        raise ValueError(f"the environments have no method {name!r} to be called")
+    return (name, tuple(args), kwargs), number
+
+
+def _is_repeatable(name: Any, values: Any) -> bool:
+    """Tell whether a call or a value can be written, read and used again."""
+    is_public = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
+    return is_public and is_plain(values)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=False)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
+    return bool(left == right)
