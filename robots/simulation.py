@@ -45,6 +45,10 @@ class LinkDynamics:
     """Coefficient of lateral friction."""
 
 
+# Paths of the models that this process has loaded, as they were given.
+LOADED_MODELS: set[str] = set()
+
+
 class Simulation(Client):
     """A PyBullet world with bodies; the calls of a step are bound once and read or write at once.
 
@@ -78,6 +82,7 @@ class Simulation(Client):
         Raises:
             FileNotFoundError: If PyBullet cannot load the file.
         """
+        LOADED_MODELS.add(path)
         try:
             body: int = self.bind(pybullet.loadURDF)(
                 path, position, orientation, useFixedBase=fixed_base, flags=flags
@@ -217,6 +222,7 @@ class Simulation(Client):
     def _load_all(
         self, kind: str, load: Callable[..., tuple[int, ...]], path: str, **options: int
     ) -> list[int]:
+        LOADED_MODELS.add(path)
         try:
             return list(self.bind(load)(path, **options))
         except pybullet.error as error:

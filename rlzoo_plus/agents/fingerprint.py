@@ -8,31 +8,30 @@ import platform
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
 
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
-
 _PACKAGE = Path(__file__).resolve().parents[1]
-_CODE = (_PACKAGE / "agents", _PACKAGE / "envs", _PACKAGE.parent / "robots")
+_CODE = (
+    *(_PACKAGE / name for name in ("agents", "envs", "callbacks", "evaluation.py")),
+    *(_PACKAGE / name for name in ("exp_manager.py", "statistics.py", "config/schedules.py")),
+    _PACKAGE.parent / "robots",
+)
+_CODE_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")
 # Two runs can differ in these and still give the same numbers.
 _WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
 
 
-def numeric_fingerprint(config: RunConfig, device: str) -> dict[str, str]:
+def numeric_fingerprint(device: str) -> dict[str, str]:
     """Describe this process as far as floating-point results can depend on it.
 
     Args:
-        config: The run; the packages of its environment count too.
         device: The device the agent learns on.
     """
     import torch
 
     machine = machine_fingerprint()
     names = [name for name in PACKAGES if name not in _WITHOUT_EFFECT]
-    names += [*config.env.packages, *config.algo.packages]
     on_gpu = device.startswith("cuda")
     return {
         "python": platform.python_version(),
@@ -41,7 +40,7 @@ def numeric_fingerprint(config: RunConfig, device: str) -> dict[str, str]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
-        "code of agents, envs and robots": _code_hash(),
+        "code of rlzoo-plus": _code_hash(),
         **{name: _version(name) for name in names},
     }
 
@@ -59,8 +58,10 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def _code_hash() -> str:
     """Return a hash of our own code that computes with numbers: a version alone misses changes."""
     digest = hashlib.sha256()
-    for file in sorted(path for folder in _CODE for path in folder.rglob("*.py")):
-        digest.update(file.name.encode() + file.read_bytes())
+    files = {file for place in _CODE for file in (place.rglob("*") if place.is_dir() else [place])}
+    for file in sorted(files):
+        if file.suffix in _CODE_SUFFIXES:
+            digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -48,6 +48,10 @@ class CheckpointCallback(RunCallback):
         """Count from a checkpoint that is there already."""
         self.last_step = self._saved_step = step
 
+    def _on_training_start(self) -> None:
+        # Before anybody edits a file of what runs here.
+        self.snapshot.code.look(self.model.env)
+
     def on_iteration(self) -> None:
         """Save if there is a reason to."""
         step = self.model.num_timesteps

@@ -33,6 +33,7 @@ from rlzoo_plus.artifacts.provenance import code_state
 from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.callbacks.code import RunCode
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.exactness import Exactness, has_user_code
 from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
@@ -71,6 +72,7 @@ class RunSnapshot:
     Attributes:
         exactness: The account of the run's interruptions.
         callbacks: All callbacks of the run, in their order.
+        code: Which code of the user's the run executes.
         written: What the newest written checkpoint holds of the replay buffer.
         cut_rows: The log rows that came before the last stop and are to come again.
     """
@@ -88,6 +90,7 @@ class RunSnapshot:
         self._pending_at = (0, 0)
         self._started = time.monotonic()
         self._fingerprint: dict[str, str] = {}
+        self.code = RunCode(config)
 
     @property
     def training_time_s(self) -> float:
@@ -175,6 +178,7 @@ class RunSnapshot:
             reasons.append(f"n_timesteps was {length}, is {self.config.n_timesteps}")
         reasons += describe_changes(changed_values(checkpoint.about, self.config))
         reasons += differences(checkpoint.about.get("fingerprint", {}), now)
+        reasons += self.code.changes_since(checkpoint.about.get("code", {}), agent.env)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
         self.exactness.note_resume(checkpoint.step, reasons)
         self._compare_rows()
@@ -245,7 +249,7 @@ class RunSnapshot:
 
     def _fingerprint_of(self, agent: BaseAlgorithm) -> dict[str, str]:
         if not self._fingerprint:
-            self._fingerprint = numeric_fingerprint(self.config, str(agent.device))
+            self._fingerprint = numeric_fingerprint(str(agent.device))
         return self._fingerprint
 
     def _moment(self, agent: BaseAlgorithm, buffer: Any) -> tuple[int, int]:
@@ -267,6 +271,7 @@ class RunSnapshot:
             "config": outcome_values(self.config),
             "n_timesteps": self.config.n_timesteps,
             "fingerprint": self._fingerprint_of(agent),
+            "code": self.code.look(agent.env),
             "provenance": {**code_state(Path(__file__)), "time": time.time()},
             "logs": log_sizes(self.run_dir),
             "unsaved": missed if in_buffer is None else [*missed, in_buffer],

@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.artifacts.user_code import user_code, user_models
 from rlzoo_plus.envs.calls import Call, CallRecord
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
 
@@ -129,6 +130,10 @@ class RecordedEpisodes(ReproducibleResets):
         self._seeds.bit_generator.state = state["seeds"]
         self._next_seeds = list(state["next_seeds"])
         return problem
+
+    def loaded_code(self, packages: list[str], files: list[str]) -> dict[str, str]:
+        """Return what this environment's process runs of the user's; see `user_code`."""
+        return user_code(packages) | user_models(files)
 
     def _replay(
         self, episode: dict[str, Any], rewards: np.ndarray, calls: CallRecord

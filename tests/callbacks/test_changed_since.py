@@ -1,6 +1,8 @@
 """A run that goes on with something changed says so, and what it was."""
 
+import importlib
 import json
+import sys
 
 import pytest
 from support.resuming import StopAfter
@@ -155,3 +157,108 @@ def _edit_manifest(run_dir: RunDir, edit) -> None:
     assert about == read_about(folder)
     edit(about)
     write_folder(folder, files, about)
+
+
+ROBOT = """
+import gymnasium as gym
+import numpy as np
+from support.tiny_envs import TinyReach
+from {name}_weights import WEIGHT
+
+class Mine(TinyReach):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, WEIGHT * reward, *rest
+
+gym.register("{name}/Mine-v0", entry_point=Mine, max_episode_steps=20)
+"""
+
+
+@pytest.fixture
+def robot(tmp_path, monkeypatch):
+    """Return a folder with an environment of the user's own, its name, and a way to forget it."""
+    import gymnasium as gym
+
+    name = f"mine_{abs(hash(str(tmp_path))):x}"
+    (tmp_path / f"{name}.py").write_text(ROBOT.format(name=name))
+    (tmp_path / f"{name}_weights.py").write_text("WEIGHT = 1.0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def forget():
+        """Be a new process, as far as this robot goes."""
+        sys.modules.pop(name, None)
+        sys.modules.pop(f"{name}_weights", None)
+        gym.registry.pop(f"{name}/Mine-v0", None)
+        importlib.invalidate_caches()
+
+    yield tmp_path, name, forget
+    forget()
+
+
+def _of_mine(name, *overrides):
+    return tiny_config(
+        "ppo", f"{name}/Mine-v0", f"env.packages=[{name}]", *SHORT, "eval.episodes=1", *overrides
+    )
+
+
+def test_a_robot_whose_reward_was_changed_is_not_exact(tmp_path, robot):
+    folder, name, forget = robot
+    run_dir = _stopped(tmp_path / "run", _of_mine(name))
+    forget()
+    (folder / f"{name}_weights.py").write_text("WEIGHT = 3.0")
+    result = ExpManager(_of_mine(name), run_dir).train()
+    assert result.exact is False
+    assert f"module {name}_weights.py was changed" in result.inexact_because
+    assert f"module {name}.py was changed" not in result.inexact_because
+
+
+def test_a_robot_that_is_as_it_was_stays_exact(tmp_path, robot):
+    _, name, forget = robot
+    run_dir = _stopped(tmp_path / "run", _of_mine(name))
+    forget()
+    result = ExpManager(_of_mine(name), run_dir).train()
+    assert result.exact, result.inexact_because
+
+
+def test_a_model_file_that_was_changed_is_named(tmp_path, robot):
+    folder, name, forget = robot
+    (folder / "arm.urdf").write_text("<robot/>")
+    run_dir = _stopped(tmp_path / "run", _of_mine(name))
+    forget()
+    (folder / "arm.urdf").write_text("<robot name='longer'/>")
+    result = ExpManager(_of_mine(name), run_dir).train()
+    assert result.inexact_because == ["model arm.urdf was changed"]
+
+
+def test_code_that_is_edited_while_it_trains_counts_as_it_was_imported(tmp_path, robot):
+    folder, name, forget = robot
+
+    class EditLate(StopAfter):
+        """The user saves the file while the run, which goes on with the old code, is training."""
+
+        @property
+        def checkpoint(self):
+            (folder / f"{name}_weights.py").write_text("WEIGHT = 3.0")
+            return StopAfter.checkpoint.fget(self)
+
+        @checkpoint.setter
+        def checkpoint(self, wanted):
+            pass
+
+    run_dir = start_run(tmp_path / "run", _of_mine(name))
+    ExpManager(_of_mine(name), run_dir, EditLate(3)).train()
+    forget()
+    result = ExpManager(_of_mine(name), run_dir).train()
+    assert f"module {name}_weights.py was changed" in result.inexact_because
+
+
+@pytest.mark.slow
+def test_a_robot_in_processes_of_its_own_is_looked_at_there(tmp_path, robot):
+    folder, name, _ = robot
+    (folder / "arm.urdf").write_text("<robot/>")
+    config = _of_mine(name, "vec_env=subproc")
+    run_dir = start_run(tmp_path / "run", config)
+    ExpManager(config, run_dir, StopAfter(3)).train()
+    code = run_dir.checkpoints().load_newest().about["code"]
+    assert {f"module {name}.py", f"module {name}_weights.py", "model arm.urdf"} <= code.keys()

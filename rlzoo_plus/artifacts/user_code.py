@@ -1,0 +1,293 @@
+"""The user's own code in a process, and the robot models beside it: hashes by the file's name.
+
+What is installed is known by its version. What is not (modules in the working directory, on
+PYTHONPATH, or of an editable install) can change at any time, so every file of it is hashed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+from rlzoo_plus.artifacts.provenance import PACKAGES
+from rlzoo_plus.artifacts.untrusted import printable
+
+MODULE, SCRIPT, MODEL, PACKAGE = "module", "script", "model", "package"
+_MODEL_SUFFIXES = (".urdf", ".sdf", ".xml", ".mjcf", ".xacro", ".obj", ".stl", ".dae", ".mtl")
+# Folders of many files, none of them a model.
+_NOT_SEARCHED = ("outputs", "node_modules", "__pycache__")
+_DEEPEST, _MOST_ENTRIES = 3, 5000
+_LARGEST_TEXT_BYTES, _LARGEST_HASHED_BYTES = 2**24, 2**30
+# A model names its meshes and textures in attributes, a material its pictures on lines.
+_REFERENCE = re.compile(
+    rb"""(?:file|filename|url)\s*=\s*["']([^"']+)["']|^(?:mtllib|map_\w+)\s+(\S+)""", re.MULTILINE
+)
+# Simulators that an environment of Gymnasium's own uses, by the name of their module.
+_SIMULATORS = ("mujoco", "Box2D", "ale_py")
+# What the fingerprint of the process has, anyway.
+_VERSIONED = {name.replace("-", "_") for name in PACKAGES}
+_OURS = Path(__file__).resolve().parents[1]
+_MAIN = ("__main__", "__mp_main__")
+_OF_THE_SITE = ("sitecustomize", "usercustomize")
+
+
+def user_code(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return what this process runs of code that has no version of ours.
+
+    Args:
+        named: Top-level packages that the configuration names; they count even if installed.
+
+    Returns:
+        Hashes of modules by file, and versions of the packages that they import.
+    """
+    found: dict[str, str] = {}
+    imported = {name for name in _SIMULATORS if name in sys.modules}
+    for name, module in _user_modules():
+        digest, imports = module.digest, module.imports
+        imported |= imports
+        found[_module_key(name, module.file)] = digest
+    for name in sorted((imported | set(named)) - _VERSIONED):
+        place = _place_of(sys.modules.get(name))
+        if place is not None and place.is_installed:
+            tree = f"+{_tree_hash(place.file)}" if name in named else ""
+            found[f"{PACKAGE} {name}"] = _version(name) + tree
+    return found
+
+
+def user_models(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return hashes of the model files beside the user's modules, and of those loaded or named.
+
+    They are read anew at each call, since a new environment loads them anew.
+
+    Args:
+        named: Paths in the configuration, which need not exist.
+    """
+    folders = {module.file.parent for _, module in _user_modules()}
+    # A folder inside another one is searched with it.
+    roots = [folder for folder in folders if not any(above in folders for above in folder.parents)]
+    files = {file for root in roots for file in _models_below(root)}
+    simulation = sys.modules.get("robots.simulation")
+    loaded = () if simulation is None else simulation.LOADED_MODELS
+    files |= {Path(path).resolve() for path in (*loaded, *named) if os.path.isfile(path)}
+    pending = list(files)
+    while pending:
+        new = set(_references(pending.pop())) - files
+        files |= new
+        pending += new
+    return {f"{MODEL} {_label(f)}": _hash(f) for f in sorted(files) if not _is_installed(f)}
+
+
+def code_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what was changed, a text for each file or package.
+
+    What only one process has loaded does not count, unless its file is there and differs: another
+    command may load more than training needs, and some modules are imported late.
+
+    Args:
+        before: Of the process that wrote a checkpoint; it may come from anywhere.
+        now: Of this one.
+    """
+    changes = []
+    for key, old in before.items():
+        kind, _, name = key.partition(" ")
+        new = now.get(key)
+        if new is None and kind == MODULE:
+            new = _hash_of_unloaded(name)
+        if new is not None and new != old:
+            text = f"{key} was {old}, is {new}" if kind == PACKAGE else f"{key} was changed"
+            changes.append(printable(text))
+    return changes
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a module comes from; its hash is taken when it is first seen, soon after its import.
+
+    Attributes:
+        file: Its file, links resolved.
+        is_installed: Whether it belongs to Python, an installed package, or this project.
+        digest: Hash of a module of the user's.
+        imports: The top-level names that such a module imports.
+    """
+
+    file: Path
+    is_installed: bool
+    digest: str = ""
+    imports: frozenset[str] = frozenset()
+
+
+# The code that a module holds is that of its import, whatever becomes of its file.
+_places: WeakKeyDictionary[ModuleType, _Place | None] = WeakKeyDictionary()
+
+
+def _user_modules() -> Iterator[tuple[str, _Place]]:
+    for name, module in list(sys.modules.items()):
+        place = _place_of(module)
+        if place is not None and not place.is_installed and name not in _OF_THE_SITE:
+            yield name, place
+
+
+def _place_of(module: object) -> _Place | None:
+    if not isinstance(module, ModuleType):
+        return None
+    if module not in _places:
+        _places[module] = _find_place(vars(module).get("__file__"))
+    return _places[module]
+
+
+def _find_place(name: object) -> _Place | None:
+    if not isinstance(name, str) or not os.path.isfile(name):
+        return None
+    file = Path(name).resolve()
+    if _is_installed(file):
+        return _Place(file, is_installed=True)
+    imports = frozenset(_imports(file) if file.suffix == ".py" else ())
+    return _Place(file, False, _hash(file), imports)
+
+
+def _is_installed(file: Path) -> bool:
+    """Tell whether a file belongs to Python, to an installed package, or to this project."""
+    parts = set(file.parts)
+    if parts & {"site-packages", "dist-packages"}:
+        return True
+    return any(file.is_relative_to(root) for root in _installed_roots())
+
+
+@functools.cache
+def _installed_roots() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    names = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    names += [*site.getsitepackages(), site.getusersitepackages()]
+    ours = [_OURS, *(_OURS.parent / name for name in ("robots", "hydra_plugins", "train.py"))]
+    return tuple(dict.fromkeys([*(Path(name).resolve() for name in names), *ours]))
+
+
+def _module_key(name: str, file: Path) -> str:
+    """Return a name that does not depend on where a project lies."""
+    if name in _MAIN:
+        return f"{SCRIPT} {file.name}"
+    parts = name.split(".")
+    above = parts if file.stem == "__init__" else parts[:-1]
+    return f"{MODULE} {'/'.join([*above, file.name])}"
+
+
+def _imports(file: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _hash_of_unloaded(name: str) -> str | None:
+    """Find a module's file without importing anything, and hash it; None if there is none."""
+    *above, last = name.split("/")
+    stem = last.partition(".")[0]
+    parts = above if stem == "__init__" else [*above, stem]
+    if not parts or not all(part.isidentifier() for part in parts):
+        return None
+    places: Iterable[str] | None = None
+    file: str | None = None
+    for number in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: number + 1]), places)  # type: ignore[arg-type]
+        if spec is None:
+            return None
+        places, file = spec.submodule_search_locations, spec.origin
+    return _hash(Path(file)) if file is not None and os.path.isfile(file) else None
+
+
+def _models_below(root: Path) -> Iterator[Path]:
+    """Yield model files in a folder and a few levels below it; of a huge tree, the first."""
+    pending, n_entries = [(root, 0)], 0
+    while pending and n_entries < _MOST_ENTRIES:
+        folder, depth = pending.pop(0)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        n_entries += len(entries)
+        names = {entry.name for entry in entries}
+        if "pyvenv.cfg" in names or {"config.yaml", "checkpoints"} <= names:
+            continue  # a virtual environment, or a run
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name in _NOT_SEARCHED:
+                continue
+            if entry.name.lower().endswith(_MODEL_SUFFIXES) and entry.is_file():
+                yield Path(entry.path).resolve()
+            elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
+                pending.append((Path(entry.path), depth + 1))
+
+
+def _references(file: Path) -> Iterator[Path]:
+    """Yield the files that a model or a material names, where they can be found."""
+    try:
+        is_text = file.suffix.lower() in _MODEL_SUFFIXES and file.suffix.lower() != ".stl"
+        if not is_text or file.stat().st_size > _LARGEST_TEXT_BYTES:
+            return
+        text = file.read_bytes()
+    except OSError:
+        return
+    for match in _REFERENCE.finditer(text):
+        name = (match[1] or match[2]).decode(errors="replace").partition("://")
+        for folder in (file.parent, *file.parent.parents[:2]):
+            candidate = folder / (name[2] or name[0])
+            if os.path.isfile(candidate):
+                yield candidate.resolve()
+                break
+
+
+def _label(file: Path) -> str:
+    """Return a file's path below where modules are found, or its end."""
+    roots = [Path(path or os.curdir).resolve() for path in [os.curdir, *sys.path]]
+    inside = [root for root in roots if file.is_relative_to(root)]
+    if inside:
+        return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix()
+    return "/".join(file.parts[-2:])
+
+
+def _hash(file: Path) -> str:
+    try:
+        if (size := file.stat().st_size) > _LARGEST_HASHED_BYTES:
+            return f"{size} bytes"
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    except OSError:
+        return "unreadable"
+
+
+@functools.cache
+def _tree_hash(file: Path) -> str:
+    """Return one hash of an installed package's modules."""
+    digest = hashlib.sha256()
+    folder = file.parent if file.stem == "__init__" else None
+    files = [file] if folder is None else sorted(folder.rglob("*.py"))[:_MOST_ENTRIES]
+    for part in files:
+        digest.update(f"{part.name}:{_hash(part)};".encode())
+    return digest.hexdigest()[:8]
+
+
+@functools.cache
+def _version(name: str) -> str:
+    """Return the version of the distribution that brings a module."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        distributions = metadata.packages_distributions().get(name)
+        return metadata.version(distributions[0]) if distributions else "unknown"
