@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlzoo_plus.agents.finite import has_lost_a_loss, raise_if_diverged, require_finite
+from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.envs.finite import NonFiniteError
+
 
 class StopTraining(Exception):  # noqa: N818 - a signal, not an error
     """End training at the top of an iteration.
@@ -44,14 +48,26 @@ class IterationHook:
     def learn(
         self, total_timesteps: int, callback: Any = None, log_interval: int = 1, **kwargs: Any
     ) -> Any:
-        """Learn until `total_timesteps` are reached, those before a resume included."""
+        """Learn until `total_timesteps` are reached, those before a resume included.
+
+        Raises:
+            RunError: NaN or an infinite number came up: from an environment, or in the weights.
+        """
         from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
         if isinstance(self, OnPolicyAlgorithm):
             self.log_every, log_interval = log_interval, 1
-        return super().learn(  # type: ignore[misc]
-            total_timesteps, callback, log_interval=log_interval, **kwargs
-        )
+        try:
+            return super().learn(  # type: ignore[misc]
+                total_timesteps, callback, log_interval=log_interval, **kwargs
+            )
+        except NonFiniteError as error:
+            raise error.after(self.resume_from) from None
+        except (StopTraining, RunError, ConfigError):
+            raise
+        except Exception as error:
+            raise_if_diverged(self, error)  # type: ignore[arg-type]
+            raise
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._setup_learn(*args, **kwargs)  # type: ignore[misc]
@@ -78,6 +94,8 @@ class IterationHook:
             super().dump_logs(self.iterations)  # type: ignore[misc]
 
     def _begin_iteration(self) -> None:
+        if has_lost_a_loss(self):  # type: ignore[arg-type]
+            require_finite(self)  # type: ignore[arg-type]
         if self.before_iteration is not None:
             self.before_iteration()
         self.iterations += 1

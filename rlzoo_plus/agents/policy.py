@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
@@ -74,7 +75,11 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         agent: The agent.
         config: The run.
         about: Step, evaluation and the like, for the manifest.
+
+    Raises:
+        RunError: A weight is NaN or infinite.
     """
+    require_finite(agent)
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
     bundle = Bundle(
         config=config.model_dump(mode="json"),

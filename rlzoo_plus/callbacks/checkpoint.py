@@ -6,6 +6,7 @@ import logging
 import time
 from typing import Any
 
+from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.artifacts.background import BackgroundWriter
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
@@ -68,11 +69,16 @@ class CheckpointCallback(RunCallback):
 
         Args:
             ended: Why training is over, for the last checkpoint of a run.
+
+        Raises:
+            RunError: A weight is NaN or infinite.
         """
         step = self.model.num_timesteps
         self._wait()
         if step == self._saved_step and ended is None:
             return
+        # A policy that has diverged must not push the good ones out.
+        require_finite(self.model)
         kept_as = self._kept_as(step)
         answers_request = self.run_dir.checkpoint_request.exists()
         try:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.agents.policy import Policy, save_policy
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import load_bundle
@@ -70,6 +71,7 @@ class EvaluationCallback(RunCallback):
         step = self.model.num_timesteps
         if self.last is not None and self.last["step"] == step:
             return self.last
+        require_finite(self.model)
         deterministic = self.config.eval.deterministic
         policy = Policy.of_agent(self.model)
         result = evaluate(policy, self.venv, self.seeds, deterministic=deterministic)

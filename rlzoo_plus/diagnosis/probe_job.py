@@ -12,6 +12,7 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.config.catalog import import_algorithm_packages
+from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.probe import FIGURES
 from rlzoo_plus.diagnosis.probe_plan import warm_steps
@@ -100,7 +101,12 @@ def run_probe(data: dict[str, Any]) -> int:
     run_dir.path.mkdir(parents=True)
     run_dir.start(data["config"], "rlzoo-plus doctor", {})
     meter = RateMeter(until, _LEAST_WINDOW * seconds, warm_steps(config))
-    ExpManager(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
+    try:
+        ExpManager(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
+    except RunError as error:
+        # The last line of the log is what is shown.
+        print(error)
+        return 1
     figures = meter.figures()
     if data["evaluate"]:
         figures["eval_rate"] = _evaluation_rate(meter.model, config, for_evaluation)

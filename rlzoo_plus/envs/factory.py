@@ -68,6 +68,8 @@ def _make_vec_env(
 ) -> VecEnv:
     from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
 
+    from rlzoo_plus.envs.finite import FiniteVecEnv
+
     makers = [
         functools.partial(
             _make_monitored,
@@ -90,6 +92,8 @@ def _make_vec_env(
     else:
         monitors = [make() for make in makers]
         venv = _in_this_process(monitors, vec_env, spec.id, recorded=recorded)
+    if recorded:
+        venv = FiniteVecEnv(venv)
     if spec.frame_stack > 1:
         venv = VecFrameStack(venv, n_stack=spec.frame_stack)
     # Stable-Baselines3 would add it by itself to the training environment only.

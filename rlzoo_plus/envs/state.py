@@ -107,9 +107,12 @@ def _check_calls(episodes: list[Any], attributes: list[Any], *, may_call: bool) 
 def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
+    from rlzoo_plus.envs.finite import FiniteVecEnv
+
     wrappers: list[Any] = []
     while isinstance(venv, VecEnvWrapper):
-        wrappers.append(venv)
+        if not isinstance(venv, FiniteVecEnv):  # it has no state
+            wrappers.append(venv)
         venv = venv.venv
     return wrappers, venv
 

@@ -252,6 +252,29 @@ class TinyFatal(TinyReach):
         os.kill(os.getpid(), getattr(signal, self.how))
 
 
+class Poisoned(gym.Wrapper):
+    """Returns a number that is none in its n-th step: as reward, observation or last observation.
+
+    Dictionaries have it in their first part of floats.
+    """
+
+    def __init__(self, env, at_step, what="reward", value=float("nan")):
+        super().__init__(env)
+        self.at_step, self.what, self.value, self.taken = at_step, what, float(value), 0
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self.taken += 1
+        if self.taken >= self.at_step:
+            if self.what == "reward":
+                reward = self.value
+            elif self.what == "observation" or terminated or truncated:
+                parts = observation.values() if isinstance(observation, dict) else [observation]
+                floats = next(part for part in parts if part.dtype.kind == "f")
+                floats[0] = self.value
+        return observation, reward, terminated, truncated, info
+
+
 class Doubled(gym.RewardWrapper):
     """Doubles the reward; a wrapper of a user's own."""
 
