@@ -15,7 +15,7 @@ from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_b
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
     require_finite(agent)
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
     bundle = Bundle(
-        config=config.model_dump(mode="json"),
+        config=acting_config(config),
         spaces={
             "observation": encode_space(agent.observation_space),
             "action": encode_space(agent.action_space),
@@ -92,6 +92,20 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         about=about,
     )
     save_bundle(path, bundle)
+
+
+def acting_config(config: RunConfig) -> dict[str, Any]:
+    """Return a run's configuration without what a policy does not need to act.
+
+    Bundles are handed on: where the run was placed, what followed it and what its environment was
+    given stay with the run.
+    """
+    left_out = {"hpo": None, "tracker": None, "run_dir": None, "sweep": None, "callbacks": []}
+    env = config.env.model_copy(update={"kwargs": {}})
+    infra = InfraConfig(name="local")
+    return config.model_copy(update={**left_out, "env": env, "infra": infra}).model_dump(
+        mode="json"
+    )
 
 
 def load_policy(path: str | Path) -> Policy:

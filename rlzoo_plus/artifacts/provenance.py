@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import re
 import shlex
 import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from rlzoo_plus.artifacts.secrets import BLANK, is_secret, redact
 
 PACKAGES = (
     "rlzoo-plus",
@@ -25,8 +26,6 @@ PACKAGES = (
     "pydantic",
 )
 _LONGEST_DIFF = 200_000
-_SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "credential", "credentials")
-_INNER_VALUE = re.compile(r"([\w-]+)\s*:\s*[^,{}]+")
 
 
 def command_line(words: list[str]) -> str:
@@ -35,17 +34,11 @@ def command_line(words: list[str]) -> str:
 
 
 def _without_secret(word: str) -> str:
-    key, equals, _ = word.partition("=")
-    if equals and _is_secret(key.rsplit(".", 1)[-1]):
-        return f"{key}=***"
-    return _INNER_VALUE.sub(
-        lambda match: f"{match[1]}: ***" if _is_secret(match[1]) else match[0], word
-    )
-
-
-def _is_secret(name: str) -> bool:
-    plain = name.strip("-+'\" ").replace("-", "").replace("_", "").lower()
-    return plain.endswith(_SECRET_WORDS)
+    key, equals, value = word.partition("=")
+    shown = redact(word)
+    # A value with spaces in it ends with the word.
+    is_whole = equals and shown != word and is_secret(key, value) and value[:1] not in "{["
+    return f"{key}={BLANK}" if is_whole else shown
 
 
 def collect_provenance(source: Path) -> dict[str, Any]:

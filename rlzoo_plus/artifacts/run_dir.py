@@ -16,6 +16,7 @@ import yaml
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
     parse_yaml,
@@ -157,7 +158,7 @@ class RunDir:
         """Write what is known before the first step."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
         write_atomic(self.command_file, command + "\n")
-        write_json(self.provenance_file, provenance)
+        write_json(self.provenance_file, redact_all(provenance))
 
     def go_on(self, config: dict[str, Any], command: str) -> None:
         """Record that the run goes on: its configuration now, and one more command line."""
@@ -184,7 +185,9 @@ class RunDir:
         now = time.time()
         before = self.read_status()
         first = {"started_at": now} if "started_at" not in before else {}
-        status = {**before, **first, **details, "state": state, "updated_at": now}
+        # A message may quote what an environment or a service said.
+        told = redact_all(details)
+        status = {**before, **first, **told, "state": state, "updated_at": now}
         write_json(self.status_file, {**status, "pid": os.getpid()})
 
     def read_status(self) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class RunDir:
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Write the outcome."""
-        write_json(self.result_file, result)
+        write_json(self.result_file, redact_all(result))
 
     def read_result(self) -> dict[str, Any]:
         """Return the outcome, empty while there is none."""

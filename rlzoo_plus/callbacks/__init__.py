@@ -15,6 +15,7 @@ from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.imports import import_user_class, where_raised
+from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
@@ -106,8 +107,9 @@ def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
 
 def _user_callback(path: str, kwargs: dict[str, Any]) -> BaseCallback:
     callback = import_user_class("callbacks", path, BaseCallback)
+    arguments = reveal(kwargs, "callbacks")
     try:
-        return callback(**kwargs)
+        return callback(**arguments)
     # The user's code.
     except Exception as error:
         raise ConfigError(f"callbacks: {path} with {kwargs}: {where_raised(error)}.") from error

@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlzoo_plus.agents.attributes import replace_attributes
 from rlzoo_plus.agents.plain import is_plain, to_plain
+from rlzoo_plus.artifacts.secrets import is_secret
 from rlzoo_plus.artifacts.tree import pack
 
 _OF_THE_PROCESS = {"locals", "globals", "model", "parent", "verbose"}
@@ -69,7 +70,12 @@ def _has_account(callback: Any) -> bool:
 
 def _state(callback: Any) -> dict[str, Any]:
     if not _has_account(callback):
-        return {name: to_plain(value) for name, value in _attributes(callback) if is_plain(value)}
+        return {
+            name: to_plain(value)
+            for name, value in _attributes(callback)
+            # A secret comes from the environment again.
+            if is_plain(value) and not is_secret(name, value)
+        }
     state = callback.state_dict()
     try:
         pack(state)  # what cannot be written is the callback's mistake, and known by its name

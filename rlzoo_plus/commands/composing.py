@@ -49,9 +49,9 @@ def resolve_cfg(
         ConfigError: Something in it is wrong.
     """
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
 
     from rlzoo_plus.config.compose import config_dirs, group_options, missing_tuned
+    from rlzoo_plus.config.references import plain_values
     from rlzoo_plus.config.resolve import resolve
     from rlzoo_plus.config.search_path import shadowing_notes
     from rlzoo_plus.config.suggest import unknown_name
@@ -61,9 +61,7 @@ def resolve_cfg(
     missing = missing_tuned(choices, dirs)
     if missing and any(argument.lstrip("+").startswith("tuned=") for argument in arguments):
         raise ConfigError(unknown_name("tuned", missing, group_options("tuned", dirs)))
-    values = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(values, dict)
-    resolved = resolve({str(k): v for k, v in values.items()}, env_name=choices.get("env"))
+    resolved = resolve(plain_values(cfg), env_name=choices.get("env"))
     if resolved.config.hpo is not None and not tunes:
         raise ConfigError(
             f"hpo={choices.get('hpo')} searches for values over many runs: add -m (and leave "

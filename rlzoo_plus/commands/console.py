@@ -6,6 +6,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.secrets import redact
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
@@ -47,7 +49,7 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self.format(record)
+            text = redact(self.format(record))
             if record.levelno >= logging.WARNING:
                 text = f"{record.levelname.lower()}: {text}"
             self.console.print(text, markup=False)

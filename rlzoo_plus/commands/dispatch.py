@@ -61,10 +61,11 @@ def run(verb: str, arguments: list[str]) -> int:
             raise ConfigError(unknown_name("verb", verb, VERBS))
         return int(import_module(VERBS[verb][0]).main(arguments) or 0)
     except (ConfigError, RunError) as error:
+        from rlzoo_plus.artifacts.secrets import redact
         from rlzoo_plus.artifacts.untrusted import printable_lines
 
-        # It may quote what a stranger wrote.
-        print(f"error: {printable_lines(error)}", file=sys.stderr)
+        # It may quote what a stranger wrote, or the user: it often ends in a log.
+        print(f"error: {printable_lines(redact(str(error)))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

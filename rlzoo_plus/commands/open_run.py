@@ -84,7 +84,7 @@ def open_config(
     foreign = foreign_code_of(config) if to_train else _foreign(config)
     if foreign and not trust:
         raise ConfigError(
-            f"{path} needs code that is not ours: {printable(', '.join(foreign))}. If you know "
+            f"{path} needs what is not ours: {printable(', '.join(foreign))}. If you know "
             "where the run comes from, add --trust to import it."
         )
     if config.algo.packages:
@@ -112,9 +112,11 @@ def _read_config(run: RunDir) -> RunConfig:
 
 def _foreign(config: RunConfig) -> list[str]:
     """Return what evaluating a run would import and we do not ship."""
+    from rlzoo_plus.config.references import variables_in
     from rlzoo_plus.envs.single import foreign_code
 
     names = [*foreign_code(config.env), *config.algo.packages]
+    names += [f"the variable {name}" for name in variables_in(config.env.model_dump())]
     return [*names, *([config.env.id] if config.env.id in IMPORTING_IDS else [])]
 
 
@@ -123,6 +125,9 @@ def _foreign_to_train(config: RunConfig) -> list[str]:
     names = [
         n for entry in config.callbacks for n in ([entry] if isinstance(entry, str) else entry)
     ]
+    from rlzoo_plus.config.references import variables_in
+
+    names += [f"the variable {name}" for name in variables_in(config.callbacks)]
     tracker = config.tracker
     return [*names, *([] if tracker is None else [f"tracker {tracker.name}"])]
 

@@ -34,6 +34,7 @@ def _with_overrides(data: dict[str, Any], overrides: list[str], path: str) -> An
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
+    from rlzoo_plus.config.references import refuse_secrets
     from rlzoo_plus.config.resolve import validate_config
 
     for override in overrides:
@@ -41,7 +42,9 @@ def _with_overrides(data: dict[str, Any], overrides: list[str], path: str) -> An
         if not key.strip() or not equals:
             raise ConfigError(f"{override}: must be KEY=VALUE, e.g. n_timesteps=200000.")
     try:
-        merged = OmegaConf.merge(OmegaConf.create(data), OmegaConf.from_dotlist(overrides))
+        changes = OmegaConf.from_dotlist(overrides)
+        refuse_secrets(OmegaConf.to_container(changes, resolve=False))
+        merged = OmegaConf.merge(OmegaConf.create(data), changes)
         values = OmegaConf.to_container(merged, resolve=False)
     except (OmegaConfBaseException, YAMLError, ValueError) as error:
         raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error

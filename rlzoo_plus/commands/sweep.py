@@ -198,9 +198,11 @@ def _infra(book: Ledger, config: RunConfig, options: argparse.Namespace) -> Infr
     Raises:
         ConfigError: The launcher is another one and not trusted, or something typed is wrong.
     """
+    from rlzoo_plus.config.references import refuse_secrets
     from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
 
     typed = dict(map(_typed, options.overrides))
+    refuse_secrets({"infra": typed})
     before = config.infra.model_dump()
     name = typed.get("name", config.infra.name)
     if not options.trust and "name" not in typed and name not in ON_THIS_MACHINE:

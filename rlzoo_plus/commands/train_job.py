@@ -21,6 +21,7 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         data: `config`, checked once already and complete, and `command`, for the run's records.
         watch: Follows the evaluations.
     """
+    from rlzoo_plus.artifacts.secrets import redact
     from rlzoo_plus.commands.console import make_console, set_up_logging
     from rlzoo_plus.commands.continuing import BusyError, Start, plan_run
     from rlzoo_plus.commands.train import check_before_building, run_plan
@@ -41,5 +42,5 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     except BusyError:
         return EXIT_BUSY
     except (ConfigError, RunError) as error:
-        print(f"error: {printable_lines(error)}", file=sys.stderr)
+        print(f"error: {printable_lines(redact(str(error)))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR

@@ -27,6 +27,7 @@ from rlzoo_plus.config.catalog import (
 )
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
+from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -85,6 +86,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         ConfigError: Something is misspelled, of the wrong type, or cannot go together.
     """
     config = validate_config(_with_defaults(values, env_name))
+    refuse_secrets(config.model_dump())
     import_algorithm_packages(config.algo.packages)
     spec = get_algorithm(config.algo.name)
     config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})

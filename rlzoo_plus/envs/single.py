@@ -12,6 +12,7 @@ import robots
 from rlzoo_plus.config.catalog import WRAPPERS, load_named
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.imports import import_user_class, import_user_module, where_raised
+from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes
@@ -45,7 +46,7 @@ def make_env(
             arguments.
     """
     import_packages(spec)
-    options: dict[str, Any] = dict(spec.kwargs)
+    options: dict[str, Any] = reveal(spec.kwargs, "env.kwargs")
     if spec.time_limit is not None:
         options["max_episode_steps"] = spec.time_limit
     if render_mode is not None:
@@ -126,8 +127,9 @@ def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.En
             else import_user_class("env.wrappers", name, gym.Wrapper)
         )
         where = f"env.wrappers: {name} with {kwargs or {}}"
+        arguments = reveal(kwargs or {}, "env.wrappers")
         try:
-            env = wrapper(env, **(kwargs or {}))
+            env = wrapper(env, **arguments)
         except (*_REFUSALS, GymError) as error:
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:

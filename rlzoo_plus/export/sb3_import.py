@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.agents.normalization import ObservationNormalizer
+from rlzoo_plus.agents.policy import acting_config
 from rlzoo_plus.artifacts.bundle import Bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
@@ -125,10 +126,9 @@ def write_run(
     run: RunDir, config: RunConfig, policy: ImportedPolicy, about: dict[str, Any], command: str
 ) -> None:
     """Write configuration, `best/` and `final/`, and a status, as a finished run has them."""
-    plain = config.model_dump(mode="json")
-    run.start(plain, command, {"imported": about})
+    run.start(config.model_dump(mode="json"), command, {"imported": about})
     bundle = Bundle(
-        config=plain,
+        config=acting_config(config),
         spaces={
             "observation": encode_space(policy.observation_space),
             "action": encode_space(policy.action_space),

@@ -15,6 +15,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
+from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob, load_job
 
@@ -57,7 +58,7 @@ class Ledger:
 
     def write(self, event: str, job: SweepJob, **details: Any) -> None:
         """Write down what happened to a job."""
-        append_records(self.path, [{**_event(event, job), **details}])
+        append_records(self.path, [{**_event(event, job), **redact_all(details)}])
 
     def follow(self) -> Follower:
         """Return what gives the events that are written from now on, by anybody."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.tracking.base import Tracker
@@ -26,4 +27,6 @@ def make_tracker(config: TrackerConfig) -> Tracker:
     """
     if config.name not in TRACKERS:
         raise ConfigError(unknown_name("tracker", config.name, TRACKERS))
-    return SafeTracker(TRACKERS[config.name](config), config.name)
+    kwargs = reveal(config.kwargs, "tracker.kwargs")
+    tracker = TRACKERS[config.name](config.model_copy(update={"kwargs": kwargs}))
+    return SafeTracker(tracker, config.name)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tracking.base import Tracker
 
@@ -70,7 +71,7 @@ class SafeTracker:
             return
         self._active = False
         try:
-            self._tracker.fail(message)
+            self._tracker.fail(redact(message))
         except Exception as error:
             self._warn(error)
 
@@ -91,4 +92,4 @@ class SafeTracker:
 def _describe(error: Exception) -> str:
     """Return an error in one line, without a password that an address in it may hold."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return re.sub(r"//[^/@\s]+@", "//***@", text)
+    return redact(re.sub(r"//[^/@\s]+@", "//***@", text))

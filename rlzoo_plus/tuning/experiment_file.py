@@ -21,6 +21,7 @@ from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compose import conf_dir, group_options
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import PlainDumper
+from rlzoo_plus.config.references import REFERENCE, plain_values
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import searched_first
@@ -214,15 +215,14 @@ def _compose(overrides: list[str], folders: list[Path]) -> tuple[dict[str, Any],
         choices = cfg.hydra.runtime.choices
         # Hydra's own node has values that only a started job can fill in.
         nodes = {key: value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
-        plain = OmegaConf.to_container(OmegaConf.create(nodes), resolve=True)
+        plain = plain_values(OmegaConf.create(nodes))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(
             f"{' '.join(overrides)} cannot be composed: {one_line(error)}."
         ) from error
     finally:
         GlobalHydra.instance().hydra = at_work
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}, str(choices["env"])
+    return plain, str(choices["env"])
 
 
 def _plain(value: Any) -> Any:
@@ -254,9 +254,11 @@ class _Dumper(PlainDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
     # OmegaConf takes more for numbers than PyYAML does: '1e-3' must stay a text. And it would
-    # replace ${...}; a backslash before it keeps it as it is.
+    # replace ${...}; a backslash before it keeps it as it is. A reference to a secret is one.
     is_plain = re.match(r"[A-Za-z/]", data) and "${" not in data
-    escaped = re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", data)
+    escaped = re.sub(
+        rf"(\\*)(?!{REFERENCE.pattern})\$\{{", lambda found: f"{found[1] * 2}\\${{", data
+    )
     return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, None if is_plain else "'")
 
 

@@ -59,6 +59,14 @@ def test_a_written_experiment_is_the_same_run(target, overrides):
     assert again.env.name == config.env.name
 
 
+def test_a_reference_to_a_secret_stays_one(target, monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "Zx81-qwerty")
+    config = compose_run(["env.id=Foo-v1", "env.kwargs.api_token=${oc.env:API_TOKEN}"])
+    write_experiment(target, config, HEADER)
+    assert "Zx81-qwerty" not in target.read_text()
+    assert trained_again(target).env.kwargs == {"api_token": "${oc.env:API_TOKEN}"}
+
+
 NUMBERS = [3e-05, 1e-300, 0.1 + 0.2, 5e-324, 1e22, 2.0, 123456789.125, -1e-7]
 VALUES = [
     *("1e-3", "1e3", "012", "true", "null", "on", "1_000", "2020-01-01", ".5", "???x", "~", ""),

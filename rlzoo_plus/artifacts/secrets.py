@@ -1,0 +1,128 @@
+"""What must not be written: secrets, found by the name beside them or by their own look."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+BLANK = "***"
+# The working directory, whose variable is named as a password often is.
+_NO_SECRETS = ("PWD", "OLDPWD", "INIT_CWD")
+_ENDINGS = (
+    *("token", "secret", "password", "passwd", "passphrase", "credential"),
+    *("apikey", "accesskey", "secretkey", "privatekey"),
+)
+_WORDS = ("auth", "oauth", "authorization", "bearer", "pwd", "pw")
+# A key of a dictionary or a keyboard is none; these are.
+_KINDS_OF_KEY = (
+    *("api", "access", "secret", "private", "auth", "ssh", "encryption", "signing", "account"),
+    *("master", "license", "client", "storage", "service", "deploy"),
+)
+# A number is a secret only under such a name: `n_token=3` counts something.
+_NUMERIC = ("password", "passwd", "passphrase", "pwd", "pw", "secret")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_FORMS = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
+    r"|sk-[\w-]{20,}|xox[a-z]-[\w-]{10,}|A[KS]IA[A-Z0-9]{16}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
+)
+_PRIVATE_KEY = re.compile(
+    r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_LOGIN = re.compile(r"//(?P<user>[^/@\s:'\"]*):(?!\$)[^/@\s]+@")
+_NAMED = re.compile(
+    r"""(?P<name>(?<![\w.])[A-Za-z_][\w.-]*)(?P<close>["']?)(?P<sep>\s*[=:]\s*)"""
+    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\[\]\n]*\]"""
+    r"""|(?:(?:Bearer|Basic)[ ]+)?[^\s,;&(){}\[\]"']++(?!\())"""
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a key names a secret: `api_token`, `dbPassword`, `auth`; not `key`, `author`."""
+    parts = [part.lower() for part in _PART.findall(name)]
+    if not parts:
+        return False
+    last = parts[-1] if parts[-1] in _WORDS else parts[-1].removesuffix("s")
+    is_key = last == "key" and len(parts) > 1 and parts[-2] in _KINDS_OF_KEY
+    return is_key or last in _WORDS or last.endswith(_ENDINGS)
+
+
+def is_secret_variable(name: str) -> bool:
+    """Tell whether an environment variable holds a secret: there a bare `KEY` is one, too."""
+    if name in _NO_SECRETS:
+        return False
+    return is_secret_name(name) or _PART.findall(name)[-1:] in (["KEY"], ["key"])
+
+
+def is_secret(path: str, value: Any) -> bool:
+    """Tell whether a value is a secret, by the names of the keys above it or by its own look.
+
+    Args:
+        path: The keys, joined by dots.
+        value: A plain value. References to variables are none, nor is an empty text.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        is_named = any(map(is_secret_name, path.split(".")))
+        return redact(text) != text or (is_named and text not in ("", BLANK) and text[0] != "$")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and _takes_numbers(path.rpartition(".")[2])
+
+
+def redact(text: str) -> str:
+    """Return a text with its secrets blanked: those of the environment's variables, and others.
+
+    Found are the values of variables whose name says so, passwords in addresses, tokens of known
+    forms, and what is assigned to a name of a secret.
+    """
+    for value in _values_of_variables():
+        if value in text:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])", BLANK, text)
+    text = _LOGIN.sub(rf"//\g<user>:{BLANK}@", text)
+    text = _PRIVATE_KEY.sub(rf"\1{BLANK}\2", _FORMS.sub(BLANK, text))
+    return _NAMED.sub(_without_value, text)
+
+
+def redact_all(value: Any) -> Any:
+    """Return nested plain data with the secrets in its texts blanked."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: redact_all(item) for key, item in value.items()}
+    return [redact_all(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _without_value(match: re.Match[str]) -> str:
+    name, value = match["name"].rpartition(".")[2], match["value"]
+    is_named = is_secret_variable(name) if name.isupper() else is_secret_name(name)
+    inner = value.strip("\"'")
+    if not is_named:
+        return match[0].removesuffix(value) + _NAMED.sub(_without_value, value)
+    if not inner or inner[0] in "$*" or inner in ("true", "false", "null", "None"):
+        return match[0]
+    if re.fullmatch(r"[-+\d.e]+", inner) and not _takes_numbers(name):
+        return match[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{match['name']}{match['close']}{match['sep']}{quote}{BLANK}{quote}"
+
+
+def _takes_numbers(name: str) -> bool:
+    parts = _PART.findall(name)
+    return bool(parts) and is_secret_name(name) and parts[-1].lower().endswith(_NUMERIC)
+
+
+def _values_of_variables() -> list[str]:
+    """Return the values of variables with a secret, the longest first.
+
+    A short word would be blanked wherever it stands, and a path is no secret.
+    """
+    values = {value for name, value in os.environ.items() if is_secret_variable(name)}
+    return sorted(filter(_is_telling, values), key=len, reverse=True)
+
+
+def _is_telling(value: str) -> bool:
+    is_mixed = re.search("[A-Za-z]", value) and re.search("[0-9]", value)
+    return len(value) >= (8 if is_mixed else 16) and value[0] not in "/~."

@@ -1,0 +1,148 @@
+"""References to secrets: `${oc.env:API_TOKEN}` is written everywhere, and read where it is used.
+
+A variable is a secret if its name or the key that refers to it says so. Other variables are read
+when the configuration is composed, as Hydra does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rlzoo_plus.artifacts.secrets import is_secret, is_secret_name, is_secret_variable
+from rlzoo_plus.config.errors import ConfigError
+
+REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
+# Where arguments of the user's are passed on: to environments, wrappers, callbacks and trackers.
+_REVEALED = re.compile(r"(env\.kwargs|env\.wrappers|callbacks|tracker\.kwargs)(\.|$)")
+# It has a check of its own, which knows what a database takes.
+_CHECKED_ELSEWHERE = ("hpo.storage",)
+
+
+def plain_values(cfg: Any) -> dict[str, Any]:
+    """Return a composed configuration as plain data, with references to secrets left as they are.
+
+    Raises:
+        OmegaConfBaseException: An interpolation fails, e.g. because a variable is not set.
+    """
+    from omegaconf import OmegaConf
+
+    with _references_kept():
+        values = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def reveal(value: Any, where: str) -> Any:
+    """Return nested plain data with the values of the variables that it refers to.
+
+    Args:
+        value: The data.
+        where: The key that holds it, for the error.
+
+    Raises:
+        ConfigError: A variable is not set here.
+    """
+    if isinstance(value, Mapping):
+        return {key: reveal(item, where) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(reveal(item, where) for item in value)
+    if not isinstance(value, str):
+        return value
+
+    def read(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in os.environ:
+            raise ConfigError(
+                f"{where} refers to the environment variable {name}, which is not set here. "
+                f"Set it: export {name}=..."
+            )
+        return os.environ[name]
+
+    return REFERENCE.sub(read, value)
+
+
+def variables_in(value: Any) -> list[str]:
+    """Return the names of the variables that nested plain data refers to."""
+    return list(dict.fromkeys(m["name"] for _, text in _texts(value) for m in _found(text)))
+
+
+def refuse_secrets(values: Mapping[str, Any]) -> None:
+    """Refuse secrets in a configuration: it is written to files, which others may see.
+
+    Args:
+        values: The configuration, or a part of it from its root, plain data.
+
+    Raises:
+        ConfigError: It holds one, or a reference where none is read. The text has no secret.
+    """
+    for path, value in _texts(values):
+        if path in _CHECKED_ELSEWHERE:
+            continue
+        is_read = _REVEALED.match(path) is not None
+        if any(_found(value)) and not is_read:
+            raise ConfigError(
+                f"{path} refers to a secret: that is read in env.kwargs, env.wrappers, callbacks "
+                "and tracker.kwargs only."
+            )
+        if is_secret(path, REFERENCE.sub("", value) if isinstance(value, str) else value):
+            raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path, is_read)}")
+
+
+def _instead(path: str, is_read: bool) -> str:
+    stays = "a configuration is written to files that are shared."
+    if path.startswith("infra.setup"):
+        return (
+            f"{stays} Set the variable in the shell that starts the jobs, which hands it on to "
+            "them, or read a file: 'source ~/.secrets'."
+        )
+    key = next((part for part in reversed(path.split(".")) if not part.isdigit()), path)
+    name = re.sub(r"\W", "_", key).upper()
+    name = name if is_secret_variable(name) else f"{name}_SECRET"
+    if not is_read:
+        return f"{stays} Leave it out, and set an environment variable if your code reads one."
+    reference = (
+        f"'{path}=${{oc.env:{name}}}'" if path.startswith("env.kwargs") else f"${{oc.env:{name}}}"
+    )
+    return f"{stays} Put it into an environment variable, and refer to that: {reference}."
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value of nested plain data with the keys that lead to it, joined by dots."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _texts(item, f"{path}.{number}")
+    else:
+        yield path, value
+
+
+def _found(value: Any) -> list[re.Match[str]]:
+    return list(REFERENCE.finditer(value)) if isinstance(value, str) else []
+
+
+@contextmanager
+def _references_kept() -> Iterator[None]:
+    """Let OmegaConf give a reference for a secret, wherever that is interpolated."""
+    from omegaconf import OmegaConf
+    from omegaconf.resolvers import oc
+
+    missing = object()
+
+    def resolve(name: str, default: Any = missing, *, _node_: Any) -> Any:
+        keys = str(_node_._get_full_key(None)).split(".")
+        is_kept = is_secret_variable(name) or any(map(is_secret_name, keys))
+        if is_kept and name in os.environ:
+            return f"${{oc.env:{name}}}"
+        return oc.env(name) if default is missing else oc.env(name, default)
+
+    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)

@@ -1,0 +1,47 @@
+import pytest
+from omegaconf import OmegaConf
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.references import plain_values, reveal, variables_in
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "abcd-1234")
+    monkeypatch.setenv("FOLDER", "/data")
+
+
+def test_a_reference_to_a_secret_stays_and_others_are_read():
+    cfg = OmegaConf.create({"t": "${oc.env:API_TOKEN}", "f": "${oc.env:FOLDER}/x", "l": "${t}/y"})
+    assert plain_values(cfg) == {
+        "t": "${oc.env:API_TOKEN}",
+        "f": "/data/x",
+        "l": "${oc.env:API_TOKEN}/y",
+    }
+
+
+def test_a_reference_under_the_name_of_a_secret_stays_whatever_the_variable_is_called():
+    cfg = OmegaConf.create({"auth": {"user": "${oc.env:FOLDER}"}})
+    assert plain_values(cfg) == {"auth": {"user": "${oc.env:FOLDER}"}}
+
+
+def test_a_default_counts_where_the_variable_is_not_set():
+    assert plain_values(OmegaConf.create({"token": "${oc.env:NOT_SET,null}"})) == {"token": None}
+
+
+def test_the_resolver_is_as_it_was_afterwards():
+    cfg = OmegaConf.create({"t": "${oc.env:API_TOKEN}"})
+    plain_values(cfg)
+    assert cfg.t == "abcd-1234"
+
+
+def test_references_are_revealed_in_nested_data():
+    data = {"a": ["x ${oc.env:API_TOKEN}", ("${oc.env:FOLDER}", 1)], "b": None}
+    assert reveal(data, "env.kwargs") == {"a": ["x abcd-1234", ("/data", 1)], "b": None}
+    assert variables_in(data) == ["API_TOKEN", "FOLDER"]
+
+
+def test_a_variable_that_is_missing_is_named_with_its_key(monkeypatch):
+    monkeypatch.delenv("API_TOKEN")
+    with pytest.raises(ConfigError, match=r"env\.kwargs .* API_TOKEN, .* export API_TOKEN="):
+        reveal({"t": "${oc.env:API_TOKEN}"}, "env.kwargs")
