@@ -37,7 +37,7 @@ def import_user_module(key: str, name: str, install: str | None = None) -> Modul
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(_describe(key, name, error)) from error
-        how = install or "Install it; if it is a file of yours, name its folder in PYTHONPATH"
+        how = install or _how_to_find(name)
         raise ConfigError(f"{key}: there is no module {error.name}. {how}.") from error
     # The module is the user's, whatever it raises; a script may end the process.
     except (Exception, SystemExit) as error:
@@ -81,6 +81,15 @@ def where_raised(error: BaseException) -> str:
     return (
         f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
     )
+
+
+def _how_to_find(name: str) -> str:
+    top, _, rest = name.partition(".")
+    if top == "robots":
+        return (
+            f"`robots` is a package of rlzoo_plus: give yours another name, e.g. my_robots.{rest}"
+        )
+    return "Install it; if it is a file of yours, name its folder in PYTHONPATH"
 
 
 def _describe(key: str, name: str, error: BaseException) -> str:
