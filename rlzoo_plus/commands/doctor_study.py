@@ -73,7 +73,7 @@ def _draw(plan: StudyPlan, number: int) -> JobFindings:
     sampler = optuna.samplers.RandomSampler(seed=number)
     trial = optuna.create_study(sampler=sampler).ask()
     try:
-        overrides = plan.space.draw(trial, plan.fixed_values)
+        overrides = plan.draw(trial)
         return JobFindings(overrides, plan.trial_config(overrides, 0, "trials/0000"))
     except optuna.TrialPruned:
         return JobFindings([], None, [warning(f"hpo.custom={plan.hpo.custom} gives draws up")])

@@ -124,7 +124,7 @@ def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     # Without a display there is nothing to watch a robot in.
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
-    trust = " --trust" if "--trust" in options or config.callbacks else ""
+    trust = " --trust" if "--trust" in options or config.callbacks or config.tracker else ""
     resume = f"  {program} resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     return (
         f"\nnext:\n{resume}"

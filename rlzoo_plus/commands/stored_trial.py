@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.harmless import refuse_foreign
 
 _NAMES = ("study", "trial")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
-# What a stored command line may say without being trusted: nothing here imports anything.
-_HARMLESS = re.compile(
-    r"(algo\.(hyperparams\.[\w.]+|action_noise(\.[\w.]+)?|replay_buffer|name)"
-    r"|env\.(id|kwargs\.[\w.]+|frame_stack|time_limit|warmup_resets|max_return|solved_return)"
-    r"|(network|normalize|eval|stop|checkpoint|log|report|export)\.[\w.]+"
-    r"|algo|env|network|tuned|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
-)
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w-]*(/[A-Za-z0-9_][\w-]*)*")
-_GROUPS = ("algo", "env", "network", "tuned")
-# A window without a display ends the process.
-_NEVER_HARMLESS = ("env.kwargs.render_mode",)
 
 
 def with_trial(arguments: Sequence[str]) -> list[str]:
@@ -35,14 +24,7 @@ def with_trial(arguments: Sequence[str]) -> list[str]:
     rest = [word for word in arguments if _key(word) not in _NAMES and word != "--trust"]
     trust = "--trust" in arguments
     stored = _stored(named["study"], _number(named["trial"]), trust=trust)
-    foreign = [word for word in stored if not _is_harmless(word)]
-    if foreign and not trust:
-        from rlzoo_plus.artifacts.untrusted import printable
-
-        raise ConfigError(
-            f"trial {named['trial']} of {named['study']} may import code that is not ours: "
-            f"{printable(', '.join(foreign))}. If you know where the study comes from, add --trust."
-        )
+    refuse_foreign(stored, f"trial {named['trial']} of {named['study']}", trust=trust)
     given = {_key(word) for word in rest}
     return [*rest, *(word for word in stored if _key(word) not in given)]
 
@@ -88,17 +70,3 @@ def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
 def _key(word: str) -> str:
     match = _OVERRIDE.fullmatch(word)
     return match["key"] if match else word
-
-
-def _is_harmless(word: Any) -> bool:
-    match = _OVERRIDE.fullmatch(word)
-    # Hydra takes backslashes away: an interpolation need not look like one.
-    if match is None or "$" in word or not _HARMLESS.fullmatch(match["key"]):
-        return False
-    if match["key"] in _NEVER_HARMLESS:
-        return False
-    if match["key"] in _GROUPS and not _PLAIN_NAME.fullmatch(match["value"]):
-        return False
-    # Gymnasium imports the module before a colon, and its bridges the module of their argument.
-    is_id = match["key"] == "env.id"
-    return not (is_id and (":" in match["value"] or "Environment" in match["value"]))

@@ -73,16 +73,20 @@ def examine(data: dict[str, Any]) -> int:
     """Let a run's best policy play held-out episodes, and write down what it got.
 
     Args:
-        data: `run`, the run's directory, and `episodes`.
+        data: `run`, the run's directory; `config`, what the study has trained there; `episodes`.
     """
+    from rlzoo_plus.commands.continuing import stored_config
     from rlzoo_plus.commands.open_run import one_torch_thread, open_run
+    from rlzoo_plus.config.resolve import config_hash, validate_config
     from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import evaluate
 
     one_torch_thread()
-    # The user's own run, made a moment ago.
-    opened = open_run(data["run"], trust=True)
+    stored = stored_config(RunDir(Path(data["run"])))
+    # A run that lay there before may be anybody's; the code of this study's own is the user's.
+    is_own = config_hash(stored) == config_hash(validate_config(data["config"]))
+    opened = open_run(data["run"], trust=is_own)
     seeds = held_out_seeds(data["episodes"])
     n_envs = min(int(opened.config.eval.n_envs), len(seeds))
     venv = make_eval_env(opened.config.env, n_envs)

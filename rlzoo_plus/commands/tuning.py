@@ -192,6 +192,7 @@ def _publish(
     from rlzoo_plus.tuning.report import write_report
 
     code, winner = 0, next(view for view in report.trials if view.number == report.winner)
+    plan.draw_again(winner)
     try:
         config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
         file, option = write_winner(plan, winner.number, config, arguments)

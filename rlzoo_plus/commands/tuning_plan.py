@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.compose import iter_sweep_keys, overrides_of, prepare_overrides
+from rlzoo_plus.config.compose import TRUST, iter_sweep_keys, overrides_of, prepare_overrides
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.schema import RunConfig
@@ -70,6 +70,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
         base=base,
         trial_base=trial_base,
         compose=lambda overrides: resolve([*fixed, *overrides])[0],
+        trust=TRUST in arguments,
     )
     return plan, notes
 

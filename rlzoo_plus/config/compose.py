@@ -20,6 +20,8 @@ _OPTIONS_WITH_VALUE = (
     *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
 )
+# Ours, not Hydra's: what a study has stored may import code.
+TRUST = "--trust"
 # Keys whose value takes the place of the one before, where Hydra would merge two mappings, or could
 # not merge a list over a mapping.
 _REPLACED = ("network.net_arch", "hpo.objectives")
@@ -74,7 +76,7 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
         if match["key"] in _REPLACED:
             prepared.append(f"++{match['key']}=null")
         prepared.append(f"++{argument}")
-    return [*options, *prepared]
+    return [*(option for option in options if option != TRUST), *prepared]
 
 
 def _glob_of_choices(found: re.Match[str]) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.harmless import is_harmless, refuse_foreign
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.tuning.figures import FIGURES, FOLLOWED
 from rlzoo_plus.tuning.space import Space
+from rlzoo_plus.tuning.trials import TrialView
+
+if TYPE_CHECKING:
+    import optuna
 
 STUDIES = Path("outputs") / "studies"
 # Far from the seeds that people type, so that retraining is on seeds no trial has seen.
@@ -33,6 +39,8 @@ class StudyPlan:
         base: The configuration that `train` would take with nothing drawn.
         trial_base: The same with the length of a trial.
         compose: Makes the configuration of `fixed` and some more overrides, as `train` does.
+        trust: Compose whatever the study has stored.
+        drawn: What this plan's own space has drawn that a stored override may not say untrusted.
     """
 
     name: str
@@ -43,6 +51,8 @@ class StudyPlan:
     base: RunConfig
     trial_base: RunConfig
     compose: Callable[[Sequence[str]], RunConfig]
+    trust: bool = False
+    drawn: set[str] = field(default_factory=set)
 
     @property
     def fixed_values(self) -> dict[str, Any]:
@@ -60,14 +70,30 @@ class StudyPlan:
         names = list(self.hpo.objectives)
         return names[0] if len(names) == 1 and names[0] in FOLLOWED else None
 
+    def draw(self, trial: optuna.Trial | optuna.trial.FixedTrial) -> list[str]:
+        """Draw a trial's overrides; errors as of `Space.draw`."""
+        overrides = self.space.draw(trial, self.fixed_values)
+        self.drawn.update(word for word in overrides if not is_harmless(word))
+        return overrides
+
+    def draw_again(self, view: TrialView) -> None:
+        """Draw a stored trial's values anew: what the space gives for them is the user's own."""
+        from optuna import TrialPruned
+        from optuna.trial import FixedTrial
+
+        # Of values that this space does not give, nothing is the user's own.
+        with contextlib.suppress(ConfigError, TrialPruned, ValueError, TypeError, OverflowError):
+            self.draw(FixedTrial(view.params, view.number))
+
     def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
         """Return the configuration of one run of a trial: what `train` would make, placed.
 
         Raises:
             ConfigError: The values cannot go together.
+            UntrustedError: They are not drawn here, and may import code.
         """
         length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
-        config = self.compose([*overrides, *length])
+        config = self._composed(overrides, length)
         if config.eval.every_steps is None:
             raise ConfigError(
                 "eval.every_steps=null: without evaluations there is nothing to aim at."
@@ -75,8 +101,13 @@ class StudyPlan:
         return self._placed(config, self.base.seed + seed_index, self.run_path(folder, seed_index))
 
     def full_config(self, overrides: Sequence[str], seed_index: int) -> RunConfig:
-        """Return the configuration of a trial's values at full length, with a fresh seed."""
-        config = self.compose(overrides)
+        """Return the configuration of a trial's values at full length, with a fresh seed.
+
+        Raises:
+            ConfigError: The values cannot go together.
+            UntrustedError: They are not drawn here, and may import code.
+        """
+        config = self._composed(overrides)
         sweep = str(self.folder / "retrain")
         config = self._placed(config, self.base.seed + FRESH_SEEDS + seed_index, None)
         return config.model_copy(update={"sweep": sweep})
@@ -84,6 +115,12 @@ class StudyPlan:
     def run_path(self, folder: str, seed_index: int) -> Path:
         """Return the directory of one run of a trial."""
         return self.folder / folder / f"s{seed_index}"
+
+    def _composed(self, overrides: Sequence[str], more: Sequence[str] = ()) -> RunConfig:
+        """Compose overrides that may have been stored by anybody."""
+        where = f"the study {self.folder}"
+        refuse_foreign(overrides, where, trust=self.trust, own=self.drawn)
+        return self.compose([*overrides, *more])
 
     def _placed(self, config: RunConfig, seed: int, path: Path | None) -> RunConfig:
         # Threads change the last bits of a result, and so does nothing else of where it runs.

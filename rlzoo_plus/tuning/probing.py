@@ -40,7 +40,7 @@ def _draw(plan: StudyPlan, number: int) -> str | None:
 
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=number))
     try:
-        overrides = plan.space.draw(study.ask(), plan.fixed_values)
+        overrides = plan.draw(study.ask())
     except optuna.TrialPruned as error:
         return str(error) or f"{plan.hpo.custom} pruned it."
     try:

@@ -45,7 +45,10 @@ def retraining_jobs(
 
     Raises:
         ConfigError: A trial's values are no configuration any more.
+        UntrustedError: They may import code, and are not of this study's space.
     """
+    for view in best:
+        plan.draw_again(view)
     return [
         (view, [_job(plan, view, index) for index in range(plan.hpo.retrain.seeds)])
         for view in best
@@ -82,7 +85,8 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     known = _read(file)
     if known is not None and known.episodes == episodes:
         return known
-    data = {"run": str(job.path), "episodes": episodes}
+    config = job.config.model_dump(mode="json")
+    data = {"run": str(job.path), "config": config, "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
     handle: Handle | None = None
     try:

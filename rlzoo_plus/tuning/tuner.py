@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.harmless import UntrustedError
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.infra.launcher import Launcher
 from rlzoo_plus.sweeps.controller import EXIT_BUSY, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
@@ -178,6 +179,9 @@ class Tuner:
             try:
                 self.study.set_overrides(asked.number, overrides)
                 trial = TrialRun(self.plan, self.study, self.launcher, asked, overrides)
+            except UntrustedError:
+                # The user decides; the next command takes the trial up again.
+                raise
             except ConfigError as error:
                 self._refuse(asked.number, str(error))
                 continue
@@ -193,9 +197,8 @@ class Tuner:
         """
         from optuna import TrialPruned
 
-        space, fixed = self.plan.space, self.plan.fixed_values
         try:
-            drawn = self.study.draw(asked, lambda trial: space.draw(trial, fixed))
+            drawn = self.study.draw(asked, self.plan.draw)
         except TrialPruned as error:
             self._refuse(asked.number, str(error) or f"{self.plan.hpo.custom} pruned it.")
             return None

@@ -133,3 +133,10 @@ def _layers(env):
     while isinstance(env, gym.Wrapper):
         yield env
         env = env.env
+
+
+@pytest.mark.parametrize("path", ["os.system", "pathlib.Path", "collections.OrderedDict"])
+def test_what_is_no_wrapper_is_refused_before_it_is_called(path, monkeypatch):
+    monkeypatch.setattr("os.system", lambda *_: pytest.fail("called"))
+    with pytest.raises(ConfigError, match=f"{path} is not a Wrapper"):
+        make_env(_spec(f"env.wrappers=[{path}]"))

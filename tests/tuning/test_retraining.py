@@ -2,12 +2,13 @@
 
 import os
 import signal
-from types import SimpleNamespace
 
 import pytest
+from support.training import make_config
 
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.tuning.retraining import EXAMINED, ExaminationStopped, examine
 
 
@@ -34,6 +35,10 @@ class Launcher:
         pass
 
 
+def job_in(path):
+    return SweepJob(path, path, make_config("algo=ppo", "env=pendulum", "tuned=none"), "")
+
+
 def played(path, episodes):
     returns = [1.0] * episodes
     write_json(path / EXAMINED, {"mean_return": 1.0, "std_return": 0.0, "returns": returns})
@@ -45,14 +50,14 @@ def test_a_signal_ends_the_examination_and_its_process(tmp_path, number, code):
     before = signal.getsignal(number)
     launcher = Launcher(lambda: os.kill(os.getpid(), number))
     with pytest.raises(ExaminationStopped) as stopped:
-        examine(SimpleNamespace(path=tmp_path), 5, launcher)
+        examine(job_in(tmp_path), 5, launcher)
     assert stopped.value.code == code
     assert launcher.handle.killed
     assert signal.getsignal(number) is before
 
 
 def test_a_winner_is_examined_once_for_each_number_of_episodes(tmp_path):
-    job = SimpleNamespace(path=tmp_path)
+    job = job_in(tmp_path)
     first = Launcher(lambda: played(tmp_path, 5))
     assert examine(job, 5, first).episodes == 5
     assert examine(job, 5, first).episodes == 5
@@ -61,4 +66,4 @@ def test_a_winner_is_examined_once_for_each_number_of_episodes(tmp_path):
 
 
 def test_an_examination_that_fails_has_no_figure(tmp_path):
-    assert examine(SimpleNamespace(path=tmp_path), 5, Launcher(lambda: JobEnd(1))) is None
+    assert examine(job_in(tmp_path), 5, Launcher(lambda: JobEnd(1))) is None
