@@ -31,7 +31,7 @@ VERBS += ("console", "continuing")
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
 MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-LIMIT_S = 10
+LIMIT_S = 60
 ROOM_BYTES = 3 * 2**30
 
 
