@@ -14,6 +14,7 @@ from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.zoo_files import (
     ALGORITHM_OF_STEM,
+    RENAMED,
     ImportRequest,
     load_env_files,
     write_tuned_files,
@@ -23,9 +24,6 @@ from rlzoo_plus.config.zoo_import import read_zoo_file
 CONF = Path(__file__).resolve().parents[1] / "conf"
 # rl_zoo3 keeps her.yml for reference only, in a format that it no longer reads.
 SKIPPED = ("her",)
-# rl_zoo3 tuned the first versions; panda-gym registers the third.
-PANDA_TASKS = ("Reach", "Push", "Slide", "PickAndPlace", "Stack")
-RENAMED = {f"Panda{task}-v1": f"Panda{task}-v3" for task in PANDA_TASKS}
 
 
 def main(argv: list[str]) -> int:
@@ -62,7 +60,8 @@ def convert_folder(folder: Path, commit: str) -> None:
             create_env_files=False,
             overwrite=True,
         )
-        print_report(path.name, write_tuned_files(read_zoo_file(path), request))
+        print(f"{path.name}:")
+        print_report(write_tuned_files(read_zoo_file(path), request))
 
 
 if __name__ == "__main__":

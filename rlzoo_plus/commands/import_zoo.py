@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
+from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.config.zoo_files import (
     ALGORITHM_OF_STEM,
+    RENAMED,
     ImportReport,
     ImportRequest,
+    PlannedFiles,
     load_env_files,
-    write_tuned_files,
+    plan_tuned_files,
+    write_planned,
 )
 from rlzoo_plus.config.zoo_import import read_zoo_file
 
@@ -25,42 +31,68 @@ def main(argv: list[str]) -> int:
         ConfigError: If a file, an id or the algorithm is wrong.
     """
     options = _parse(argv)
-    files = {path: read_zoo_file(path) for path in options.files}
+    files = {path: read_zoo_file(path) for path in _files(options.sources)}
     known_ids = {env_id for entries in files.values() for env_id in entries}
     for env_id in options.only or []:
         if env_id not in known_ids:
             raise ConfigError(unknown_name("environment id in these files", env_id, known_ids))
+    known = load_env_files(conf_dir() / "env") | load_env_files(options.out / "env")
+    planned = PlannedFiles(known)
+    total = ImportReport()
     for path, entries in files.items():
         algorithm = options.algo or ALGORITHM_OF_STEM.get(path.stem, path.stem)
+        if algorithm not in ALGORITHMS and path not in options.sources:
+            total.left_out.append((path.name, f"there is no algorithm {algorithm}"))
+            continue
         request = ImportRequest(
             algorithm=algorithm,
             out=options.out,
             source=path.name,
-            env_files=load_env_files(_shipped_conf() / "env") | load_env_files(options.out / "env"),
+            env_files=known,
             only=options.only,
-            renamed=dict(options.rename),
-            overwrite=options.overwrite,
+            renamed=RENAMED | dict(options.rename),
         )
-        print_report(path.name, write_tuned_files(entries, request))
-    print(f"Use them with: python train.py algo=... env=... --config-dir {options.out}")
+        report = plan_tuned_files(entries, request, planned)
+        total.converted += report.converted
+        total.warnings += [(f"{path.name}: {entry}", text) for entry, text in report.warnings]
+        total.left_out += [(f"{path.name}: {entry}", text) for entry, text in report.left_out]
+    write_planned(planned, total, overwrite=options.overwrite)
+    print_report(total)
+    print(
+        f"{total.converted} entries of {len(files)} files converted, {len(total.left_out)} left "
+        f"out. Use them with: rlzoo-plus train --config-dir {shlex.quote(str(options.out))} "
+        "algo=... env=..."
+    )
     return 0
 
 
-def print_report(name: str, report: ImportReport) -> None:
+def _files(sources: list[Path]) -> list[Path]:
+    """Return files, and those of folders, in the order given.
+
+    Raises:
+        ConfigError: If a folder holds none.
+    """
+    files: list[Path] = []
+    for source in sources:
+        found = [source]
+        if source.is_dir():
+            found = sorted(p for p in source.iterdir() if p.suffix in (".yml", ".yaml"))
+        if not found:
+            raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
+        files += found
+    return list(dict.fromkeys(files))
+
+
+def print_report(report: ImportReport) -> None:
     """Print what an import wrote, and on stderr what it could not express."""
     for path in report.written:
         print(f"wrote {path}")
     if report.unchanged:
-        print(f"{name}: {len(report.unchanged)} files were up to date")
+        print(f"{len(report.unchanged)} files were up to date")
     for entry, text in report.warnings:
-        print(f"warning: {name}: {entry}: {text}", file=sys.stderr)
+        print(f"warning: {entry}: {text}", file=sys.stderr)
     for entry, reason in report.left_out:
-        print(f"left out: {name}: {entry}: {reason}", file=sys.stderr)
-
-
-def _shipped_conf() -> Path:
-    package = Path(__file__).resolve().parents[1]
-    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
+        print(f"left out: {entry}: {reason}", file=sys.stderr)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -69,7 +101,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         description="Write conf/tuned files from rl_zoo3 hyperparameter files.",
     )
     add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="FILE", help="an rl_zoo3 YAML file, e.g. ppo.yml")
+    add(
+        "sources", nargs="+", type=Path, metavar="FILE",
+        help="an rl_zoo3 YAML file, e.g. ppo.yml, or a folder of them",
+    )  # fmt: skip
     add("--out", type=Path, required=True, metavar="CONF_DIR", help="gets tuned/ and env/")
     add("--algo", metavar="NAME", help="algorithm (default: the file's name)")
     add("--only", nargs="+", metavar="ENV_ID", help="convert these environment ids only")

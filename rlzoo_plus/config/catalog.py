@@ -171,6 +171,14 @@ WRAPPERS: dict[str, str] = {
     "max_and_skip": "gymnasium.wrappers:MaxAndSkipObservation",
     "reproducible_resets": "rlzoo_plus.envs.wrappers:ReproducibleResets",
     "mask_observation": "rlzoo_plus.envs.wrappers:MaskObservation",
+    "mask_velocity": "rlzoo_plus.envs.task_wrappers:MaskVelocity",
+    "history": "rlzoo_plus.envs.task_wrappers:History",
+    "frame_skip": "rlzoo_plus.envs.task_wrappers:FrameSkip",
+    "delayed_reward": "rlzoo_plus.envs.task_wrappers:DelayedReward",
+    "truncate_on_success": "rlzoo_plus.envs.task_wrappers:TruncateOnSuccess",
+    "noisy_action": "rlzoo_plus.envs.task_wrappers:NoisyAction",
+    "smooth_action": "rlzoo_plus.envs.task_wrappers:SmoothAction",
+    "atari": "stable_baselines3.common.atari_wrappers:AtariWrapper",
 }
 
 LAUNCHERS = ("local", "debug", "slurm", "ray")

@@ -113,6 +113,69 @@ def parse_symbol(text: str, kind: str) -> str:
     raise ConfigError(f"{_short(text)} is not the name of a known {kind}. {_known(text, kind)}")
 
 
+def schedule_of_lambda(name: str, text: str) -> float | str:
+    """Return the schedule that a function of the remaining progress stands for, without running it.
+
+    Only straight lines have a counterpart: `lambda p: p * 3e-4` is `lin_0.0003`.
+
+    Args:
+        name: The key that held it, for the error's text.
+        text: The source of a lambda with one argument.
+
+    Returns:
+        A number if it is constant, else `lin_<start>_<end>`, or `lin_<start>` if it ends at 0.
+
+    Raises:
+        ConfigError: If it is anything else.
+    """
+    refusal = (
+        f"{name}={_short(text)} is code. Of functions only straight lines of one argument can be "
+        "converted, such as `lambda p: 3e-4 * p`; write it as lin_, cos_ or exp_ START_END."
+    )
+    try:
+        node = ast.parse(text.strip()[:MAX_CHARACTERS], mode="eval").body
+        match node:
+            case ast.Lambda(
+                args=ast.arguments(args=[ast.arg(arg=argument)], defaults=[]), body=body
+            ):
+                end, slope = _line(body, argument)
+            case _:
+                raise ConfigError(refusal)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise ConfigError(refusal) from error
+    start = end + slope
+    if slope == 0:
+        return end
+    return f"lin_{start:g}" if end == 0 else f"lin_{start:g}_{end:g}"
+
+
+def _line(node: ast.expr, argument: str) -> tuple[float, float]:
+    """Return the value at 0 and the slope of an expression that is a straight line."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return float(number), 0.0
+        case ast.Name(id=name) if name == argument:
+            return 0.0, 1.0
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value, slope = _line(operand, argument)
+            return -value, -slope
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            (a, b), (c, d) = _line(left, argument), _line(right, argument)
+            return (a + c, b + d) if isinstance(op, ast.Add) else (a - c, b - d)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            (a, b), (c, d) = _line(left, argument), _line(right, argument)
+            if b and d:
+                raise ValueError("a parabola")
+            return a * c, a * d + b * c
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            (a, b), (c, d) = _line(left, argument), _line(right, argument)
+            if d:
+                raise ValueError("a hyperbola")
+            return a / c, b / c
+        case _:
+            raise ValueError("no straight line")
+
+
 def read_mapping(name: str, value: object) -> dict[str, object]:
     """Return a mapping that was given as YAML or as the text of a Python literal.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,26 @@ from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.config.zoo_import import ConvertedEntry, convert_entry, read_zoo_file
 
 ALGORITHM_OF_STEM = {"ppo_lstm": "recurrent_ppo"}
-# Entries that stand for no single environment.
+# Entries that stand for no single environment: tuned=<algorithm>/<entry> chooses them.
 GENERIC_ENTRIES = ("default", "atari")
+# Ids that rl_zoo3 still lists and the packages no longer register.
+RENAMED = {
+    **{f"Panda{t}-v1": f"Panda{t}-v3" for t in ("Reach", "Push", "Slide", "PickAndPlace", "Stack")},
+    **{f"LunarLander{kind}NoVel-v2": f"LunarLander{kind}NoVel-v3" for kind in ("", "Continuous")},
+}
+# What a new environment file states besides the id, by the beginning or the end of the id.
+_STATED: dict[str, dict[str, Any]] = {
+    r"MiniGrid-.*": {"packages": ["minigrid"]},
+    r"donkey-.*": {"packages": ["gym_donkeycar"]},
+    r"ALE/.*|.*NoFrameskip-v\d": {"packages": ["ale_py"]},
+    r"(Fetch|Hand|AntMaze|PointMaze|Adroit|FrankaKitchen).*": {"packages": ["gymnasium_robotics"]},
+    r"(parking|highway|merge|roundabout|intersection|racetrack)-.*": {"packages": ["highway_env"]},
+    r"RocketLander-.*": {"packages": ["rocket_lander_gym"]},
+    r"Panda.*": {"packages": ["panda_gym"], "wrappers": ["reproducible_resets"]},
+}
+_GENERIC = {"default": "environments without tuned values", "atari": "Atari games"}
+# Hydra reads these as values; the shipped conf/ has files of the other names.
+_NO_NAMES = ("null", "none", "true", "false", "nan", "inf", "gym", *GENERIC_ENTRIES)
 
 
 @dataclass(frozen=True)
@@ -40,7 +59,8 @@ class ImportRequest:
         env_files: Environment files by environment id.
         only: Ids to convert; None converts all.
         renamed: Ids that go by another id now.
-        create_env_files: Whether an id without an environment file gets one, or is left out.
+        create_env_files: Whether an id without an environment file gets one, or is left out, as
+            generic entries are then.
         overwrite: Whether a file with other content may be replaced.
     """
 
@@ -62,12 +82,26 @@ class ImportReport:
     unchanged: list[Path] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[tuple[str, str]] = field(default_factory=list)
+    converted: int = 0
+
+
+@dataclass
+class PlannedFiles:
+    """What conversions will write, see `plan_tuned_files`.
+
+    Attributes:
+        texts: The content of each file.
+        env_files: Environment files by environment id, those that will be written included.
+    """
+
+    env_files: dict[str, EnvFile]
+    texts: dict[Path, str] = field(default_factory=dict)
 
 
 def load_env_files(folder: Path) -> dict[str, EnvFile]:
     """Return the environment files of a folder such as conf/env, by environment id."""
     found: dict[str, EnvFile] = {}
-    for path in sorted(folder.glob("*.yaml")):
+    for path in sorted(folder.glob("[!_]*.yaml")):
         content = read_zoo_file(path)
         env_id = content.get("id")
         if isinstance(env_id, str) and env_id != "???":
@@ -85,16 +119,25 @@ def write_tuned_files(entries: Mapping[str, object], request: ImportRequest) -> 
     Raises:
         ConfigError: If a file with other content exists and `overwrite` is false.
     """
+    planned = PlannedFiles(dict(request.env_files))
+    report = plan_tuned_files(entries, request, planned)
+    write_planned(planned, report, overwrite=request.overwrite)
+    return report
+
+
+def plan_tuned_files(
+    entries: Mapping[str, object], request: ImportRequest, planned: PlannedFiles
+) -> ImportReport:
+    """Convert entries, and add the files of those that can be converted to `planned`."""
     algorithm = get_algorithm(request.algorithm)
     arguments = constructor_arguments(algorithm.entry_point)
     settable = None if arguments is None else arguments - MANAGED.keys()
-    report, texts = ImportReport(), dict[Path, str]()
-    env_files = dict(request.env_files)
+    report = ImportReport()
     for entry_id, entry in entries.items():
         if request.only is not None and entry_id not in request.only:
             continue
         env_id = request.renamed.get(entry_id, entry_id)
-        if reason := _reason_to_leave_out(entry_id, env_id, entries, request):
+        if reason := _reason_to_leave_out(entry_id, env_id, entries, request, planned):
             report.left_out.append((entry_id, reason))
             continue
         try:
@@ -102,31 +145,49 @@ def write_tuned_files(entries: Mapping[str, object], request: ImportRequest) -> 
         except ConfigError as error:
             report.left_out.append((entry_id, str(error)))
             continue
-        if env_id not in env_files:
-            env_files[env_id] = EnvFile(_free_name(env_id, env_files, request.out))
-            env_path = request.out / "env" / f"{env_files[env_id].name}.yaml"
-            texts[env_path] = _render_env(env_id, env_files[env_id].name)
         if env_id != entry_id:
             converted.warnings.append(f"The values were tuned on {entry_id}, an older version.")
-        env_file = env_files[env_id]
-        _keep_wrappers(converted, env_file)
-        path = request.out / "tuned" / request.algorithm / f"{env_file.name}.yaml"
-        texts[path] = _render_tuned(converted, request, entry_id, env_id, env_file.name)
+        if entry_id in GENERIC_ENTRIES:
+            name = entry_id
+        else:
+            env_file = _env_file(env_id, request, planned)
+            _keep_wrappers(converted, env_file)
+            name = env_file.name
+        path = request.out / "tuned" / request.algorithm / f"{name}.yaml"
+        planned.texts[path] = _render_tuned(converted, request, entry_id, env_id, name)
         report.warnings += [(entry_id, warning) for warning in converted.warnings]
-    _write_all(texts, request.overwrite, report)
+        report.converted += 1
     return report
 
 
+def _env_file(env_id: str, request: ImportRequest, planned: PlannedFiles) -> EnvFile:
+    """Return an id's environment file, a new one if there is none yet."""
+    if env_id not in planned.env_files:
+        folder = request.out / "env"
+        taken = {*_NO_NAMES, *(env_file.name for env_file in planned.env_files.values())}
+        free = (n for n in _names(env_id) if n not in taken and not (folder / f"{n}.yaml").exists())
+        stated = next((v for form, v in _STATED.items() if re.fullmatch(form, env_id)), {})
+        env_file = EnvFile(next(free), stated.get("wrappers", []))
+        planned.env_files[env_id] = env_file
+        text = _render_env({"id": env_id, **stated}, env_file.name)
+        planned.texts[folder / f"{env_file.name}.yaml"] = text
+    return planned.env_files[env_id]
+
+
 def _reason_to_leave_out(
-    entry_id: str, env_id: str, entries: Mapping[str, object], request: ImportRequest
+    entry_id: str,
+    env_id: str,
+    entries: Mapping[str, object],
+    request: ImportRequest,
+    planned: PlannedFiles,
 ) -> str | None:
-    if entry_id in GENERIC_ENTRIES:
-        return "it stands for no single environment"
     if env_id != entry_id and env_id in entries:
         return f"{env_id} has an entry of its own"
-    if env_id not in request.env_files and not request.create_env_files:
-        return "no environment file has this id"
-    return None
+    if request.create_env_files:
+        return None
+    if entry_id in GENERIC_ENTRIES:
+        return "it stands for no single environment"
+    return None if env_id in planned.env_files else "no environment file has this id"
 
 
 def _keep_wrappers(converted: ConvertedEntry, env_file: EnvFile) -> None:
@@ -137,27 +198,25 @@ def _keep_wrappers(converted: ConvertedEntry, env_file: EnvFile) -> None:
         section["wrappers"] = own + section["wrappers"]
 
 
-def _free_name(env_id: str, env_files: Mapping[str, EnvFile], out: Path) -> str:
-    """Return a file name for an id: MyArm-v1 becomes my_arm, or my_arm_v1 if that is taken."""
-    stem = re.sub(r"-v\d+$", "", env_id)
-    taken = {env_file.name for env_file in env_files.values()} | {"none", "gym"}
-    for candidate in (stem, env_id):
+def _names(env_id: str) -> Iterator[str]:
+    """Yield file names for an id without end: my_arm for MyArm-v1, my_arm_v1, my_arm_v1_2, ..."""
+    for candidate in (re.sub(r"-v\d+$", "", env_id), env_id):
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", candidate)
         name = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
-        if name and name not in taken and not (out / "env" / f"{name}.yaml").exists():
-            return name
-    raise ConfigError(
-        f"There is no free file name for {env_id!r}. Write an environment file with that id first."
-    )
+        # Hydra takes a name that begins with a digit for a number.
+        yield name if name[:1].isalpha() else f"env_{name}".rstrip("_")
+    yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
 def _render_tuned(
     converted: ConvertedEntry, request: ImportRequest, entry_id: str, env_id: str, name: str
 ) -> str:
     algorithm = request.algorithm
+    is_generic = name in GENERIC_ENTRIES
+    chosen = f"tuned={algorithm}/{name} env.id=ID" if is_generic else f"env={name}"
     comments = [
-        f"Hyperparameters of {algorithm} for {env_id}.",
-        f"Use: python train.py algo={algorithm} env={name}",
+        f"Hyperparameters of {algorithm} for {_GENERIC.get(name, env_id)}.",
+        f"Use: python train.py algo={algorithm} {chosen}",
         "Extend: set single values on the command line; tuned=none leaves this file out.",
         f"Source of all values: {request.source}, entry {entry_id}.",
         *(f"Note: {warning}" for warning in converted.warnings),
@@ -168,13 +227,13 @@ def _render_tuned(
     return "\n".join([*blocks, *map(dump_plain, [scalars, *sections])])
 
 
-def _render_env(env_id: str, name: str) -> str:
+def _render_env(values: dict[str, Any], name: str) -> str:
     lines = [
-        _comment(f"{env_id}, as named in an imported hyperparameter file."),
-        _comment(f"Use: python train.py env={name} --config-dir DIR (the folder that holds env/)"),
+        _comment(f"{values['id']}, as named in an imported hyperparameter file."),
+        _comment(f"Use: rlzoo-plus train --config-dir DIR env={name} (DIR holds env/)"),
         _comment("Extend: add what differs from the shipped conf/env/_base.yaml."),
         "",
-        dump_plain({"id": env_id}).rstrip(),
+        dump_plain(values).rstrip(),
     ]
     return "\n".join([*lines, ""])
 
@@ -185,9 +244,14 @@ def _comment(text: str) -> str:
     return "\n".join(f"# {line}" for line in lines)
 
 
-def _write_all(texts: Mapping[Path, str], overwrite: bool, report: ImportReport) -> None:
+def write_planned(planned: PlannedFiles, report: ImportReport, *, overwrite: bool) -> None:
+    """Write planned files; none if any file stands in the way.
+
+    Raises:
+        ConfigError: If a file with other content exists and `overwrite` is false.
+    """
     changed = {}
-    for path, text in texts.items():
+    for path, text in planned.texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             report.unchanged.append(path)
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from rlzoo_plus.config.catalog import Family, get_algorithm
+from rlzoo_plus.config.catalog import WRAPPERS, Family, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import (
     Symbol,
@@ -23,9 +23,28 @@ from rlzoo_plus.config.literals import (
     plain_mapping,
     plain_value,
     read_mapping,
+    schedule_of_lambda,
 )
 
-TIME_FEATURE = re.compile(r"sb3_contrib\.common\.wrappers\.(time_feature\.)?TimeFeatureWrapper")
+# Wrappers of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
+WRAPPER_NAMES = {
+    "TimeFeatureWrapper": "time_feature",
+    "FrameSkip": "frame_skip",
+    "HistoryWrapper": "history",
+    "HistoryWrapperObsDict": "history",
+    "ActionNoiseWrapper": "noisy_action",
+    "ActionSmoothingWrapper": "smooth_action",
+    "DelayedRewardWrapper": "delayed_reward",
+    "TruncatedOnSuccessWrapper": "truncate_on_success",
+    "MaskVelocityWrapper": "mask_velocity",
+    "YAMLCompatResizeObservation": "resize_observation",
+    "AtariWrapper": "atari",
+    **{path.split(":")[1]: n for n, path in WRAPPERS.items() if path.startswith("gymnasium.")},
+}
+_WRAPPER_HOMES = re.compile(
+    r"(rl_zoo3|utils)\.wrappers|sb3_contrib\.common\.wrappers(\.\w+)?|gymnasium\.wrappers(\.\w+)?"
+    r"|stable_baselines3\.common\.atari_wrappers"
+)
 NORMALIZE_KEYS = {
     "norm_obs": "observation",
     "norm_reward": "reward",
@@ -113,7 +132,8 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         ConfigError: If the file cannot be read, names Python objects, or is no such mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # A SafeLoader, which knows tuples as well.
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -123,6 +143,19 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} is not a mapping of names to values.")
     return content
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain YAML, and the tag of a tuple as a list."""
+
+
+def _construct_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+    if not isinstance(node, yaml.SequenceNode):
+        raise yaml.constructor.ConstructorError(None, None, "a tuple is a list", node.start_mark)
+    return loader.construct_sequence(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _construct_tuple)
 
 
 def convert_entry(
@@ -194,7 +227,12 @@ def _normalize(value: object, warnings: list[str]) -> bool | dict[str, Any]:
 
 def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     section: dict[str, Any] = {}
-    if wrappers := _wrappers(rest.pop("env_wrapper", None), warnings):
+    wrappers = _wrappers(rest.pop("env_wrapper", None), warnings)
+    match wrappers:
+        case [{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": int() as steps}}, *others]:
+            # Innermost, it is what env.time_limit asks of gymnasium.make.
+            section["time_limit"], wrappers = steps, others
+    if wrappers:
         section["wrappers"] = wrappers
     if (frame_stack := rest.pop("frame_stack", None)) is not None:
         section["frame_stack"] = _count("frame_stack", frame_stack)
@@ -213,13 +251,28 @@ def _wrappers(value: object, warnings: list[str]) -> list[Any]:
         for path, kwargs in named.items():
             if not isinstance(path, str):
                 raise ConfigError(f"env_wrapper={path!r} is not the dotted path of a class.")
-            if path.startswith("rl_zoo3."):
-                warnings.append(f"env_wrapper={path}: it works only where rl_zoo3 is installed.")
-            is_time_feature = TIME_FEATURE.fullmatch(path)
-            name = "time_feature" if is_time_feature else plain_value("env_wrapper", path)
+            name = _wrapper_name(path)
+            if name not in WRAPPERS and not name.startswith("gymnasium."):
+                warnings.append(f"env_wrapper={path}: it needs the package {path.split('.')[0]}.")
             arguments = plain_mapping(path, kwargs or {})
             converted.append({name: arguments} if arguments else name)
     return converted
+
+
+def _wrapper_name(path: str) -> str:
+    """Return what `env.wrappers` calls a wrapper: a name of ours, or its dotted path."""
+    home, _, kind = path.rpartition(".")
+    if not _WRAPPER_HOMES.fullmatch(home):
+        name = str(plain_value("env_wrapper", path))
+        if "." not in name:
+            raise ConfigError(f"env_wrapper={path!r} is not the dotted path of a class.")
+        return name
+    if kind in WRAPPER_NAMES:
+        return WRAPPER_NAMES[kind]
+    if home.startswith(("rl_zoo3", "utils")):
+        raise ConfigError(f"env_wrapper={path}: rl_zoo3 2.9.2 has no such wrapper, nor is it here.")
+    # Gymnasium 1.0 and later has all of them in one module.
+    return f"gymnasium.wrappers.{kind}" if home.startswith("gymnasium.") else path
 
 
 def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
@@ -279,6 +332,11 @@ def _algo(
             warnings.append(f"{name}={value!r}: the algorithm has no such argument.")
         elif name.endswith("_kwargs"):
             hyperparams[name] = plain_mapping(name, value or {})
+        elif isinstance(value, str) and value.lstrip().startswith(("(", "[", "lambda")):
+            # Tuples such as (1, 'episode'), which YAML has not, and functions of progress.
+            is_function = value.lstrip().startswith("lambda")
+            parsed = schedule_of_lambda(name, value) if is_function else parse_literal(value)
+            hyperparams[name] = plain_value(name, parsed)
         else:
             hyperparams[name] = _whole(name, plain_value(name, value))
     if hyperparams:

@@ -17,6 +17,7 @@ from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.envs.task_wrappers import register_without_velocities
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
 
 EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
@@ -67,6 +68,7 @@ def import_packages(spec: EnvConfig) -> None:
         ConfigError: One is not installed; the text names the extra that brings it.
     """
     robots.register_robots()
+    register_without_velocities()
     # PyBullet prints its build time when it is imported.
     early = ["pybullet"] if spec.id.startswith("robots/") else []
     for name in [*early, *spec.packages]:

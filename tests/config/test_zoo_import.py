@@ -218,7 +218,10 @@ def test_a_full_entry_is_converted(tmp_path):
     }
     assert isinstance(converted.values["n_timesteps"], int)
     assert isinstance(converted.values["algo"]["hyperparams"]["buffer_size"], int)
-    assert converted.warnings == ["normalize.gamma=0.9: the algorithm's is used."]
+    assert converted.warnings == [
+        "normalize.gamma=0.9: the algorithm's is used.",
+        "env_wrapper=my_robots.wrappers.History: it needs the package my_robots.",
+    ]
 
 
 def test_a_number_that_yaml_takes_for_text_is_read_as_a_number():
@@ -266,7 +269,7 @@ def test_the_old_list_form_of_separate_networks_is_understood():
         ({"seed": 3}, "seed"),
         ({"noise_std": 0.1}, "noise_std"),
         ({"normalize": "dict(norm_obs_keys=['a'])"}, "norm_obs_keys"),
-        ({"env_wrapper": "rl_zoo3.wrappers.FrameSkip"}, "rl_zoo3 is installed"),
+        ({"env_wrapper": "ae.wrapper.AutoencoderWrapper"}, "needs the package ae"),
     ],
 )
 def test_what_cannot_be_expressed_is_reported(entry, word):
@@ -292,6 +295,10 @@ def test_what_cannot_be_expressed_is_reported(entry, word):
         {"learning_rate": "${oc.env:HOME}"},
         {"env_kwargs": {"a": {1: 2}}},
         {"env_wrapper": [3]},
+        {"env_wrapper": "rl_zoo3.wrappers.NoSuchWrapper"},
+        {"env_wrapper": "FrameSkip"},
+        {"learning_rate": "lambda p: open(p)"},
+        {"train_freq": "(1, open('x'))"},
         {"model_class": "tqc"},
         {"gamma": float("nan")},
     ],
