@@ -125,23 +125,42 @@ def print_done(console: Console, plan: Plan) -> None:
     result = plan.run_dir.read_result()
     record = result.get("best")
     best = finite(record.get("mean_return")) if isinstance(record, dict) else None
-    steps = finite(result.get("num_timesteps", plan.config.n_timesteps))
+    taken = plan.run_dir.read_status().get("num_timesteps", plan.config.n_timesteps)
+    steps = finite(result.get("num_timesteps", taken))
     shown = "" if steps is None else f": {steps:,.0f} steps"
     shown += "" if best is None else f", best mean return {best:.1f}"
     reason = printable(str(result.get("reason", "all steps taken")))
+    # Only a checkpoint can be gone on from.
+    has_more = plan.run_dir.checkpoints().steps()
+    longer = "a larger n_timesteps makes it longer, " if has_more else ""
     console.print(
-        f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; a larger n_timesteps "
-        "makes it longer, restart=true starts it anew.",
+        f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; {longer}restart=true "
+        "starts it anew.",
         markup=False,
     )
 
 
 def _require_a_whole_checkpoint(run_dir: RunDir) -> None:
-    """Refuse a run whose checkpoints are all damaged: starting from zero would lose it."""
+    """Refuse a run that has come further than its checkpoints: it would start from zero."""
     store = run_dir.checkpoints()
     steps = store.steps()
+    if not steps and (taken := _steps_without_checkpoint(run_dir)):
+        raise ConfigError(
+            f"{run_dir.path} holds a policy of {taken} and no checkpoint to go on from; an "
+            "imported policy has none. Evaluate or export it, or train a new run in another "
+            "directory. restart=true trains anew here and keeps what is there aside."
+        )
     if steps and not any(store.is_whole(step) for step in reversed(steps)):
         raise ConfigError(
             f"{run_dir.path}: none of its {len(steps)} checkpoints is whole. restart=true starts "
             "anew and keeps what is there aside."
         )
+
+
+def _steps_without_checkpoint(run_dir: RunDir) -> str | None:
+    """Return what was trained, None if training from step 0 loses nothing."""
+    steps = run_dir.read_status().get("num_timesteps")
+    if isinstance(steps, int) and steps > 0:
+        return f"{steps} steps"
+    # A zip need not say how many there were.
+    return "a finished training" if run_dir.final.exists() else None

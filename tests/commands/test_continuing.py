@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import numpy as np
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -148,6 +149,29 @@ def test_a_damaged_configuration_is_refused_in_one_line(begin, make, content):
     assert "config.yaml is damaged" in text
     assert "restart=true" in text
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("state", ["finished", "interrupted", "failed"])
+def test_steps_without_a_checkpoint_are_not_thrown_away(begin, make, state):
+    run = begin(state, num_timesteps=5000)
+    longer = make("n_timesteps=200000")
+    text = refusal(longer)
+    assert "holds a policy of 5000 steps and no checkpoint to go on from" in text
+    assert len(text.splitlines()) == 1
+    assert plan_run(make("restart=true")).start is Start.RESTART
+    run.checkpoints(keep=9).save(128, {"weights": np.zeros(9)}, {})
+    assert plan_run(longer).start is Start.RESUME
+
+
+def test_a_policy_of_unknown_length_is_not_thrown_away(begin, make):
+    run = begin("finished", num_timesteps=0)
+    run.final.mkdir()
+    assert "no checkpoint" in refusal(make("n_timesteps=200000"))
+
+
+def test_a_run_that_took_no_step_starts_again(begin, make):
+    begin("failed", num_timesteps=0)
+    assert plan_run(make()).start is Start.RESUME
 
 
 def test_a_run_with_nothing_but_damaged_checkpoints_is_refused(begin, make, spoil):
