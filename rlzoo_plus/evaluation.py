@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,15 @@ if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
 
+log = logging.getLogger(__name__)
+# Steps; those of Gymnasium's own environments end after 1,600 at most.
+_LONG_EPISODE = 10_000
+
 Step = tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]
+
+
+class EvaluationStopped(Exception):  # noqa: N818 - an answer, not an error
+    """An evaluation was given up because the run is to end; it can be made again."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,12 @@ class Evaluation:
 
 
 def evaluate(
-    policy: Policy, venv: VecEnv, seeds: Sequence[int], *, deterministic: bool = True
+    policy: Policy,
+    venv: VecEnv,
+    seeds: Sequence[int],
+    *,
+    deterministic: bool = True,
+    is_asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
     """Play one episode for each seed; the result does not depend on how many run side by side.
 
@@ -69,6 +84,10 @@ def evaluate(
         venv: From `make_eval_env`.
         seeds: One for each episode.
         deterministic: Act without exploration.
+        is_asked_to_stop: Asked at every step; episodes can be long, or never end.
+
+    Raises:
+        EvaluationStopped: It was asked to stop.
     """
     n_envs = venv.num_envs
     for rank in range(n_envs):
@@ -76,7 +95,13 @@ def evaluate(
     left = np.array([len(seeds[rank::n_envs]) for rank in range(n_envs)])
     finished: list[list[tuple[float, int, bool | None]]] = [[] for _ in range(n_envs)]
     with _random_state_kept():
+        lengths = np.zeros(n_envs, dtype=int)
         for _, dones, infos in play(policy, venv, deterministic=deterministic):
+            if is_asked_to_stop():
+                raise EvaluationStopped
+            lengths = np.where(dones, 0, lengths + 1)
+            if lengths.max() == _LONG_EPISODE:
+                _warn_of_a_long_episode()
             for rank in np.flatnonzero(dones & (left > 0)):
                 finished[rank].append(_outcome(infos[rank]))
                 left[rank] -= 1
@@ -107,6 +132,16 @@ def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterato
         actions, state = policy.predict(observation, state, starts, deterministic, masks)
         observation, rewards, starts, infos = venv.step(actions)
         yield rewards, starts, infos
+
+
+@functools.cache
+def _warn_of_a_long_episode() -> None:
+    """Say, once in a process, why an evaluation may never be over."""
+    log.warning(
+        "an episode of the evaluation has taken %s steps and goes on. If the environment never "
+        "ends one, limit it: env.time_limit=1000 (max_episode_steps where it is registered)",
+        f"{_LONG_EPISODE:,}",
+    )
 
 
 def _outcome(info: dict[str, Any]) -> tuple[float, int, bool | None]:

@@ -25,6 +25,7 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
+from rlzoo_plus.evaluation import EvaluationStopped
 from rlzoo_plus.tracking import Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 log = logging.getLogger(__name__)
+ALL_STEPS = "all steps taken"
 
 
 class ExpManager:
@@ -136,7 +138,7 @@ class ExpManager:
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, beginning: Beginning
     ) -> TrainResult:
         ended = beginning.ended
-        state, reason = FINISHED, ended or "all steps taken"
+        state, reason = FINISHED, ended or ALL_STEPS
         listening = callbacks.as_list()
         try:
             total = self.config.n_timesteps if ended is None else 0
@@ -151,17 +153,33 @@ class ExpManager:
         finally:
             callbacks.checkpoint.close()
         if state == FINISHED:
-            self._save_last(agent, callbacks, reason)
+            try:
+                self._save_last(agent, callbacks, reason)
+            except EvaluationStopped:
+                self._save_unevaluated(callbacks, reason)
+                state, reason = INTERRUPTED, self.stop.signal_reason
         agent.logger.close()
         return self._result(agent, callbacks, state, reason)
 
     def _save_last(self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str) -> None:
-        """Evaluate the last policy, and save all there is."""
+        """Evaluate the last policy, and save all there is.
+
+        Raises:
+            EvaluationStopped: The run was asked to stop meanwhile.
+        """
         evaluation = callbacks.evaluation
         if evaluation is not None:
             evaluation.evaluate_now()
         callbacks.checkpoint.save_last(reason)
         self._save_final(agent, {} if evaluation is None else evaluation.last or {})
+
+    def _save_unevaluated(self, callbacks: RunCallbacks, reason: str) -> None:
+        """Save a run such that it goes on with its last evaluation."""
+        if reason == ALL_STEPS:
+            callbacks.checkpoint.save_and_wait()
+        else:
+            # Its steps are not taken: the checkpoint must say why there are no more to come.
+            callbacks.checkpoint.save_last(reason)
 
     def _result(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, state: str, reason: str

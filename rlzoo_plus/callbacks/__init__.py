@@ -70,7 +70,7 @@ def make_callbacks(
     A checkpoint comes after the evaluation of the same step, so that it holds its outcome; then
     come the reasons to stop.
     """
-    evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env)
+    evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env, stop)
     checkpoint = CheckpointCallback(config, run_dir, evaluation)
     acting: list[RunCallback] = [
         checkpoint,

@@ -9,6 +9,8 @@ from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlzoo_plus.infra.stop_signals import give_back_signals, take_stop_signals
+
 
 class RunCallback(BaseCallback):
     """A Stable-Baselines3 callback that acts at the top of an iteration.
@@ -44,22 +46,26 @@ class StopRequest:
     signal_number: int | None = None
     checkpoint: bool = False
     reason: str | None = None
-    _handlers: dict[int, object] = field(default_factory=dict, repr=False)
+    _handlers: dict[int, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def signal_reason(self) -> str:
+        """Which signal asked, in words."""
+        assert self.signal_number is not None
+        return f"stopped by {signal.Signals(self.signal_number).name}"
 
     def listen(self) -> None:
-        """Take SIGINT and SIGTERM as the wish to end cleanly, SIGUSR1 as that for a checkpoint.
+        """Take SIGINT, SIGTERM and SIGHUP as the wish to end cleanly, SIGUSR1 for a checkpoint.
 
         A second SIGINT ends at once.
         """
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._handlers[number] = signal.signal(number, self._on_stop)
+        self._handlers.update(take_stop_signals(self._on_stop))
         if hasattr(signal, "SIGUSR1"):
             self._handlers[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
 
     def restore(self) -> None:
         """Give the signals back to who had them."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+        give_back_signals(self._handlers)
         self._handlers.clear()
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:

@@ -78,7 +78,7 @@ class Beginning:
             log.debug("what does not fit:", exc_info=True)
             raise self._misfit(error) from error
         self._checkpoint = None
-        saving.start_at(checkpoint.step)
+        saving.start_at(checkpoint.step, checkpoint.kept_as)
         log.info("goes on from step %s", f"{checkpoint.step:,}")
 
     def _before_iteration(self) -> None:

@@ -38,6 +38,7 @@ class CheckpointCallback(RunCallback):
         self.evaluation = evaluation
         self.last_step = 0
         self._saved_step: int | None = None
+        self._saved_as: str | None = None
         self._writer = BackgroundWriter()
         self._last_time = self._last_look = time.monotonic()
 
@@ -45,9 +46,10 @@ class CheckpointCallback(RunCallback):
         """Nothing: where the checkpoints are must not depend on where they were."""
         return {}
 
-    def start_at(self, step: int) -> None:
+    def start_at(self, step: int, kept_as: str | None = None) -> None:
         """Count from a checkpoint that is there already."""
         self.last_step = self._saved_step = step
+        self._saved_as = kept_as
 
     def _on_training_start(self) -> None:
         # Before anybody edits a file of what runs here.
@@ -56,7 +58,7 @@ class CheckpointCallback(RunCallback):
     def on_iteration(self) -> None:
         """Save if there is a reason to."""
         step = self.model.num_timesteps
-        if step == self._saved_step:
+        if self._is_saved(step):
             return
         wanted = self._kept_as(step) is not None or self._is_due(step)
         if wanted or self._is_requested():
@@ -75,7 +77,7 @@ class CheckpointCallback(RunCallback):
         """
         step = self.model.num_timesteps
         self._wait()
-        if step == self._saved_step and ended is None:
+        if self._is_saved(step) and ended is None:
             return
         # A policy that has diverged must not push the good ones out.
         require_finite(self.model)
@@ -87,7 +89,7 @@ class CheckpointCallback(RunCallback):
             log.error("no checkpoint at step %d: %s; training goes on", step, error)
             return
         self._writer.submit(lambda: self._write(snapshot, kept_as, answers_request))
-        self.last_step = self._saved_step = step
+        self.last_step, self._saved_step, self._saved_as = step, step, kept_as
         self._last_time = time.monotonic()
 
     def save_and_wait(self) -> None:
@@ -127,6 +129,11 @@ class CheckpointCallback(RunCallback):
         except Exception as error:
             self._saved_step = None
             log.error("the last checkpoint could not be written: %s; training goes on", error)
+
+    def _is_saved(self, step: int) -> bool:
+        """Tell whether this moment has a checkpoint that stays as long as it should."""
+        # An evaluation that was given up at a stop is made again after it, and may be the best.
+        return step == self._saved_step and self._kept_as(step) in (None, self._saved_as)
 
     def _kept_as(self, step: int) -> str | None:
         best = None if self.evaluation is None else self.evaluation.best

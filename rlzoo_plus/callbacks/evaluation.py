@@ -13,10 +13,10 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks.base import RunCallback
+from rlzoo_plus.callbacks.base import RunCallback, StopRequest
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.seeding import evaluation_seeds
-from rlzoo_plus.evaluation import evaluate
+from rlzoo_plus.evaluation import EvaluationStopped, evaluate
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -43,11 +43,14 @@ class EvaluationCallback(RunCallback):
         since_best: Evaluations since then.
     """
 
-    def __init__(self, config: RunConfig, run_dir: RunDir, venv: VecEnv) -> None:
+    def __init__(
+        self, config: RunConfig, run_dir: RunDir, venv: VecEnv, stop: StopRequest | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.run_dir = run_dir
         self.venv = venv
+        self.stop = stop or StopRequest()
         self.seeds = evaluation_seeds(config.eval.episodes)
         self.last: dict[str, Any] | None = None
         self.best: dict[str, Any] | None = None
@@ -59,7 +62,10 @@ class EvaluationCallback(RunCallback):
         """Evaluate if it is time."""
         if self._next is None or self.model.num_timesteps < self._next:
             return
-        self.evaluate_now()
+        try:
+            self.evaluate_now()
+        except EvaluationStopped:
+            return  # due still: the run stops at this step, and makes it when it goes on
         every = self.config.eval.every_steps
         if not isinstance(every, int):
             self._next = None
@@ -67,14 +73,24 @@ class EvaluationCallback(RunCallback):
             self._next = (self.model.num_timesteps // every + 1) * every
 
     def evaluate_now(self) -> dict[str, Any]:
-        """Evaluate the policy as it is, unless that was done at this very step."""
+        """Evaluate the policy as it is, unless that was done at this very step.
+
+        Raises:
+            EvaluationStopped: The run is to end.
+        """
         step = self.model.num_timesteps
         if self.last is not None and self.last["step"] == step:
             return self.last
         require_finite(self.model)
         deterministic = self.config.eval.deterministic
         policy = Policy.of_agent(self.model)
-        result = evaluate(policy, self.venv, self.seeds, deterministic=deterministic)
+        result = evaluate(
+            policy,
+            self.venv,
+            self.seeds,
+            deterministic=deterministic,
+            is_asked_to_stop=lambda: self.stop.signal_number is not None,
+        )
         self.last = result.record(step)
         append_records(self.run_dir.evaluations_file, [self.last])
         self._write_metrics(self.last)

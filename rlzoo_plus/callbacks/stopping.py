@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import Any
 
@@ -60,8 +59,7 @@ class InterruptCallback(RunCallback):
             self.checkpoint.save()
         if self.request.signal_number is not None:
             self.checkpoint.save_and_wait()
-            name = signal.Signals(self.request.signal_number).name
-            raise StopTraining(f"stopped by {name}", interrupted=True)
+            raise StopTraining(self.request.signal_reason, interrupted=True)
         if self.request.reason is not None:
             self.checkpoint.save_and_wait()
             raise StopTraining(self.request.reason, interrupted=True)

@@ -18,6 +18,7 @@ from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Handle
+from rlzoo_plus.infra.stop_signals import HANGUP, give_back_signals
 from rlzoo_plus.infra.worker import THREADS, run_worker
 
 
@@ -74,15 +75,16 @@ class LocalLauncher:
 
 @contextlib.contextmanager
 def without_ctrl_c() -> Iterator[None]:
-    """Let what starts inside ignore a Ctrl-C, which is for the controller, from its beginning."""
+    """Let what starts inside ignore what a terminal sends, which is for the controller."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    numbers = [signal.SIGINT] if HANGUP is None else [signal.SIGINT, HANGUP]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        give_back_signals(before)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
 from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.ledger import Ledger
@@ -90,16 +91,14 @@ class Controller:
 
     def run(self) -> int:
         """Run the jobs; return 0, 1 if one failed, 75 or 130 if it was stopped."""
-        handlers = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            with Presence(self.book.sweep) as presence:
-                self._work(presence)
-        finally:
-            # Only an error of ours leaves jobs behind.
-            for entry in self.running:
-                entry.handle.kill()  # type: ignore[union-attr]
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        with stop_signals_go_to(self._on_signal):
+            try:
+                with Presence(self.book.sweep) as presence:
+                    self._work(presence)
+            finally:
+                # Only an error of ours leaves jobs behind.
+                for entry in self.running:
+                    entry.handle.kill()  # type: ignore[union-attr]
         if self.stop_signal is not None:
             return EXIT_SIGINT if self.stop_signal == signal.SIGINT else EXIT_SIGTERM
         is_failed = any(entry.state is JobState.FAILED for entry in self.entries)

@@ -14,6 +14,7 @@ from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 from rlzoo_plus.sweeps.controller import EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.tuning.figures import run_figures
@@ -108,12 +109,8 @@ def _stoppable() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         raise ExaminationStopped(number)
 
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stop_signals_go_to(stop):
         yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:

@@ -12,6 +12,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.harmless import UntrustedError
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 from rlzoo_plus.sweeps.controller import EXIT_BUSY, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.tuning.keeping import drop_artifacts
@@ -84,17 +85,14 @@ class Tuner:
         Raises:
             ConfigError: The space gives nothing that could be run.
         """
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
-        try:
-            with Presence(self.plan.folder) as presence:
-                self._ownership = Ownership(self.plan, presence)
-                self._work(presence)
-        finally:
-            for trial in self.running:
-                trial.kill()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        with stop_signals_go_to(self._on_signal):
+            try:
+                with Presence(self.plan.folder) as presence:
+                    self._ownership = Ownership(self.plan, presence)
+                    self._work(presence)
+            finally:
+                for trial in self.running:
+                    trial.kill()
         if self.stop_signal is not None:
             return EXIT_SIGINT if self.stop_signal == signal.SIGINT else EXIT_SIGTERM
         return 0 if self.study.best(1) else EXIT_FAILED

@@ -1,10 +1,14 @@
 """Whole commands in processes of their own, as a user types them."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 import yaml
@@ -63,7 +67,9 @@ def _wait_until_training(run, process):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+    ("number", "code"),
+    [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)],
+    ids=["SIGTERM", "SIGINT", "SIGHUP"],
 )
 def test_a_signal_ends_the_run_with_a_checkpoint_that_can_be_evaluated(
     tmp_path, start, call, number, code
@@ -96,6 +102,31 @@ def test_ctrl_c_ends_a_run_with_processes_as_cleanly(tmp_path, start):
     assert process.returncode == 130, err[-2000:]
     assert _status(run)["state"] == "interrupted"
     assert list((run / "checkpoints").iterdir())
+
+
+def test_a_terminal_that_is_closed_ends_the_run_with_a_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    words = ["n_timesteps=10000000", "n_envs=2", "vec_env=subproc", "run_dir=run"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*TRAIN, *QUICK, *PPO, *words],
+        cwd=tmp_path, env=environ_of_tests(OMP_NUM_THREADS="1"),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    try:
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        _wait_until_training(run, process)
+        os.close(ours)  # as sshd does when the connection is lost
+        assert process.wait(timeout=60) == 75
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert _status(run)["message"] == "stopped by SIGHUP"
+    steps = [int(path.name) for path in (run / "checkpoints").iterdir() if path.name.isdigit()]
+    assert max(steps) == _status(run)["num_timesteps"]
 
 
 def test_a_signal_ends_a_whole_sweep(tmp_path, start):

@@ -1,0 +1,105 @@
+"""A run that is asked to stop while it is evaluated stops at once, and makes it again later."""
+
+import logging
+
+import pytest
+from support.training import evaluations, start_run, tiny_config, train_run
+
+from rlzoo_plus import evaluation
+from rlzoo_plus.callbacks import StopRequest
+from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.verification.digests import run_digests
+
+pytestmark = pytest.mark.training
+
+
+class StopAtQuestion(StopRequest):
+    """Asks to stop when it was looked at so many times, which an evaluation does at each step."""
+
+    def __init__(self, n_questions):
+        super().__init__()
+        self._left = n_questions
+
+    @property
+    def signal_number(self):
+        self._left -= 1
+        return 15 if self._left < 0 else None
+
+    @signal_number.setter
+    def signal_number(self, number):
+        pass
+
+
+def _config(*overrides, env="tests/TinyReach-v0"):
+    usual = ("n_timesteps=128", "eval.every_steps=64", "eval.n_envs=1", "checkpoint.keep_best=true")
+    return tiny_config("ppo", env, *usual, *overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [(), ("eval.deterministic=false", "eval.at_start=true"), ("stop.reward_threshold=-1e9",)],
+    ids=["usual", "stochastic", "threshold"],
+)
+def test_a_run_stopped_in_its_evaluations_is_the_same_run(tmp_path, overrides):
+    whole, _ = train_run(tmp_path / "whole", _config(*overrides))
+    run_dir = start_run(tmp_path / "pieces", _config(*overrides))
+    stops = 0
+    for n_questions in (3, 5, 30, 5, 30, 5, 500):
+        before = len(evaluations(run_dir)) if run_dir.evaluations_file.exists() else 0
+        result = ExpManager(_config(*overrides), run_dir, StopAtQuestion(n_questions)).train()
+        if result.state == "finished":
+            break
+        assert result.reason == "stopped by SIGTERM"
+        assert n_questions > 5 or len(evaluations(run_dir)) == before
+        stops += 1
+    assert stops >= 2
+    assert result.state == "finished"
+    assert result.exact, result.inexact_because
+    assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_the_last_evaluation_is_made_again_too(tmp_path):
+    config = _config("eval.every_steps=128")
+    whole, _ = train_run(tmp_path / "whole", config)
+    run_dir = start_run(tmp_path / "pieces", config)
+    # Once before each of the four rollouts, then in the evaluation after the last.
+    result = ExpManager(config, run_dir, StopAtQuestion(7)).train()
+    assert (result.state, result.num_timesteps) == ("interrupted", 128)
+    assert not run_dir.final.exists()
+    assert run_dir.checkpoints().steps() == [128]
+    result = ExpManager(config, run_dir).train()
+    assert (result.state, result.exact) == ("finished", result.exact or "no")
+    assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_a_best_policy_found_after_the_resume_keeps_its_checkpoint(tmp_path):
+    config = _config("checkpoint.keep=1")
+    run_dir = start_run(tmp_path / "run", config)
+    ExpManager(config, run_dir, StopAtQuestion(5)).train()
+    (step,) = run_dir.checkpoints().steps()
+    assert run_dir.checkpoints().load(step).kept_as is None
+    ExpManager(config, run_dir).train()
+    best = run_dir.read_result()["best"]["step"]
+    assert run_dir.checkpoints().load(best).kept_as == "best"
+
+
+def test_an_evaluation_without_end_says_so_once_and_can_be_stopped(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(evaluation, "_LONG_EPISODE", 50)
+    evaluation._warn_of_a_long_episode.cache_clear()
+    config = _config(env="tests/TinyEndless-v0")
+    run_dir = start_run(tmp_path / "run", config)
+    with caplog.at_level(logging.WARNING):
+        result = ExpManager(config, run_dir, StopAtQuestion(300)).train()
+    assert (result.state, result.num_timesteps) == ("interrupted", 64)
+    (told,) = [
+        record.getMessage() for record in caplog.records if "50 steps" in record.getMessage()
+    ]
+    assert "env.time_limit" in told
+    assert run_dir.checkpoints().steps() == [64]
+
+
+def test_a_time_limit_ends_an_environment_without_end(tmp_path):
+    config = _config("env.time_limit=25", env="tests/TinyEndless-v0")
+    run_dir, result = train_run(tmp_path / "run", config)
+    assert result.state == "finished"
+    assert evaluations(run_dir)[0]["episode_lengths"] == [25, 25]
