@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,17 @@ def _without_secret(word: str) -> str:
     return f"{key}={BLANK}" if is_whole else shown
 
 
-def collect_provenance(source: Path) -> dict[str, Any]:
+def collect_provenance(source: Path, user_files: Iterable[Path] = ()) -> dict[str, Any]:
     """Describe code, libraries and machine.
 
     Args:
-        source: A path inside the checkout whose commit is recorded.
+        source: A file of this package; its commit is `git`, empty unless it is in a checkout.
+        user_files: Of the user's modules. Their repositories, and that of the working directory,
+            are `user_git`.
     """
     return {
         "git": git_state(source),
+        "user_git": _user_git(source, [Path.cwd(), *user_files]),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "machine": machine_fingerprint(),
@@ -57,14 +61,33 @@ def collect_provenance(source: Path) -> dict[str, Any]:
 
 
 def git_state(source: Path) -> dict[str, Any]:
-    """Return commit and uncommitted diff of the checkout around a path, empty outside of one."""
+    """Return commit and uncommitted diff of the checkout around a path, empty outside of one.
+
+    A file that the repository around it ignores, as those of a virtual environment, is no part
+    of it.
+    """
     commit = _git(source, "rev-parse", "HEAD")
-    if not commit:
+    if not commit or (source.is_file() and _git(source, "check-ignore", "-q", source.name) == ""):
         return {}
     diff = _git(source, "diff", "HEAD") or ""
     dirty = bool((_git(source, "status", "--porcelain") or "").strip())
     cut = diff[:_LONGEST_DIFF]
     return {"commit": commit.strip(), "dirty": dirty, "diff": cut, "cut": len(diff) > len(cut)}
+
+
+def _user_git(source: Path, places: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the state of each repository around some places, but for that of this package."""
+    ours = _root(source) if git_state(source) else None
+    states = {}
+    for place in places:
+        root = _root(place)
+        if root and root != ours and root not in states and (state := git_state(place)):
+            states[root] = {"root": root, **state}
+    return list(states.values())
+
+
+def _root(place: Path) -> str | None:
+    return (_git(place, "rev-parse", "--show-toplevel") or "").strip() or None
 
 
 @functools.cache

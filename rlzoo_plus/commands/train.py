@@ -238,11 +238,35 @@ def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
     from rlzoo_plus.envs.seeding import SeedStreams
 
     return {
-        **collect_provenance(Path(__file__)),
+        **collect_provenance(Path(__file__), _user_files(config)),
         "seed_streams": SeedStreams.from_seed(config.seed).report(),
         "config_hash": config_hash(config),
         "exact_resume_problem": problem,
     }
+
+
+def _user_files(config: RunConfig) -> list[Path]:
+    """Return a file of each package of the user's that the run imports."""
+    from importlib.util import find_spec
+
+    from rlzoo_plus.envs.single import foreign_code
+
+    callbacks = [name for entry in config.callbacks for name in _names(entry)]
+    files = []
+    for name in [*foreign_code(config.env), *config.algo.packages, *callbacks]:
+        try:
+            spec = find_spec(name.split(".")[0])
+        except (ImportError, ValueError):
+            continue
+        # A folder without __init__.py has no file.
+        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+        origin = None if spec is None else spec.origin
+        files += [Path(place) for place in ([origin] if origin else folders)]
+    return [file for file in files if file.exists()]
+
+
+def _names(entry: str | dict[str, Any]) -> list[str]:
+    return [entry] if isinstance(entry, str) else list(entry)
 
 
 def _progress(config: RunConfig, console: Console) -> ProgressCallback:

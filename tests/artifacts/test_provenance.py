@@ -52,6 +52,37 @@ def test_a_change_that_is_staged_counts(git, tmp_path):
     assert git_state(tmp_path)["dirty"]
 
 
+def test_a_package_that_its_repository_ignores_is_no_part_of_it(git, tmp_path):
+    (tmp_path / ".gitignore").write_text(".venv\n")
+    package = tmp_path / ".venv" / "package.py"
+    package.parent.mkdir()
+    package.write_text("")
+    assert git_state(package) == {}
+    assert git_state(tmp_path / "code.py") != {}
+
+
+def test_the_repositories_of_the_user_are_recorded_beside_that_of_this_package(
+    git, tmp_path, monkeypatch
+):
+    work = tmp_path / "apart"
+    for name in ("here", "lib"):
+        subprocess.run(["git", "init", "-q", str(work / name)], check=True)
+        (work / name / "mine.py").write_text("x = 1\n")
+        commit = ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "first"]
+        subprocess.run(["git", "-C", str(work / name), "add", "."], check=True)
+        subprocess.run(["git", "-C", str(work / name), *commit], check=True)
+    (work / "lib" / "mine.py").write_text("x = 2\n")
+    monkeypatch.chdir(work / "here")
+    ours = tmp_path / "code.py"
+    found = collect_provenance(ours, [work / "lib" / "mine.py", ours, work / "here" / "mine.py"])
+    assert found["git"]["commit"] == git("rev-parse", "HEAD")
+    here, lib = found["user_git"]
+    assert here["root"] == str(work / "here")
+    assert not here["dirty"]
+    assert lib["root"] == str(work / "lib")
+    assert "+x = 2" in lib["diff"]
+
+
 def test_a_long_difference_is_cut_and_says_so(git, tmp_path):
     (tmp_path / "code.py").write_text("y = 1\n" * 100_000)
     state = git_state(tmp_path)
