@@ -50,13 +50,17 @@ def resolve_cfg(
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from rlzoo_plus.config.compose import config_dirs, group_options, missing_tuned
+    from rlzoo_plus.config.compose import config_dirs, group_options, missing_tuned, refuse_places
     from rlzoo_plus.config.references import plain_values
     from rlzoo_plus.config.resolve import resolve
     from rlzoo_plus.config.search_path import shadowing_notes
     from rlzoo_plus.config.suggest import unknown_name
 
-    choices = dict(HydraConfig.get().runtime.choices)
+    hydra = HydraConfig.get()
+    # A file of the user's may set them, too.
+    places = {"hydra.run.dir": hydra.run.dir, "hydra.sweep.dir": hydra.sweep.dir}
+    refuse_places({**places, "hydra.job.chdir": hydra.job.chdir})
+    choices = dict(hydra.runtime.choices)
     dirs = config_dirs(arguments)
     missing = missing_tuned(choices, dirs)
     if missing and any(argument.lstrip("+").startswith("tuned=") for argument in arguments):

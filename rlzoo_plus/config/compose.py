@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,13 @@ TRUST = "--trust"
 # Keys whose value takes the place of the one before, where Hydra would merge two mappings, or could
 # not merge a list over a mapping.
 _REPLACED = ("network.net_arch", "hpo.objectives")
+# Keys of Hydra's that say where a run goes: the value in conf/config.yaml, and what is read here.
+_PLACES = {
+    "hydra.run.dir": (".", "run_dir=DIRECTORY"),
+    "hydra.sweep.dir": ("outputs/sweeps", "sweep=NAME, or sweep=PATH"),
+    "hydra.sweep.subdir": (".", "sweep=NAME: its jobs are named by their content"),
+    "hydra.job.chdir": ("False", "run_dir=DIRECTORY: the working directory stays yours"),
+}
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
 _GLOB = re.compile(r"(?<==)glob\((?P<arguments>[^()]*)\)$")
@@ -147,6 +154,20 @@ class Batch(Protocol):
         """
 
 
+def refuse_places(settings: Mapping[str, Any]) -> None:
+    """Refuse Hydra's own keys for where a run goes: they would be ignored.
+
+    Args:
+        settings: Values by their key.
+
+    Raises:
+        ConfigError: One is set to another value than ours.
+    """
+    for key, (ours, instead) in _PLACES.items():
+        if str(settings.get(key, ours)).lower() != ours.lower():
+            raise ConfigError(f"{key}={settings[key]} places nothing here. Use {instead}.")
+
+
 def run_hydra(
     job: Callable[[Any], None], arguments: Sequence[str], batch: Batch | None = None
 ) -> None:
@@ -162,6 +183,7 @@ def run_hydra(
     """
     import sys
 
+    refuse_places({m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m})
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

@@ -390,3 +390,34 @@ def test_a_mistake_that_needs_torch_is_answered_too(in_process, capsys, line, pa
     captured = capsys.readouterr()
     assert_one_screen(code, captured.out + captured.err)
     assert part in captured.err
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [
+        ("hydra.run.dir=mine", "run_dir=DIRECTORY"),
+        ("hydra.sweep.dir=mine", "sweep=NAME"),
+        ("hydra.sweep.subdir=${hydra.job.num}", "sweep=NAME"),
+        ("hydra.job.chdir=true", "run_dir=DIRECTORY"),
+    ],
+)
+@pytest.mark.parametrize("multirun", [[], ["-m"]])
+def test_hydras_own_places_are_refused_with_the_key_that_counts(
+    answer, tmp_path, monkeypatch, word, instead, multirun
+):
+    monkeypatch.chdir(tmp_path)
+    code, text = answer("train", *multirun, word)
+    assert code == 2
+    assert f"{word.split('=')[0]}=" in text
+    assert instead in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hydras_own_places_are_refused_in_a_file_too(answer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "own" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("# @package _global_\nhydra: {sweep: {dir: elsewhere}}\n")
+    code, text = answer("train", "--config-dir", "own", "experiment=mine")
+    assert code == 2
+    assert "sweep=NAME" in text
