@@ -9,12 +9,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from rlzoo_plus.callbacks.base import RunCallback
 
 log = logging.getLogger(__name__)
 _REFRESH_S = 0.2
+# Columns of a terminal that has place for the label and the time, too.
+_WIDE = 120
 
 
 class LineProgress(RunCallback):
@@ -51,20 +54,24 @@ class LineProgress(RunCallback):
 
 
 class BarProgress(RunCallback):
-    """For a terminal: steps, steps/s, time left, last and best evaluation."""
+    """For a terminal: steps, steps/s, time left, last and best evaluation, on one line of it."""
 
     def __init__(self, total: int, console: Console, label: str) -> None:
         super().__init__()
-        self.progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
+        is_wide = console.width >= _WIDE
+        label_and_time = [TextColumn("[bold]{task.description}"), TimeElapsedColumn()]
+        columns: list[ProgressColumn] = [
+            *(label_and_time[:1] if is_wide else []),
+            BarColumn(bar_width=24 if is_wide else 8),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
             _Rate(),
-            TimeElapsedColumn(),
+            *(label_and_time[1:] if is_wide else []),
             TextColumn("{task.fields[evaluation]}"),
-            console=console,
-            transient=True,
-        )
+        ]
+        for column in columns:
+            # A bar of several lines would leave them behind as it is drawn again.
+            column._table_column = Column(no_wrap=True)
+        self.progress = Progress(*columns, console=console, transient=True)
         self._task = self.progress.add_task(label, total=total, evaluation="")
         self._best = float("-inf")
         self._drawn = 0.0
@@ -86,7 +93,7 @@ class BarProgress(RunCallback):
             self._best = record["mean_return"]
         text = f"eval {record['mean_return']:.1f}"
         if math.isfinite(self._best):
-            text += f" · best {self._best:.1f}"
+            text += f", best {self._best:.1f}"
         self.progress.update(self._task, completed=record["step"], evaluation=text)
 
     def close(self) -> None:
@@ -103,7 +110,7 @@ class _Rate(ProgressColumn):
         if not speed:
             return Text("-- steps/s")
         left = (task.total or 0.0) - task.completed
-        return Text(f"{speed:,.0f} steps/s, {_duration(left / speed)} left")
+        return Text(f"{speed:,.0f}/s, {_duration(left / speed)} left")
 
 
 def _duration(seconds: float) -> str:
