@@ -9,6 +9,7 @@ from pathlib import Path
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 _POLL_S = 0.2
@@ -55,7 +56,7 @@ def _wait_for_answer(run: RunDir, timeout_s: float) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus checkpoint",
         description="Ask the process that trains in a directory for a checkpoint, wait until it "
         "is on the disk, and print where it is. The signal SIGUSR1 asks for the same.",

@@ -17,11 +17,14 @@ _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
 def make_console() -> Console:
     """Return the console; when the output is a file, lines are never wrapped."""
-    from rich.console import Console
+    from rlzoo_plus.commands.typed import console_class
 
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=200, soft_wrap=True)
+    console: Console = (
+        console_class()(highlight=False)
+        if sys.stdout.isatty()
+        else console_class()(highlight=False, width=200, soft_wrap=True)
+    )
+    return console
 
 
 def set_up_logging(level: str, console: Console) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from importlib import import_module
+from typing import Any
 
+from rlzoo_plus.commands.typed import as_typed, tell, throw_away_output
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -44,8 +47,7 @@ def usage() -> str:
     return (
         "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
         f"{verbs}\n\n"
-        "`rlzoo-plus VERB --help` tells more of each. `python -m rlzoo_plus` is the same, and\n"
-        "`python train.py ...` is `rlzoo-plus train ...`.\n"
+        "`rlzoo-plus VERB --help` tells more of each.\n"
         'Shell completion: eval "$(rlzoo-plus -sc install=bash)"'
     )
 
@@ -65,15 +67,27 @@ def run(verb: str, arguments: list[str]) -> int:
         from rlzoo_plus.artifacts.untrusted import printable_lines
 
         # It may quote what a stranger wrote, or the user: it often ends in a log.
-        print(f"error: {printable_lines(redact(str(error)))}", file=sys.stderr)
+        print(f"error: {as_typed(printable_lines(redact(str(error))))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def entry_point(verb: str | None = None) -> None:
+    """Start from the command line: with a fixed verb, or with the first argument as the verb."""
+    try:
+        code: Any = _start(verb, sys.argv[1:])
+    except SystemExit as stop:
+        code = stop.code
     except BrokenPipeError:
         if not _reader_is_gone():
             raise
-        return 0
+        code = 0
+    # Python would write the rest as it ends, and print a traceback if nobody reads any more.
+    if _reader_is_gone():
+        throw_away_output()
+    sys.exit(code)
 
 
 def _reader_is_gone() -> bool:
@@ -81,27 +95,32 @@ def _reader_is_gone() -> bool:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
-    return False
+    try:
+        number = sys.stdout.fileno()
+    except OSError:
+        return False
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(number, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def entry_point(verb: str | None = None) -> None:
-    """Start from the command line: with a fixed verb, or with the first argument as the verb."""
-    arguments = sys.argv[1:]
+def _start(verb: str | None, arguments: list[str]) -> int:
     if verb is not None:
-        sys.exit(run(verb, arguments))
+        return run(verb, arguments)
     if arguments and arguments[0] == "-sc":
-        sys.exit(_complete(arguments))
+        return _complete(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
-        sys.exit(0)
+        tell(usage())
+        return 0
     if arguments[0] == "--version":
         from rlzoo_plus import __version__
 
         print(f"rlzoo-plus {__version__}")
-        sys.exit(0)
-    sys.exit(run(arguments[0], arguments[1:]))
+        return 0
+    return run(arguments[0], arguments[1:])
 
 
 def _complete(arguments: list[str]) -> int:

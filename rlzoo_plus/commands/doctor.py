@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.commands.multirun import Multirun, refuse_shared_directory, several_sweeps
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.diagnosis.command_line import MULTIRUN, is_search, is_sweep_override
 from rlzoo_plus.diagnosis.findings import Finding, Level, error, shared, warning
@@ -258,7 +259,7 @@ def _print_probe(outcome: Outcome, console: Any) -> None:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus doctor",
         usage="rlzoo-plus doctor [-m] [--no-probe | --probe SECONDS] [--json] [KEY=VALUE ...]",
         description="Compose every job of a train command without running it, tell all that is "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.open_run import note, one_torch_thread, open_run
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _report(exported: Exported) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus export",
         description="Write a run's policy in another format. ONNX and TorchScript files take raw "
         "observations and return actions within their bounds: normalisation is inside. "

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.open_run import note
+from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ def main(arguments: list[str]) -> int:
     write_run(run, config, policy, about_file(options.file, archive), command)
     print(f"wrote {run.path}")
     print("read off the file: " + " ".join(guessed.overrides))
-    print(f"next: rlzoo-plus evaluate {run.path}")
+    tell(f"next: rlzoo-plus evaluate {run.path}")
     return 0
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus import-sb3",
         description="Take the weights of a Stable-Baselines3 or RL Zoo zip into a run directory "
         "that evaluate, enjoy, record and export open. Nothing in the zip is executed. "

@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.errors import ConfigError
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
         total.left_out += [(f"{path.name}: {entry}", text) for entry, text in report.left_out]
     write_planned(planned, total, overwrite=options.overwrite)
     print_report(total)
-    print(
+    tell(
         f"{total.converted} entries of {len(files)} files converted, {len(total.left_out)} left "
         f"out. Use them with: rlzoo-plus train --config-dir {shlex.quote(str(options.out))} "
         "algo=... env=..."
@@ -96,7 +97,7 @@ def print_report(report: ImportReport) -> None:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus import-zoo",
         description="Write conf/tuned files from rl_zoo3 hyperparameter files.",
     )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from rlzoo_plus.commands.open_run import positive
+from rlzoo_plus.commands.typed import CommandParser
 
 _SECONDS = 2.0
 
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus inspect",
         usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]",
         description="Look at an environment before it is trained: its spaces and its speed, and "

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -70,7 +71,7 @@ def _tell(new: NewRobot, robot: RobotSurvey, *, guessed: bool, directory: Path) 
         print(f"note: {note}")
     enter = "" if directory == Path() else f"  cd {shlex.quote(str(directory))}\n"
     run = f"--config-dir conf env={new.module}"
-    print(
+    tell(
         f"next:\n{enter}"
         f"  python -m rlzoo_plus inspect {run} --picture {new.module}.png\n"
         f"  python -m rlzoo_plus train {run} algo=ppo n_envs=8 normalize=true\n"
@@ -79,7 +80,7 @@ def _tell(new: NewRobot, robot: RobotSurvey, *, guessed: bool, directory: Path) 
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus new-robot",
         description="Write a task, an environment and its configuration for a robot of your own: "
         "DIRECTORY/NAME.py and DIRECTORY/conf/env/NAME.yaml. A robot with a fixed base holds "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 # Gymnasium's bridges to old Gym: their arguments name a module to import.
@@ -148,7 +149,7 @@ def _check_stack(config: RunConfig, policy: Policy) -> None:
 
 def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
     """Return a parser with the arguments that all commands on a run share."""
-    parser = ArgumentParser(
+    parser = CommandParser(
         prog=f"rlzoo-plus {verb}", description=f"{description} Example: {example}"
     )
     parser.add_argument("run", metavar="RUN", help="a run directory, e.g. outputs/<env>/<algo>/...")

@@ -13,6 +13,7 @@ from rlzoo_plus.analysis.series import load_series, metric_keys
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus plot",
         description="Draw learning curves of one or more runs as a PNG.\n\n"
         "Example: rlzoo-plus plot outputs/cartpole_bullet --out curves.png",

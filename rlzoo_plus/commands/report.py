@@ -70,9 +70,8 @@ def print_result(
     is_sweep: bool,
 ) -> None:
     """Print the closing table, the files and the commands to type next."""
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    console.print()
+    table = _Lines(console)
     table.add_row("state", f"{result.state}: {result.reason}")
     rate = result.num_timesteps / max(result.training_time_s, 1e-9)
     table.add_row(
@@ -100,10 +99,19 @@ def print_result(
         table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")
     for path in files:
         table.add_row("seen", str(path))
-    console.print()
-    console.print(table)
     if not is_sweep:
         console.print(_next_commands(config, run_dir, result.state))
+
+
+class _Lines:
+    """Rows of a name and a text; not a table, which would break a long path over lines."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def add_row(self, name: str, text: str) -> None:
+        """Print a row."""
+        self.console.print(f"{name:<18}{text}")
 
 
 def _saved_policy(run_dir: RunDir) -> str:
@@ -118,7 +126,7 @@ def _saved_policy(run_dir: RunDir) -> str:
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     from rlzoo_plus.envs.single import foreign_code
 
-    program = _program("rlzoo-plus")
+    program = "rlzoo-plus"
     options = _saved_policy(run_dir)
     options += " --trust" if foreign_code(config.env) or config.algo.packages else ""
     # Without a display there is nothing to watch a robot in.

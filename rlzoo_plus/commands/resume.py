@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 
@@ -54,7 +55,7 @@ def _with_overrides(data: dict[str, Any], overrides: list[str], path: str) -> An
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus resume",
         description="Let an unfinished run go on from its newest whole checkpoint, bit for bit as "
         "if it had never stopped. It needs nothing but the directory.",

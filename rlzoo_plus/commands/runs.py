@@ -15,6 +15,7 @@ from typing import Any
 from rlzoo_plus.analysis.runs import STATES, RunSummary, find_runs, summarise
 from rlzoo_plus.analysis.style import thousands
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable, printable_lines
+from rlzoo_plus.commands.typed import CommandParser, tell
 
 DEFAULT_DIR = Path("outputs")
 COLUMNS = ("state", "algo", "env", "seed", "steps", "best", "final", "time", "path")
@@ -53,12 +54,12 @@ def main(argv: list[str]) -> int:
     elif chosen:
         _print_table([_cells(run) for run in chosen])
     else:
-        print(printable_lines(_nothing(folder, runs)))
+        tell(printable_lines(_nothing(folder, runs)))
     return 0
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus runs",
         description="List runs: state, algorithm, environment, steps, best return.\n\n"
         "Example: rlzoo-plus runs --env cartpole_bullet --sort best",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from rlzoo_plus.commands.study_tables import (
     storage_text,
     trials_table,
 )
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -140,6 +142,8 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         if any(view.state == "done" for view in views):
             raise ConfigError(f"{stored.folder}: none of its trials keeps the constraints.")
         raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
+    from rlzoo_plus.commands.tuning_winner import winner_options
+
     experiment = report.get("experiment") if winner is not None else None
     if options.json:
         data = [{**asdict(view), "command": _train_command(stored, view)} for view in chosen]
@@ -150,7 +154,8 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         _print_best(stored, view, why, console)
     if experiment is not None:
         console.print("the same as an experiment, with its number of threads:")
-        console.print(_command(stored, [f"experiment={experiment}"]), markup=False)
+        options = winner_options(stored.folder, experiment) or stored.config_options
+        console.print(_command(options, [f"experiment={experiment}"]), markup=False)
     return 0
 
 
@@ -163,7 +168,7 @@ def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console)
     console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
     console.print(_train_command(stored, view), markup=False)
     words = [f"study={_reference(stored)}", f"trial={view.number}"]
-    console.print(command_line(["python", "train.py", *words]), markup=False)
+    console.print(command_line(["rlzoo-plus", "train", *words]), markup=False)
 
 
 def _train_command(stored: KnownStudy, view: TrialView) -> str:
@@ -172,14 +177,14 @@ def _train_command(stored: KnownStudy, view: TrialView) -> str:
     base = [word for word in stored.base if _key(word) not in drawn]
     # As every trial has it: the number of threads changes the last bits of a result.
     threads = [] if any(_key(word) == "num_threads" for word in base) else ["num_threads=1"]
-    return _command(stored, [*base, *view.overrides, *threads])
+    return _command(stored.config_options, [*base, *view.overrides, *threads])
 
 
-def _command(stored: KnownStudy, words: list[str]) -> str:
+def _command(options: Sequence[str], words: list[str]) -> str:
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 
-    text = command_line(["python", "train.py", *stored.config_options, *words])
+    text = command_line(["rlzoo-plus", "train", *options, *words])
     return printable(text, LONGEST_LINE)
 
 
@@ -232,7 +237,7 @@ def _key(word: str) -> str:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus study",
         description="Look at a study, the trials of `rlzoo-plus train -m hpo=...`.",
         epilog="Example: rlzoo-plus study show cartpole_bullet-ppo",

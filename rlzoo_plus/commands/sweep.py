@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig
 
@@ -240,7 +241,7 @@ def _typed(override: str) -> tuple[str, Any]:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus sweep",
         description="Look after a sweep, the jobs of `rlzoo-plus train -m ... sweep=NAME`.",
         epilog="Example: rlzoo-plus sweep status default --watch",

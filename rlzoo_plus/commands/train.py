@@ -17,6 +17,7 @@ from rlzoo_plus.commands.continuing import (
     plan_run,
     print_done,
 )
+from rlzoo_plus.commands.typed import tell
 from rlzoo_plus.config.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         from rlzoo_plus.commands.train_help import train_help
 
-        print(train_help(arguments))
+        tell(train_help(arguments))
         return 0
     if any(argument.startswith(("study=", "trial=")) for argument in arguments):
         from rlzoo_plus.commands.stored_trial import with_trial

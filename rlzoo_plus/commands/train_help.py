@@ -10,15 +10,13 @@ from rlzoo_plus.config.compose import GROUPS, conf_dir, config_dirs, group_optio
 _EXAMPLES = """\
 Train an agent.
 
-  python train.py algo=ppo env=cartpole_bullet             the default
-  python train.py algo=sac env=halfcheetah_bullet seed=3   with the values tuned for it
-  python train.py env.id=Pendulum-v1 algo=td3              any Gymnasium environment
-  python train.py algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
-  python train.py -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
-  python train.py -m hpo=ppo hpo.n_trials=20               a study: search for values
-  python train.py study=cartpole_bullet-ppo trial=7        what a trial of it was
-
-`rlzoo-plus train ...` is the same, from anywhere.
+  rlzoo-plus train algo=ppo env=cartpole_bullet             the default
+  rlzoo-plus train algo=sac env=halfcheetah_bullet seed=3   with the values tuned for it
+  rlzoo-plus train env.id=Pendulum-v1 algo=td3              any Gymnasium environment
+  rlzoo-plus train algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
+  rlzoo-plus train -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
+  rlzoo-plus train -m hpo=ppo hpo.n_trials=20               a study: search for values
+  rlzoo-plus train study=cartpole_bullet-ppo trial=7        what a trial of it was
 """
 _OPTIONS = """\
 Options (Hydra's)

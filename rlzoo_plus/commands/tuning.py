@@ -207,7 +207,7 @@ def _publish(
     files = write_report(plan.folder, report)
     print_report(report, console)
     console.print(f"report: {files[-1]}", markup=False)
-    console.print(f"next: python train.py {following}", markup=False)
+    console.print(f"next: rlzoo-plus train {following}", markup=False)
     return code
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.tuning.plan import StudyPlan
 
+# Below the study.
+CONF = "conf"
+
 
 def write_winner(
     plan: StudyPlan, number: int, config: RunConfig, arguments: list[str]
@@ -33,11 +36,17 @@ def write_winner(
     target, option = _target(plan, arguments)
     header = [
         f"{_first_words(plan)} trial {number}.",
-        f"Use: python train.py {option}experiment={target.stem}",
+        f"Use: rlzoo-plus train {option}experiment={target.stem}",
         f"Written by a study; the next one of the same name replaces it. See {plan.folder}.",
     ]
     write_experiment(target, config, header, overwrite=_is_ours(target, plan))
     return target, option
+
+
+def winner_options(study: Path, experiment: str) -> list[str]:
+    """Return the option that finds a winner below its study, none if it is elsewhere."""
+    file = study / CONF / "experiment" / f"{experiment}.yaml"
+    return ["--config-dir", str(study / CONF)] if file.is_file() else []
 
 
 def check_target(plan: StudyPlan, arguments: list[str]) -> None:
@@ -59,7 +68,7 @@ def _target(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
     from rlzoo_plus.tuning.experiment_file import experiment_name
 
     name = plan.hpo.experiment or f"{experiment_name(plan.name)}_best"
-    root, option = _conf_root(arguments)
+    root, option = _conf_root(plan, arguments)
     return root / "experiment" / f"{name}.yaml", option
 
 
@@ -79,14 +88,13 @@ def _is_ours(target: Path, plan: StudyPlan) -> bool:
     return f"{wanted}trial" in found
 
 
-def _conf_root(arguments: list[str]) -> tuple[Path, str]:
-    """Return the folder of configuration files that is the user's, and the option that names it."""
+def _conf_root(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
+    """Return the folder of configuration files for the winner, and the option that names it.
+
+    It is the user's own, beside whose files the winner may need to lie, or one below the study.
+    """
     from rlzoo_plus.config.compose import config_dirs
 
-    *own, shipped = config_dirs(arguments)
-    if own:
-        return own[0], f"--config-dir {shlex.quote(str(own[0]))} "
-    if (shipped.parent / "pyproject.toml").is_file():
-        return shipped, ""
-    # An installed package is not the user's to write to.
-    return Path("conf"), "--config-dir conf "
+    *own, _ = config_dirs(arguments)
+    root = own[0] if own else plan.folder / CONF
+    return root, f"--config-dir {shlex.quote(str(root))} "

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="rlzoo-plus verify-resume",
         description="Train a short version of a run twice: once without a checkpoint, once "
         "killed (SIGKILL) at random instants and resumed each time. Compare everything bit for "

@@ -174,7 +174,7 @@ def train_command(study: str, number: int) -> str:
     """Return the command that trains a trial's values."""
     from rlzoo_plus.artifacts.provenance import command_line
 
-    return command_line(["python", "train.py", f"study={study}", f"trial={number}"])
+    return command_line(["rlzoo-plus", "train", f"study={study}", f"trial={number}"])
 
 
 def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:

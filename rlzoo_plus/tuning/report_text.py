@@ -142,7 +142,7 @@ def _commands(report: StudyReport) -> list[str]:
     lines = ["## Train it", "", "```sh"]
     if report.experiment is not None:
         words = printable(f"{report.option}experiment={report.experiment}")
-        lines.append(f"python train.py {words}   # the winner")
+        lines.append(f"rlzoo-plus train {words}   # the winner")
     lines.append(f"{train_command(printable(report.name), report.winner)}   # any trial's number")
     return [*lines, "```"]
 

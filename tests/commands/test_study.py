@@ -68,7 +68,7 @@ def test_best_prints_a_command_that_gives_the_trial_again(answer, study):
     lines = text.splitlines()
     assert code == 0
     assert "trial 2" in lines[0]
-    assert lines[2] == "python train.py study=mine trial=2"
+    assert lines[2] == "rlzoo-plus train study=mine trial=2"
     config = compose_run(shlex.split(lines[1])[2:])
     drawn = study.trials()[2].params["algo.hyperparams.gamma"]
     assert config.algo.hyperparams["gamma"] == drawn
@@ -89,7 +89,7 @@ def test_best_is_what_the_report_found_on_fresh_seeds(answer, study, in_process)
     write_json(in_process / FOLDER / "report.json", {"winner": 4, "experiment": "mine_best"})
     _, text = answer("study", "best", "mine")
     assert text.startswith("trial 4, best on fresh seeds: late_return 40")
-    assert "python train.py experiment=mine_best" in text
+    assert "rlzoo-plus train experiment=mine_best" in text
     data = json.loads(answer("study", "best", "mine", "--json")[1])
     assert (data["best"][0]["number"], data["experiment"]) == (4, "mine_best")
 

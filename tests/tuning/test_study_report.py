@@ -120,8 +120,8 @@ def test_trials_that_were_shorter_than_the_retrained_runs_are_said_to_be(tmp_pat
 
 def test_the_commands_train_the_winner_and_any_trial(tmp_path):
     text = text_of(tmp_path, report([done(7, 1.0)], experiment="mine_best"))
-    assert "python train.py experiment=mine_best " in text
-    assert "python train.py study=mine trial=7 " in text
+    assert "rlzoo-plus train experiment=mine_best " in text
+    assert "rlzoo-plus train study=mine trial=7 " in text
 
 
 def test_a_retrained_trial_that_is_no_longer_among_the_best_stays_in_the_table(tmp_path):

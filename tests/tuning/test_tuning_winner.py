@@ -8,9 +8,11 @@ import pytest
 from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from rich.console import Console
 
+from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.commands.tuning import _conclude
-from rlzoo_plus.commands.tuning_winner import check_target, write_winner
+from rlzoo_plus.commands.tuning_winner import check_target, winner_options, write_winner
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.tuning.plan import study_folder
 
 NO_RETRAINING = {"best": 0, "seeds": 1, "episodes": 1}
@@ -19,7 +21,6 @@ NO_RETRAINING = {"best": 0, "seeds": 1, "episodes": 1}
 @pytest.fixture
 def own(tmp_path):
     folder = tmp_path / "own"
-    # Without it the file would go to the shipped ones.
     folder.mkdir()
     return ["--config-dir", str(folder)]
 
@@ -44,6 +45,16 @@ def test_the_winner_is_written_and_may_be_written_again(plan, own, tmp_path):
     check_target(plan, own)
     assert write_winner(plan, 2, plan.base, own)[0] == file
     assert "trial 2" in file.read_text()
+
+
+def test_without_a_folder_of_the_users_the_winner_lies_below_its_study(plan):
+    file, option = write_winner(plan, 1, plan.base, [])
+    assert file == plan.folder / "conf" / "experiment" / "s_best.yaml"
+    assert option == f"--config-dir {plan.folder}/conf "
+    again = compose_run([*option.split(), "experiment=s_best"])
+    assert config_hash(again) == config_hash(plan.base)
+    assert winner_options(plan.folder, "s_best") == option.split()
+    assert winner_options(plan.folder, "other") == []
 
 
 def test_a_file_of_the_user_is_not_replaced(plan, own, tmp_path):
