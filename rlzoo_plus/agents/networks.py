@@ -17,6 +17,7 @@ from rlzoo_plus.config.catalog import (
 )
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import NetworkConfig
+from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.envs.checks import policy_kind
 
@@ -82,6 +83,11 @@ def policy_kwargs(
     kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
     kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
     kwargs |= network.policy_kwargs
+    for part in ("optimizer", "features_extractor"):
+        arguments, kind = kwargs.get(f"{part}_kwargs"), _class_of(part, kwargs, policy_class)
+        if arguments and kind is not None:
+            kwargs[f"{part}_kwargs"] = with_sequences(kind, arguments)
+    kwargs = with_sequences(policy_class, kwargs)
     _check(kwargs, spec, policy_class)
     return kwargs
 
@@ -92,6 +98,13 @@ def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
     critic = "vf" if spec.family is Family.ON_POLICY else "qf"
     names = {"actor": "pi", "critic": critic, "vf": critic, "qf": critic}
     return {names.get(part, part): list(sizes) for part, sizes in arch.items()}
+
+
+def _class_of(part: str, kwargs: dict[str, Any], policy_class: type) -> Any:
+    """Return the class of a policy's optimizer or features extractor, None if it isn't known."""
+    name = f"{part}_class"
+    default = inspect.signature(policy_class).parameters.get(name)
+    return kwargs.get(name, None if default is None else default.default)
 
 
 def _check(kwargs: dict[str, Any], spec: AlgorithmSpec, policy_class: type) -> None:

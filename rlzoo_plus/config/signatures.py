@@ -7,6 +7,9 @@ answered faster than that. Parsing the installed file gives the same names and t
 from __future__ import annotations
 
 import ast
+import inspect
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,6 +88,49 @@ def fit_type(value: Any, annotation: str) -> Any:
     plain = {"int": "a whole number", "float": "a number", "bool": "true or false"}
     allowed = [{**words, **plain}.get(name, "a schedule") for name in dict.fromkeys(names)]
     raise ValueError(f"must be {' or '.join(dict.fromkeys(allowed))}")
+
+
+def with_sequences(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments whose lists are tuples or arrays where the function asks for such.
+
+    A configuration holds lists only; `shape: [40, 40]` is a tuple for a `shape: tuple[int, int]`.
+
+    Args:
+        function: A function or class; its annotations and defaults say what it asks for.
+        arguments: Its arguments by name.
+    """
+    fitted = dict(arguments)
+    if not any(isinstance(value, list) for value in fitted.values()):
+        return fitted
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return fitted
+    for name in fitted.keys() & parameters.keys():
+        if isinstance(fitted[name], list):
+            fitted[name] = _as_asked(fitted[name], parameters[name])
+    return fitted
+
+
+def _as_asked(value: list[Any], parameter: inspect.Parameter) -> Any:
+    words = set(
+        re.findall(r"list|sequence|iterable|tuple|ndarray", str(parameter.annotation).lower())
+    )
+    if words & {"list", "sequence", "iterable"}:
+        return value
+    if "tuple" in words or isinstance(parameter.default, tuple):
+        return _as_tuple(value)
+    if "ndarray" in words or type(parameter.default).__name__ == "ndarray":
+        import numpy as np
+
+        array = np.array(value)
+        # What Gymnasium's spaces hold; it would warn of the lost digits.
+        return array.astype(np.float32) if array.dtype == np.float64 else array
+    return value
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _alternatives(annotation: str) -> list[str]:

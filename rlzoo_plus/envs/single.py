@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import Error as GymError
 
 import robots
@@ -14,6 +16,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.imports import import_user_class, import_user_module, where_raised
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.quiet import native_output_hidden
@@ -101,6 +104,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     try:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
+            if any(isinstance(value, list) for value in options.values()):
+                options = with_sequences(_creator(spec.id), options)
             return gym.make(spec.id, disable_env_checker=True, **options)
     except GymError as error:
         raise ConfigError(_explain(spec.id, error)) from error
@@ -119,6 +124,13 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
 
 
+def _creator(env_id: str) -> Callable[..., Any]:
+    """Return what makes the environment of an id."""
+    entry_point = gym.spec(env_id.rpartition(":")[2]).entry_point
+    assert entry_point is not None
+    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+
+
 def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.Env:
     pairs = [(entry, {})] if isinstance(entry, str) else list(entry.items())
     for name, kwargs in pairs:
@@ -131,7 +143,7 @@ def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.En
         where = f"env.wrappers: {name} with {kwargs or {}}"
         arguments = reveal(kwargs or {}, "env.wrappers")
         try:
-            env = wrapper(env, **arguments)
+            env = wrapper(env, **with_sequences(wrapper, arguments))
         except (*_REFUSALS, GymError) as error:
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:

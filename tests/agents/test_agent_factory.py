@@ -79,6 +79,12 @@ def test_arguments_of_the_optimizer_reach_it(build):
     assert agent.policy.optimizer.param_groups[0]["weight_decay"] == 0.25
 
 
+def test_a_list_is_a_tuple_where_the_optimizer_wants_one(build):
+    agent, _ = build("ppo", "network.optimizer_kwargs={betas: [0.5, 0.9]}")
+    assert agent.policy.optimizer.defaults["betas"] == (0.5, 0.9)
+    assert type(agent.policy.optimizer.defaults["betas"]) is tuple
+
+
 def test_arguments_that_the_algorithm_refuses_become_one_message(build):
     with pytest.raises(ConfigError, match="refuses its configuration"):
         build("ppo", "network.optimizer_kwargs={colour: red}")

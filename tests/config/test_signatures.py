@@ -2,13 +2,15 @@
 
 import inspect
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, with_sequences
 
 
 @pytest.fixture
@@ -90,3 +92,47 @@ def test_a_missing_package_is_named_with_its_installation():
 def test_a_missing_module_of_an_installed_package_is_named():
     with pytest.raises(ConfigError, match=r"no module 'stable_baselines3\.pppo'"):
         constructor_arguments("stable_baselines3.pppo:PPO")
+
+
+def asks(
+    pair: tuple[int, int] | None,
+    numbers: list[int],
+    either: "int | tuple[int, ...]",
+    array: "np.ndarray",
+    plain,
+    betas=(0.9, 0.999),
+    names: "Sequence[str]" = (),
+):
+    return locals()
+
+
+FITTED = {
+    "pair": (1, 2),
+    "numbers": [1, 2],
+    "either": (1, 2),
+    "plain": [1, 2],
+    "betas": (1, 2),
+    "names": [1, 2],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), FITTED.items())
+def test_a_list_becomes_what_the_function_asks_for(name, value):
+    fitted = with_sequences(asks, {name: [1, 2]})
+    assert fitted == {name: value}
+    assert type(fitted[name]) is type(value)
+
+
+def test_a_list_becomes_an_array_where_one_is_asked_for():
+    assert with_sequences(asks, {"array": [1.0, 2.0]})["array"].tolist() == [1.0, 2.0]
+
+
+def test_lists_inside_a_tuple_are_tuples():
+    assert with_sequences(asks, {"pair": [[1, 2], 3]}) == {"pair": ((1, 2), 3)}
+
+
+def test_unknown_arguments_and_other_values_stay_as_they_are():
+    given = {"pair": 3, "other": [1], "either": {"a": [1]}}
+    assert with_sequences(asks, given) == given
+    assert with_sequences(print, {"sep": [1]}) == {"sep": [1]}
+    assert with_sequences(dict.fromkeys, {"a": [1]}) == {"a": [1]}

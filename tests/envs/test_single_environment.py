@@ -140,3 +140,40 @@ def test_what_is_no_wrapper_is_refused_before_it_is_called(path, monkeypatch):
     monkeypatch.setattr("os.system", lambda *_: pytest.fail("called"))
     with pytest.raises(ConfigError, match=f"{path} is not a Wrapper"):
         make_env(_spec(f"env.wrappers=[{path}]"))
+
+
+def test_a_list_is_a_tuple_where_a_wrapper_wants_one():
+    wrapper = "{gymnasium.wrappers.ReshapeObservation: {shape: [3, 1]}}"
+    env = make_env(_spec(f"env.wrappers=[{wrapper}]", env="Pendulum-v1"))
+    assert env.observation_space.shape == (3, 1)
+
+
+def test_pictures_can_be_resized():
+    pytest.importorskip("cv2", reason="resize_observation needs OpenCV")
+    wrappers = "env.wrappers=[{resize_observation: {shape: [6, 8]}}]"
+    assert make_env(_spec(wrappers, env="tests/TinyImage-v0")).observation_space.shape[:2] == (6, 8)
+
+
+def test_a_list_is_an_array_where_a_wrapper_wants_one():
+    scale = "{rescale_action: {min_action: [-3.0], max_action: [3.0]}}"
+    assert make_env(_spec(f"env.wrappers=[{scale}]", env="Pendulum-v1")).action_space.high == [3]
+
+
+class Sized(gym.Env):
+    """Wants a tuple."""
+
+    def __init__(self, size: tuple[int, int] = (2, 2)) -> None:
+        self.size = size
+        assert type(size) is tuple
+        self.observation_space = gym.spaces.Box(0, 1, size)
+        self.action_space = gym.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize("entry_point", [Sized, f"{__name__}:Sized"])
+def test_a_list_is_a_tuple_where_an_environment_wants_one(entry_point):
+    gym.register("tests/Sized-v0", entry_point=entry_point)
+    try:
+        env = make_env(_spec("env.kwargs={size: [3, 4]}", env="tests/Sized-v0"))
+    finally:
+        del gym.registry["tests/Sized-v0"]
+    assert env.unwrapped.size == (3, 4)
