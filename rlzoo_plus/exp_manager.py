@@ -79,14 +79,17 @@ class ExpManager:
         """
         tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
         try:
-            self._set_status(RUNNING)
+            self._write("status.json", lambda: self._set_status(RUNNING))
             if tracker is not None:
                 tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
             result = self._train(tracker)
         except BaseException as error:
             is_told = isinstance(error, RunError)
             message = str(error) if is_told else f"{type(error).__name__}: {error}"
-            self._set_status(FAILED, message=message)
+            try:
+                self._set_status(FAILED, message=message)
+            except OSError as unwritten:
+                log.warning("status.json cannot be written: %s", unwritten)
             if tracker is not None:
                 tracker.fail(message)
             raise
@@ -215,8 +218,9 @@ class ExpManager:
     def _finish(self, result: TrainResult, tracker: Tracker | None) -> None:
         data = asdict(result)
         if result.state == FINISHED:
-            self.run_dir.write_result(data)
-        self._set_status(result.state, num_timesteps=result.num_timesteps, message=result.reason)
+            self._write("result.json", lambda: self.run_dir.write_result(data))
+        details = {"num_timesteps": result.num_timesteps, "message": result.reason}
+        self._write("status.json", lambda: self._set_status(result.state, **details))
         if result.state == FINISHED and self.report is not None:
             self.files = self.report()
         if tracker is None:
@@ -225,6 +229,13 @@ class ExpManager:
             tracker.finish(data, [self.run_dir.config_file, *self.files])
         else:
             tracker.fail(result.reason)
+
+    def _write(self, name: str, write: Callable[[], None]) -> None:
+        """Write what a run's state is told by; without it, it would be told wrong."""
+        try:
+            write()
+        except OSError as error:
+            raise RunError(f"{self.run_dir.path / name} cannot be written: {error}.") from error
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)

@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 
@@ -77,7 +77,8 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         about: Step, evaluation and the like, for the manifest.
 
     Raises:
-        RunError: A weight is NaN or infinite.
+        RunError: A weight is NaN or infinite, or the bundle cannot be written; the one before it
+            is as it was.
     """
     require_finite(agent)
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
@@ -91,7 +92,10 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         normalization=None if normalizer is None else normalizer.state(),
         about=about,
     )
-    save_bundle(path, bundle)
+    try:
+        save_bundle(path, bundle)
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error}.") from error
 
 
 def acting_config(config: RunConfig) -> dict[str, Any]:

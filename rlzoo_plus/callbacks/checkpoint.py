@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import Any
@@ -12,6 +13,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.snapshot import RunSnapshot, Snapshot
+from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
 
 log = logging.getLogger(__name__)
@@ -64,30 +66,34 @@ class CheckpointCallback(RunCallback):
         if wanted or self._is_requested():
             self.save()
 
-    def save(self, ended: str | None = None) -> None:
+    def save(self) -> None:
         """Take a checkpoint of this moment, unless there is one, and begin to write it.
 
         A disk that is full does not end the training.
 
-        Args:
-            ended: Why training is over, for the last checkpoint of a run.
-
         Raises:
             RunError: A weight is NaN or infinite.
         """
-        step = self.model.num_timesteps
         self._wait()
+        try:
+            self._begin(None)
+        except OSError as error:
+            log.error("no checkpoint at step %d: %s; training goes on", self._step, error)
+
+    @property
+    def _step(self) -> int:
+        return self.model.num_timesteps
+
+    def _begin(self, ended: str | None) -> None:
+        """Copy the run's state and begin to write it; nothing else may be being written."""
+        step = self._step
         if self._is_saved(step) and ended is None:
             return
         # A policy that has diverged must not push the good ones out.
         require_finite(self.model)
         kept_as = self._kept_as(step)
         answers_request = self.run_dir.checkpoint_request.exists()
-        try:
-            snapshot = self.snapshot.take(self.model, ended)
-        except OSError as error:
-            log.error("no checkpoint at step %d: %s; training goes on", step, error)
-            return
+        snapshot = self.snapshot.take(self.model, ended)
         self._writer.submit(lambda: self._write(snapshot, kept_as, answers_request))
         self.last_step, self._saved_step, self._saved_as = step, step, kept_as
         self._last_time = time.monotonic()
@@ -100,10 +106,24 @@ class CheckpointCallback(RunCallback):
     def save_last(self, reason: str) -> None:
         """Take the last checkpoint of a run.
 
+        Args:
+            reason: Why training is over.
+
         Raises:
-            OSError: It cannot be written.
+            RunError: It cannot be written; those before are as they were.
         """
-        self.save(reason)
+        self._wait()
+        try:
+            self._save_now(reason)
+        except OSError:
+            # Chunks that somebody deleted are noticed by the first attempt, and written again.
+            try:
+                self._save_now(reason)
+            except OSError as error:
+                raise RunError(f"the last checkpoint cannot be written: {error}.") from error
+
+    def _save_now(self, reason: str) -> None:
+        self._begin(reason)
         self._writer.wait()
 
     def close(self) -> None:
@@ -120,7 +140,8 @@ class CheckpointCallback(RunCallback):
         )
         self.snapshot.has_written(self.store.chunks_at(snapshot.step))
         if answers_request:
-            self.run_dir.checkpoint_request.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.run_dir.checkpoint_request.unlink(missing_ok=True)
 
     def _wait(self) -> None:
         """Wait for the checkpoint before; training goes on without it if it failed."""

@@ -92,7 +92,7 @@ class EvaluationCallback(RunCallback):
             is_asked_to_stop=lambda: self.stop.signal_number is not None,
         )
         self.last = result.record(step)
-        append_records(self.run_dir.evaluations_file, [self.last])
+        self._record(self.last)
         self._write_metrics(self.last)
         is_best = self._is_best(self.last["mean_return"])
         self.since_best = 0 if is_best else self.since_best + 1
@@ -104,6 +104,14 @@ class EvaluationCallback(RunCallback):
         for listener in self.listeners:
             listener(self.last, is_best)
         return self.last
+
+    def _record(self, record: dict[str, Any]) -> None:
+        """Append a record to the run's file; an error costs the record, not the training."""
+        file = self.run_dir.evaluations_file
+        try:
+            append_records(file, [record])
+        except OSError as error:
+            log.warning("%s lacks step %s: %s; training goes on", file, record["step"], error)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the outcome so far, and when the next evaluation is."""
@@ -163,8 +171,11 @@ def _checked_record(record: Any) -> dict[str, Any] | None:
 def export_sb3(agent: Any, run_dir: RunDir, which: str) -> None:
     """Write the agent in the format of Stable-Baselines3 beside a bundle, for exchange."""
     target = run_dir.path / f"{which}_sb3"
-    target.mkdir(exist_ok=True)
-    agent.save(target / "model.zip")
     venv = agent.get_vec_normalize_env()
-    if venv is not None:
-        venv.save(str(target / "vecnormalize.pkl"))
+    try:
+        target.mkdir(exist_ok=True)
+        agent.save(target / "model.zip")
+        if venv is not None:
+            venv.save(str(target / "vecnormalize.pkl"))
+    except OSError as error:
+        log.warning("%s cannot be written: %s; training goes on", target, error)

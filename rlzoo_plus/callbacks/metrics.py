@@ -13,24 +13,26 @@ from stable_baselines3.common.logger import (
     HumanOutputFormat,
     KVWriter,
     Logger,
-    TensorBoardOutputFormat,
 )
 
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.callbacks.outputs import SafeOutput, make_tensorboard
 from rlzoo_plus.config.schema import LogConfig
 from rlzoo_plus.tracking import Tracker
 
 
 def make_logger(config: LogConfig, run_dir: RunDir, tracker: Tracker | None) -> Logger:
     """Return the logger that a Stable-Baselines3 algorithm writes its metrics to."""
-    outputs: list[KVWriter] = [JsonLinesWriter(run_dir.metrics_file)]
-    if config.tensorboard:
-        outputs.append(TensorBoardOutputFormat(str(run_dir.tensorboard)))
+    metrics = JsonLinesWriter(run_dir.metrics_file)
+    outputs: list[KVWriter] = [SafeOutput(metrics, run_dir.metrics_file.name)]
+    tensorboard = make_tensorboard(run_dir.tensorboard) if config.tensorboard else None
+    if tensorboard is not None:
+        outputs.append(tensorboard)
     if tracker is not None:
         outputs.append(TrackerWriter(tracker))
     if config.sb3:
-        outputs.append(HumanOutputFormat(sys.stdout))
+        outputs.append(SafeOutput(HumanOutputFormat(sys.stdout), "log.sb3=true"))
     return Logger(folder=str(run_dir.path), output_formats=outputs)
 
 

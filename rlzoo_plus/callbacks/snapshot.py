@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import TensorBoardOutputFormat
 
 from rlzoo_plus.agents import replay_rows
 from rlzoo_plus.agents.fingerprint import differences, numeric_fingerprint
@@ -36,6 +35,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.callbacks.code import RunCode
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.exactness import Exactness, has_user_code
+from rlzoo_plus.callbacks.outputs import SafeOutput
 from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
 from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
 from rlzoo_plus.config.resolve import config_hash
@@ -257,8 +257,8 @@ class RunSnapshot:
 
     def _about(self, agent: BaseAlgorithm) -> dict[str, Any]:
         for output in agent.logger.output_formats:
-            if isinstance(output, TensorBoardOutputFormat) and output.writer is not None:
-                output.writer.flush()
+            if isinstance(output, SafeOutput):
+                output.flush()
         missed = [*unsaved(self.callbacks), *unrecorded_calls(agent.env)]
         missed += [
             f"model.{name} was replaced, which a checkpoint does not hold"

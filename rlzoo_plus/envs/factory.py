@@ -82,8 +82,6 @@ def _make_vec_env(
         )
         for rank in range(n_envs)
     ]
-    if monitor is not None:
-        monitor.mkdir(parents=True, exist_ok=True)
     venv: VecEnv
     if vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
@@ -130,17 +128,15 @@ def _make_monitored(
     recorded: bool,
     is_worker: bool,
 ) -> Monitor:
-    from stable_baselines3.common.monitor import Monitor
+    from rlzoo_plus.envs.monitor import EpisodeMonitor
 
     if is_worker:
         # What the constructor draws; each reset seeds again.
         seed_generators(rank)
     env = make_env(spec, render_mode, recorded=recorded)
     env.has_own_process = is_worker
-    if monitor is None:
-        return Monitor(env)
-    file = monitor.with_name(f"{monitor.name}.{Monitor.EXT}")
-    return Monitor(env, str(file), override_existing=not file.is_file())
+    file = None if monitor is None else monitor.with_name(f"{monitor.name}.{EpisodeMonitor.EXT}")
+    return EpisodeMonitor(env, file)
 
 
 def _has_channels_last(space: spaces.Space) -> bool:

@@ -149,7 +149,7 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
     # The evaluation comes before the checkpoint of the same step.
     assert run_dir.checkpoints().load_newest().step == 64
     result = ExpManager(config, run_dir).train()
-    assert (result.state, result.exact, result.resumed_at) == ("finished", True, [64])
+    assert (result.state, result.inexact_since, result.resumed_at) == ("finished", None, [64])
 
 
 def test_the_death_of_an_evaluating_process_is_noticed():
