@@ -23,11 +23,20 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(_finite(record)) + "\n" for record in records)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open_to_append(path) as file:
-            # A line that a kill cut short must not swallow this one.
-            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-                text = "\n" + text
-            file.write(text.encode())
+        append_lines(path, text)
+
+
+def append_lines(path: Path, text: str) -> None:
+    """Append whole lines with one write; what is there already is not read.
+
+    Raises:
+        OutsideError: The file is a link, or no plain file.
+    """
+    with open_to_append(path) as file:
+        # A line that a kill cut short must not swallow this one.
+        if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            text = "\n" + text
+        file.write(text.encode())
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import yaml
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.records import append_lines
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
@@ -163,8 +164,7 @@ class RunDir:
     def go_on(self, config: dict[str, Any], command: str) -> None:
         """Record that the run goes on: its configuration now, and one more command line."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
-        before = self.command_file.read_text(encoding="utf-8") if self.command_file.exists() else ""
-        write_atomic(self.command_file, f"{before}{command}\n")
+        append_lines(self.command_file, f"{command}\n")
         # Of a run that is made longer; a run that goes on has no outcome yet.
         self.result_file.unlink(missing_ok=True)
 

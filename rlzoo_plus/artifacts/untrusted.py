@@ -128,6 +128,23 @@ def read_plain_lines(path: Path, longest: int = LONGEST_RECORD_BYTES) -> Iterato
             yield line.rstrip(b"\r\n")
 
 
+def read_plain_tail(path: Path, most: int) -> list[bytes]:
+    """Return the last whole lines of a plain file of any size; without one there are none.
+
+    Args:
+        path: The file.
+        most: So much of its end is read [bytes]; a line that begins before is left out.
+    """
+    try:
+        with open_plain(path) as file:
+            start = max(os.fstat(file.fileno()).st_size - most, 0)
+            file.seek(start)
+            lines = file.read(most).split(b"\n")
+    except (OSError, ValueError):
+        return []
+    return lines[1:] if start else lines
+
+
 def open_plain(path: Path) -> BinaryIO:
     """Open a file for reading.
 

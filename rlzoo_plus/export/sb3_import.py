@@ -146,10 +146,12 @@ def about_file(path: Path, archive: Sb3Archive) -> dict[str, Any]:
     """Return what the bundle records of its origin: name, hash, and the steps it claims."""
     steps = archive.facts.get("num_timesteps")
     is_count = isinstance(steps, int) and not isinstance(steps, bool) and 0 <= steps < 2**53
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "step": steps if is_count else 0,
         "imported_from": path.name,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": digest,
     }
 
 

@@ -103,13 +103,17 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
     # What is named here may be removed: it must be a folder of this sweep.
     parts = key.split("/") if isinstance(key, str) else []
     if len(parts) != 3 or any(p in ("", ".", "..") or "\\" in p or "\0" in p for p in parts):
-        raise ConfigError(f"{sweep}: the ledger names {key!r}, which is no run of this sweep.")
+        raise ConfigError(
+            f"{sweep}: the ledger names {printable(repr(key))}, which is no run of this sweep."
+        )
     path = sweep.joinpath(*parts)
     if not isinstance(data, dict):
-        raise ConfigError(f"{sweep}: the ledger has no configuration of {key}.")
+        raise ConfigError(f"{sweep}: the ledger has no configuration of {printable(key)}.")
     try:
         config = load_stored({**data, "run_dir": str(path), "sweep": str(sweep)})
     except ValueError as error:
         reason = one_line(error)
-        raise ConfigError(f"{sweep}: the configuration of {key} is damaged: {reason}.") from error
+        raise ConfigError(
+            f"{sweep}: the configuration of {printable(key)} is damaged: {reason}."
+        ) from error
     return SweepJob(sweep, path, config, printable(record.get("command", ""), LONGEST_LINE))

@@ -2,11 +2,13 @@
 
 A job's state is not in it, but in its run directory; what is here only is the reason why a job
 ended without being able to write it down itself. Lines of several controllers may be mixed, and
-the last one may be torn.
+the last one may be torn. A job whose record is damaged stays in the file; the command that added
+it writes it anew.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob, load_job
+
+log = logging.getLogger(__name__)
 
 NAME = "ledger.jsonl"
 ADDED, STARTED, DONE, FAILED, STOPPED, REMOVED = (
@@ -44,6 +48,7 @@ class Ledger:
     def __init__(self, sweep: Path) -> None:
         self.sweep = sweep
         self.path = sweep / NAME
+        self._damaged: set[str] = set()
 
     def add(self, jobs: Iterable[SweepJob]) -> None:
         """Write down the jobs that are not in it yet, or with another configuration."""
@@ -65,11 +70,16 @@ class Ledger:
         return Follower(self.path)
 
     def read(self) -> Past:
-        """Return what it tells; a record that is damaged is passed over."""
+        """Return what it tells; a job whose record is damaged is left out, and named once."""
         records, last = self._records()
         past = Past(last=last)
         for key, record in records.items():
-            past.jobs[key] = load_job(self.sweep, record)
+            try:
+                past.jobs[key] = load_job(self.sweep, record)
+            except ConfigError as error:
+                if key not in self._damaged:
+                    log.warning("left out: %s", error)
+                self._damaged.add(key)
         return past
 
     def _records(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import read_plain_tail
 
 _TAIL_BYTES = 2**15
 
@@ -66,13 +66,9 @@ def _rate(marks: list[tuple[float, int]]) -> float | None:
 
 def _last_records(path: Path) -> list[dict[str, Any]]:
     records = []
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - _TAIL_BYTES, 0))
-        lines = file.read(_TAIL_BYTES).split(b"\n")
-        # The first may be the end of a line, the last the beginning of one.
-        for line in lines if size <= _TAIL_BYTES else lines[1:]:
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                records += [record] if isinstance(record, dict) else []
+    # The last line may be the beginning of one; it is no record then.
+    for line in read_plain_tail(path, _TAIL_BYTES):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            records += [record] if isinstance(record, dict) else []
     return records

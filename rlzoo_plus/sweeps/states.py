@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
-from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob
@@ -115,11 +115,7 @@ def _mean_return(record: object) -> float | None:
 
 
 def _last_words(run: RunDir) -> str:
-    try:
-        with log_file(run).open("rb") as file:
-            file.seek(max(file.seek(0, 2) - _LOG_TAIL_BYTES, 0))
-            lines = file.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return ""
+    tail = read_plain_tail(log_file(run), _LOG_TAIL_BYTES)
+    lines = [line.decode("utf-8", "replace") for line in tail]
     said = [line.strip() for line in lines if line.strip() and not line.startswith("--- ")]
     return printable(said[-1]) if said else ""
