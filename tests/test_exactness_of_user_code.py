@@ -43,8 +43,8 @@ def test_rows_made_again_alike_are_no_reason(tmp_path):
     ("env", "overrides"),
     [
         ("LateClock", ()),
-        ("Widening", ("env.kwargs.after_episodes=9",)),
-        ("Widening", ("env.kwargs.after_wins=3",)),
+        ("Secretive", ("env.kwargs.after_episodes=9",)),
+        ("Secretive", ("env.kwargs.after_wins=3",)),
     ],
 )
 def test_an_environment_that_its_seed_does_not_decide_is_inexact(tmp_path, env, overrides):
@@ -127,3 +127,13 @@ def test_a_call_with_more_than_plain_data_is_a_reason(tmp_path):
 @pytest.mark.parametrize("after", ["after_episodes=9", "after_wins=3"])
 def test_an_environment_with_an_account_of_what_it_remembers_is_exact(tmp_path, after):
     assert_same_in_pieces(tmp_path, _config("Remembering", f"env.kwargs.{after}"))
+
+
+@pytest.mark.parametrize("after", ["after_episodes=20", "after_wins=30"])
+def test_a_counter_that_a_resume_lost_is_a_reason_before_it_matters(tmp_path, after):
+    _, result = _killed(tmp_path, _cut("Widening", f"env.kwargs.{after}"))
+    assert (result.exact, result.inexact_since) == (False, 64)
+    assert result.inexact_because == [
+        "environment 0: Widening.episodes was 9, is 2 where the episode is replayed; state_dict() "
+        "and load_state_dict(state) would keep it"
+    ]

@@ -41,7 +41,7 @@ from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.envs.state import capture_envs, restore_envs, unrecorded_calls
+from rlzoo_plus.envs.state import capture_envs, forgotten, restore_envs, unrecorded_calls
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -215,6 +215,8 @@ class RunSnapshot:
         problems = restore_envs(agent.env, state["envs"], may_call=may_call)
         if problems:
             _start_new_episodes(agent)
+        else:
+            problems = forgotten(agent.env, state["envs"])
         # Last: bringing the environments back may have drawn from the global generators.
         restore_random(agent, state["agent"]["random"])
         return problems

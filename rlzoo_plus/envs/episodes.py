@@ -20,9 +20,11 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.artifacts.user_code import user_code, user_models
 from rlzoo_plus.envs.calls import Call, CallRecord
+from rlzoo_plus.envs.lasting import attributes_of, first_difference
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
 
 _BLOCK = 4096
+_ACCOUNT = "state_dict() and load_state_dict(state) would keep it"
 # What these wrappers know of an episode; any other wrapper may know more, so it is replayed.
 _WRAPPER_STATE: dict[type, tuple[str, ...]] = {
     TimeLimit: ("_elapsed_steps",),
@@ -90,6 +92,7 @@ class RecordedEpisodes(ReproducibleResets):
             "episode": None,
             "calls": self._calls.state(),
             "remembered": self._remembered,
+            "attributes": self._attributes(),
         }
         if self._episode is None:
             return state
@@ -134,6 +137,21 @@ class RecordedEpisodes(ReproducibleResets):
     def loaded_code(self, packages: list[str], files: list[str]) -> dict[str, str]:
         """Return what this environment's process runs of the user's; see `user_code`."""
         return user_code(packages) | user_models(files)
+
+    def forgotten(self, state: dict[str, Any]) -> str | None:
+        """Return what a restored episode has lost of what lasts longer, as far as it can be seen.
+
+        Args:
+            state: What `restore_episode` was given.
+        """
+        reason = first_difference(state.get("attributes", {}), self._attributes())
+        return None if reason is None else printable(f"{reason}; {_ACCOUNT}")
+
+    def _attributes(self) -> dict[str, str]:
+        """Return what can be seen of the chain, without the parts that give an account."""
+        parts = [] if self.has_state else [*_layers(self.env), self.unwrapped]
+        accounting = {id(part) for _, part in self._accounting}
+        return attributes_of([part for part in parts if id(part) not in accounting])
 
     def _replay(
         self, episode: dict[str, Any], rewards: np.ndarray, calls: CallRecord

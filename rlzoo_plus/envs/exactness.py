@@ -54,8 +54,9 @@ def _difference(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None
     played.action_space.seed(_SEED)
     _play(played, _FIRST_STEPS, _SEED)
     rewards = _play(played, _STEPS, _SEED + 1)
-    problem = fresh.restore_episode(played.episode_state(), np.array(rewards))
-    return problem or _next_differs(played, fresh)
+    state = played.episode_state()
+    problem = fresh.restore_episode(state, np.array(rewards))
+    return problem or fresh.forgotten(state) or _next_differs(played, fresh)
 
 
 def _play(env: Env, n_steps: int, seed: int) -> list[float]:

@@ -43,6 +43,17 @@ def unrecorded_calls(venv: VecEnv) -> list[str]:
     return list(_layers(venv)[1].unrecorded)
 
 
+def forgotten(venv: VecEnv, state: dict[str, Any]) -> list[str]:
+    """Return what restored environments have lost of what lasts longer than an episode."""
+    base = _layers(venv)[1]
+    found = []
+    for rank, episode in enumerate(state["episodes"]):
+        (reason,) = base.env_method("forgotten", episode, indices=rank)
+        if reason is not None:
+            found.append(f"environment {rank}: {reason}")
+    return found
+
+
 def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False) -> list[str]:
     """Bring freshly made environments to a state.
 

@@ -11,6 +11,8 @@ from rlzoo_plus.envs import exactness
 from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.exactness import replay_problem
 
+PACKAGE = "env.packages=[support.forgetful_envs]"
+
 
 def problem_of(env_id, *overrides):
     return replay_problem(tiny_config("ppo", env_id, *overrides).env)
@@ -80,6 +82,15 @@ def test_a_worker_of_its_own_seeds_the_global_generators_with_each_episode():
     assert replay_problem(config.env, in_worker=True) is None
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+
+
+def test_a_counter_of_episodes_is_told():
+    told = replay_problem(tiny_config("ppo", "tests/Widening-v0", PACKAGE).env)
+    assert told.startswith("Widening.episodes was 5, is 1 where the episode is replayed")
+
+
+def test_a_counter_with_an_account_is_no_problem():
+    assert replay_problem(tiny_config("ppo", "tests/Remembering-v0", PACKAGE).env) is None
 
 
 def test_statistics_of_all_episodes_in_a_wrapper_are_told():

@@ -42,6 +42,30 @@ class Widening(TinyReach):
         return observation, reward, terminated, truncated, info
 
 
+class Secretive(Widening):
+    """The same, where no attribute shows it."""
+
+    def __init__(self, after_episodes=None, after_wins=None):
+        self.counts = {}
+        super().__init__(after_episodes, after_wins)
+
+    @property
+    def episodes(self):
+        return self.counts["episodes"]
+
+    @episodes.setter
+    def episodes(self, value):
+        self.counts["episodes"] = value
+
+    @property
+    def wins(self):
+        return self.counts["wins"]
+
+    @wins.setter
+    def wins(self, value):
+        self.counts["wins"] = value
+
+
 class Remembering(Widening):
     """The same, with an account of what it remembers between episodes."""
 
@@ -86,7 +110,7 @@ class Staged(TinyReach):
         return observation, reward * self.n, *rest
 
 
-for _env in (Dice, Widening, Remembering, LateClock, Staged):
+for _env in (Dice, Widening, Secretive, Remembering, LateClock, Staged):
     _id = f"tests/{_env.__name__}-v0"
     if _id not in gym.registry:
         gym.register(_id, entry_point=_env)
