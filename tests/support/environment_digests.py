@@ -1,0 +1,151 @@
+"""What an environment does in 200 steps, in a few numbers that can be compared with stored ones.
+
+A fixed seed and fixed actions; physics computes in double precision, so the numbers are the same
+everywhere but for the last bits of a sine or of a float32, which contacts amplify with time.
+"""
+
+import json
+import math
+from importlib import metadata
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import yaml
+from gymnasium import spaces
+from support.training import make_config
+
+import robots
+from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.envs.single import make_env
+
+FILE = Path(__file__).parents[1] / "envs" / "environment_digests.json"
+SEED = 17
+# After so many steps numbers are kept, which may differ by so much of their size.
+TOLERANCES = {0: 1e-5, 1: 1e-5, 5: 1e-5, 20: 1e-4, 50: 1e-3, 100: 1e-2, 200: 1e-2}
+_COLUMNS = ("the number of episodes", "the observation", "the sum of rewards")
+# Options that every robot of ours takes.
+CONSTRAINED = {"latency": 1, "max_action_rate": 0.2, "motor_strength": 0.9}
+
+
+def names():
+    """Return the names of all digests: of each robot twice, and of each other environment."""
+    ours = [f"{robot}{variant}" for robot in robots.ROBOT_IDS for variant in ("", " constrained")]
+    return [*ours, *sorted(_foreign())]
+
+
+def digest(name):
+    """Play an environment; return its numbers, and the package whose code it is.
+
+    Raises:
+        ConfigError: A package is not installed.
+    """
+    if name.startswith("robots/"):
+        robots.register_robots()
+        env_id, _, variant = name.partition(" ")
+        env = gym.make(env_id, **(CONSTRAINED if variant else {}))
+        package = _package(["pybullet"])
+    else:
+        config_name, packages = _foreign()[name]
+        env = make_env(make_config(f"env={config_name}", "tuned=none").env)
+        package = _package(packages)
+    try:
+        return {"package": package, "numbers": _play(env)}
+    finally:
+        env.close()
+
+
+def difference(stored, found):
+    """Return where the numbers of an environment differ, None if they agree."""
+    for (step, *expected), (_, *seen) in zip(stored["numbers"], found["numbers"], strict=True):
+        tolerance = TOLERANCES[step]
+        for key, old, new in zip(_COLUMNS, expected, seen, strict=True):
+            if not math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance):
+                return f"after {step} steps, {key} is {new}, not {old}"
+    return None
+
+
+def explain(name, stored, found):
+    """Return what to do about a digest that differs, None if it does not."""
+    where = difference(stored, found)
+    if where is None:
+        return None
+    renew = "python scripts/renew_environment_digests.py"
+    if stored["package"] != found["package"]:
+        return (
+            f"{name}, {where}: the numbers are of {stored['package']}, installed is "
+            f"{found['package']}. If that is meant: {renew}"
+        )
+    env_id = name.split(" ")[0]
+    return (
+        f"{name} behaves otherwise, {where}. Register the new behaviour under the next version, "
+        f"{env_id[:-1]}{int(env_id[-1]) + 1}, then: {renew}. For a repair that keeps the id: "
+        f"{renew} --changed {env_id}"
+    )
+
+
+def save(digests):
+    """Write the digests, a line for each environment."""
+    lines = [f'"{name}": {json.dumps(digests[name])}' for name in sorted(digests)]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def load():
+    """Return the stored digests by name."""
+    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+
+
+def _foreign():
+    """Return name of the configuration and packages of each environment that is not ours."""
+    found = {}
+    for path in sorted((conf_dir() / "env").glob("[!_]*.yaml")):
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        env_id = data.get("id", "???")
+        if env_id != "???" and not env_id.startswith("robots/"):
+            found[f"{env_id} ({path.stem})"] = (path.stem, data.get("packages") or [])
+    return found
+
+
+def _package(packages):
+    names = [*packages, "gymnasium"]
+    return f"{names[0]} {metadata.version(names[0])}"
+
+
+def _play(env):
+    observation, _ = env.reset(seed=SEED)
+    total, episodes = 0.0, 0
+    numbers = [_numbers(0, observation, total, episodes)]
+    for step in range(1, max(TOLERANCES) + 1):
+        observation, reward, terminated, truncated, _ = env.step(_action(env.action_space, step))
+        total += float(reward)
+        if step in TOLERANCES:
+            numbers.append(_numbers(step, observation, total, episodes))
+        if terminated or truncated:
+            episodes += 1
+            observation, _ = env.reset(seed=SEED + episodes)
+    return numbers
+
+
+def _numbers(step, observation, total, episodes):
+    values = _flat(observation)
+    # Weights without a pattern: no change of one value is hidden by that of another.
+    weights = np.array([math.sin(1.0 + 12.9898 * i) for i in range(len(values))])
+    projected = math.fsum(values * weights) / math.sqrt(len(values))
+    return [step, episodes, float(f"{projected:.9g}"), float(f"{total:.9g}")]
+
+
+def _flat(observation):
+    if isinstance(observation, dict):
+        return np.concatenate([_flat(observation[key]) for key in sorted(observation)])
+    array = np.asarray(observation)
+    return array.astype(np.float64).ravel() / (255.0 if array.dtype == np.uint8 else 1.0)
+
+
+def _action(space, step):
+    if isinstance(space, spaces.Discrete):
+        return np.int64(space.start + (7 * step + step // 5) % space.n)
+    low = np.clip(space.low, -1.0, 1.0).ravel()
+    high = np.clip(space.high, -1.0, 1.0).ravel()
+    # Rounded: no library's sine may decide.
+    waves = [round(0.5 + 0.5 * math.sin(0.31 * step + 1.7 * i), 3) for i in range(len(low))]
+    return (low + np.array(waves) * (high - low)).astype(space.dtype).reshape(space.shape)
