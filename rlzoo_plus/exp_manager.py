@@ -82,7 +82,7 @@ class ExpManager:
             self._write("status.json", lambda: self._set_status(RUNNING))
             if tracker is not None:
                 tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
-            result = self._train(tracker)
+            result = self._train_or_tell(tracker)
         except BaseException as error:
             is_told = isinstance(error, RunError)
             message = str(error) if is_told else f"{type(error).__name__}: {error}"
@@ -95,6 +95,13 @@ class ExpManager:
             raise
         self._finish(result, tracker)
         return result
+
+    def _train_or_tell(self, tracker: Tracker | None) -> TrainResult:
+        """Train; code that calls `sys.exit` must not end the command as if all were done."""
+        try:
+            return self._train(tracker)
+        except SystemExit as error:
+            raise RunError(f"code in the run called sys.exit({error.code!r}).") from error
 
     def _train(self, tracker: Tracker | None) -> TrainResult:
         threads, why = thread_policy(self.config)

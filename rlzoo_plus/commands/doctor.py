@@ -185,8 +185,9 @@ def _sweep(arguments: list[str]) -> tuple[list[JobFindings], list[Finding]]:
 
 
 def _diagnose(jobs: list[JobFindings]) -> None:
-    from rlzoo_plus.diagnosis.diagnose import diagnose
+    from rlzoo_plus.diagnosis.diagnose import diagnose, try_environments
 
+    try_environments([job.config for job in jobs if job.config is not None])
     for job in jobs:
         if job.config is not None:
             job.findings += diagnose(job.config)

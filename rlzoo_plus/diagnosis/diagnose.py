@@ -13,6 +13,11 @@ from rlzoo_plus.diagnosis.rules import advice
 _refusals = Refusals()
 
 
+def try_environments(configs: list[RunConfig]) -> None:
+    """Try the environments of all these runs at once; `diagnose` knows the outcome then."""
+    _refusals.try_environments(configs)
+
+
 def diagnose(config: RunConfig) -> list[Finding]:
     """Return what is wrong with a configuration, or doubtful about it; nothing is written.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.diagnosis.env_trial import env_refusals
 
 # Their jobs run on the machine of the command; what another machine has is not known here.
 ON_THIS_MACHINE = ("local", "debug")
@@ -15,15 +16,23 @@ ON_THIS_MACHINE = ("local", "debug")
 class Refusals:
     """Why runs cannot begin; what decides on a reason is tried once.
 
-    torch is imported only for a device other than auto and cpu, and for callbacks.
+    Environments are tried in a process of their own, since they may end it. torch is imported only
+    for a device other than auto and cpu, and for callbacks.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
 
+    def try_environments(self, configs: Iterable[RunConfig]) -> None:
+        """Try the environments of all these runs at once, which is faster than one by one."""
+        new = {key: c for c in configs if (key := _environment_key(c)) not in self._known}
+        if new:
+            self._known.update(zip(new, env_refusals(list(new.values())), strict=True))
+
     def of(self, config: RunConfig) -> list[str]:
         """Return why a run cannot begin: at most one reason of each kind."""
-        found = []
+        self.try_environments([config])
+        found = list(self._known[_environment_key(config)])
         for check, deciding in _CHECKS:
             key = f"{check.__name__} {config.model_dump_json(include=deciding)}"
             if key not in self._known:
@@ -34,7 +43,8 @@ class Refusals:
 
 def refusals(configs: Iterable[RunConfig]) -> list[str]:
     """Return why jobs cannot begin, each reason once."""
-    known = Refusals()
+    known, configs = Refusals(), list(configs)
+    known.try_environments(configs)
     return list(dict.fromkeys(reason for config in configs for reason in known.of(config)))
 
 
@@ -51,10 +61,10 @@ def _reason(check: Callable[[RunConfig], None], config: RunConfig) -> list[str]:
     return []
 
 
-def _check_environment(config: RunConfig) -> None:
-    from rlzoo_plus.envs.checks import inspect_env
-
-    inspect_env(config)
+def _environment_key(config: RunConfig) -> str:
+    """Return what decides whether a run can begin in its environment."""
+    deciding = {"env": True, "vec_env": True, "algo": {"name", "packages", "replay_buffer"}}
+    return f"environment {config.model_dump_json(include=deciding)}"
 
 
 def _check_device(config: RunConfig) -> None:
@@ -81,7 +91,6 @@ def _check_infra(config: RunConfig) -> None:
 
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
-    (_check_environment, {"env": True, "algo": {"name", "replay_buffer"}}),
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
 )

@@ -45,6 +45,17 @@ def inspect_env(config: RunConfig) -> EnvFacts:
         ConfigError: It cannot be made, does not suit the algorithm, or cannot be stepped as
             `vec_env` says.
     """
+    try:
+        return _inspect(config)
+    except SystemExit as error:
+        # As the exit code of this process it would look like a command that has done its work.
+        raise ConfigError(
+            f"env.id={config.env.id}: it called sys.exit({error.code!r}) when it was reset or "
+            "stepped. An environment raises an exception instead."
+        ) from error
+
+
+def _inspect(config: RunConfig) -> EnvFacts:
     env = make_env(config.env)
     try:
         if config.vec_env == "batched":

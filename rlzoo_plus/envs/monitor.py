@@ -11,6 +11,8 @@ from typing import Any
 import gymnasium as gym
 from stable_baselines3.common.monitor import Monitor, ResultsWriter
 
+from rlzoo_plus.config.errors import RunError
+
 log = logging.getLogger(__name__)
 # As many as the averages of the log are over.
 _KEPT = 100
@@ -32,6 +34,28 @@ class EpisodeMonitor(Monitor):
         self.episode_times = deque(maxlen=_KEPT)  # type: ignore[assignment]
         self.results_writer = None if file is None else self._open(file)
 
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode.
+
+        Raises:
+            RunError: The environment called `sys.exit`.
+        """
+        try:
+            return super().reset(**kwargs)
+        except SystemExit as error:
+            raise _exited(error) from error
+
+    def step(self, action: Any) -> Any:
+        """Act.
+
+        Raises:
+            RunError: The environment called `sys.exit`.
+        """
+        try:
+            return super().step(action)
+        except SystemExit as error:
+            raise _exited(error) from error
+
     def _open(self, file: Path) -> Any:
         env_id = None if self.env.spec is None else self.env.spec.id
         header: dict[str, Any] = {"t_start": self.t_start, "env_id": str(env_id)}
@@ -41,6 +65,11 @@ class EpisodeMonitor(Monitor):
             log.warning("%s cannot be written: %s; training goes on", file, error)
             return None
         return _SafeRows(rows, file)
+
+
+def _exited(error: SystemExit) -> RunError:
+    # Passed on, it would end the command with the exit code of one that has done its work.
+    return RunError(f"the environment called sys.exit({error.code!r}).")
 
 
 class _SafeRows:

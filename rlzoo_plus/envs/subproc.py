@@ -233,7 +233,7 @@ def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper) -> None:
         with contextlib.suppress(OSError):
             # If nobody listens any more, the run is gone, and so is the need for a word.
             pipe.send(_fault_of(error))
-            if not isinstance(error, (ConfigError, SystemExit)):
+            if not isinstance(error, (ConfigError, RunError, SystemExit)):
                 traceback.print_exc()
         raise SystemExit(1) from None
 
@@ -243,6 +243,8 @@ def _fault_of(error: BaseException) -> _Fault:
         return _Fault(str(error), is_mistake=True)
     if isinstance(error, SystemExit):
         return _Fault(f"called sys.exit({error.code!r})")
+    if isinstance(error, RunError):
+        return _Fault(f"broke off: {str(error).removesuffix('.')}")
     reason = (str(error).splitlines() or [""])[0]
     return _Fault(f"broke off with {type(error).__name__}: {reason}")
 

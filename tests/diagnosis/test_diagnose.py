@@ -174,11 +174,11 @@ def test_a_device_of_another_machine_is_not_looked_for_here():
 def test_an_environment_is_tried_once_for_all_that_share_it(monkeypatch):
     tried = []
 
-    def inspect(config):
-        tried.append(config.env.id)
-        raise ConfigError("it is broken")
+    def refuse(configs):
+        tried.extend(config.env.id for config in configs)
+        return [["it is broken"] for _ in configs]
 
-    monkeypatch.setattr("rlzoo_plus.envs.checks.inspect_env", inspect)
+    monkeypatch.setattr("rlzoo_plus.diagnosis.refusals.env_refusals", refuse)
     monkeypatch.setattr(module, "_refusals", Refusals())
     for gamma in (0.9, 0.95, 0.99):
         config = tiny_config("ppo", "tests/TinyReach-v0", f"algo.hyperparams.gamma={gamma}")
