@@ -124,7 +124,7 @@ def test_a_call_with_more_than_plain_data_is_a_reason(tmp_path):
     )
 
 
-@pytest.mark.parametrize("after", ["after_episodes=9", "after_wins=3"])
+@pytest.mark.parametrize("after", ["after_episodes=4", "after_episodes=9", "after_wins=3"])
 def test_an_environment_with_an_account_of_what_it_remembers_is_exact(tmp_path, after):
     assert_same_in_pieces(tmp_path, _config("Remembering", f"env.kwargs.{after}"))
 

@@ -55,6 +55,8 @@ class EvaluationCallback(RunCallback):
         self.last: dict[str, Any] | None = None
         self.best: dict[str, Any] | None = None
         self.since_best = 0
+        # What the environments remember after the last whole evaluation.
+        self._accounts: list[dict[str, Any]] = []
         self.listeners: list[Callable[[dict[str, Any], bool], None]] = []
         self._next = 0 if config.eval.at_start else config.eval.every_steps
 
@@ -91,6 +93,7 @@ class EvaluationCallback(RunCallback):
             deterministic=deterministic,
             is_asked_to_stop=lambda: self.stop.signal_number is not None,
         )
+        self._accounts = self.venv.env_method("accounts")
         self.last = result.record(step)
         self._record(self.last)
         self._write_metrics(self.last)
@@ -120,6 +123,7 @@ class EvaluationCallback(RunCallback):
             "best": self.best,
             "since_best": self.since_best,
             "next": self._next,
+            "accounts": self._accounts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -128,6 +132,11 @@ class EvaluationCallback(RunCallback):
         self.since_best, self._next = state["since_best"], state["next"]
         if not all(type(number) is int for number in (self.since_best, self._next or 0)):
             raise ValueError("when the next evaluation is does not say it")
+        self._accounts = state.get("accounts", [])
+        for rank, remembered in enumerate(self._accounts):
+            (problem,) = self.venv.env_method("load_accounts", remembered, indices=rank)
+            if problem is not None:
+                raise ValueError(f"evaluation environment {rank}: {problem}")
 
     def keep_saved_best(self) -> None:
         """Take the policy in best/ for the best if it is better than what is remembered.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +19,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.artifacts.user_code import user_code, user_models
+from rlzoo_plus.envs.accounts import accounting_parts, accounts, layers_of, load_accounts
 from rlzoo_plus.envs.calls import Call, CallRecord
 from rlzoo_plus.envs.lasting import attributes_of, first_difference
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
@@ -49,8 +50,6 @@ class RecordedEpisodes(ReproducibleResets):
         self._blocks: list[np.ndarray] = []
         self._observation: Any = None
         self._calls = CallRecord()
-        # Robots of ours do so by `has_state`, or are replayed.
-        self._accounting = [] if self.has_state else list(_with_account(env))
         self._remembered: dict[str, Any] = {}
         self._steps = 0
 
@@ -58,7 +57,7 @@ class RecordedEpisodes(ReproducibleResets):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode and its record."""
-        self._remembered = self._account()
+        self._remembered = {} if self.has_state else accounts(self.env)
         self._calls.begin_episode()
         observation, info = super().reset(seed=seed, options=options)
         self._episode = {"seed": self.episode_seed, "options": options}
@@ -120,7 +119,7 @@ class RecordedEpisodes(ReproducibleResets):
         problem = self._call_again(calls.to_come(self._calls))
         if calls.dropped:
             problem = f"{calls.dropped:,} calls of its methods were too many to be recorded"
-        problem = problem or self._remember(state.get("remembered", {}))
+        problem = problem or load_accounts(self.env, state.get("remembered", {}))
         if problem is None and episode is not None:
             # Also what loads a robot that is only loaded by the first reset.
             self.reset(seed=episode["seed"], options=episode["options"])
@@ -149,8 +148,8 @@ class RecordedEpisodes(ReproducibleResets):
 
     def _attributes(self) -> dict[str, str]:
         """Return what can be seen of the chain, without the parts that give an account."""
-        parts = [] if self.has_state else [*_layers(self.env), self.unwrapped]
-        accounting = {id(part) for _, part in self._accounting}
+        parts = [] if self.has_state else [*layers_of(self.env), self.unwrapped]
+        accounting = {id(part) for _, part in accounting_parts(self.env)}
         return attributes_of([part for part in parts if id(part) not in accounting])
 
     def _replay(
@@ -185,26 +184,10 @@ class RecordedEpisodes(ReproducibleResets):
                 return printable(f"calling {name} again failed: {type(error).__name__}: {error}")
         return None
 
-    def _account(self) -> dict[str, Any]:
-        """Return what the parts of the chain remember between episodes, by their own account."""
-        return {place: copy.deepcopy(part.state_dict()) for place, part in self._accounting}
-
-    def _remember(self, remembered: dict[str, Any]) -> str | None:
-        """Put back what the parts of the chain remembered before the running episode."""
-        for place, part in self._accounting:
-            if place not in remembered:
-                continue
-            try:
-                part.load_state_dict(copy.deepcopy(remembered[place]))
-            except Exception as error:
-                what = f"{type(part).__name__} refuses its state"
-                return printable(f"{what}: {type(error).__name__}: {error}")
-        return None
-
     def _wrapped_state(self) -> dict[str, Any]:
         wrappers = [
             {name: getattr(layer, name) for name in _WRAPPER_STATE[type(layer)]}
-            for layer in _layers(self.env)
+            for layer in layers_of(self.env)
         ]
         return {"wrappers": wrappers, "env": self.unwrapped.state_dict()}  # type: ignore[attr-defined]
 
@@ -216,7 +199,7 @@ class RecordedEpisodes(ReproducibleResets):
         # Those of a robot that comes out otherwise here are of the second kind.
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             return f"the environment refuses its state: {error}"
-        for layer, values in zip(_layers(self.env), state["wrappers"], strict=True):
+        for layer, values in zip(layers_of(self.env), state["wrappers"], strict=True):
             for name in _WRAPPER_STATE[type(layer)]:
                 # Of a forged checkpoint, it can be anything.
                 if type(values[name]) is not type(getattr(layer, name)):
@@ -228,25 +211,8 @@ class RecordedEpisodes(ReproducibleResets):
 def has_exact_state(env: gym.Env) -> bool:
     """Tell whether an environment gives its state, through wrappers that can be put back."""
     return bool(getattr(env.unwrapped, "exact_state", False)) and all(
-        type(layer) in _WRAPPER_STATE for layer in _layers(env)
+        type(layer) in _WRAPPER_STATE for layer in layers_of(env)
     )
-
-
-def _layers(env: gym.Env) -> list[gym.Wrapper]:
-    layers = []
-    while isinstance(env, gym.Wrapper):
-        layers.append(env)
-        env = env.env
-    return layers
-
-
-def _with_account(env: gym.Env) -> Iterator[tuple[str, Any]]:
-    """Yield what offers an account of its state, by its place in the chain and its class."""
-    for number, part in enumerate([*_layers(env), env.unwrapped]):
-        kind = type(part)
-        is_ours = hasattr(kind, "exact_state")
-        if not is_ours and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict"):
-            yield f"{number}:{kind.__name__}", part
 
 
 def _digest(observation: Any) -> str:

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.envs.accounts import accounts, load_accounts
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.seeding import seed_generators
 
@@ -54,6 +55,14 @@ class ReproducibleResets(gym.Wrapper):
         if self.has_own_process:
             seed_generators(seed)
         return self.env.reset(seed=seed, options=options)
+
+    def accounts(self) -> dict[str, Any]:
+        """Return what parts of the chain remember between episodes, by their own account."""
+        return accounts(self.env)
+
+    def load_accounts(self, remembered: dict[str, Any]) -> str | None:
+        """Give them their accounts back; return why one refuses it, or None."""
+        return load_accounts(self.env, remembered)
 
 
 class WarmupResets(gym.Wrapper):
