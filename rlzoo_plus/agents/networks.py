@@ -18,7 +18,7 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import NetworkConfig
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.config.suggest import HELP, unknown_name
 from rlzoo_plus.envs.checks import policy_kind
 
 _SAME_NAME = (
@@ -114,5 +114,5 @@ def _check(kwargs: dict[str, Any], spec: AlgorithmSpec, policy_class: type) -> N
     known = set(parameters) - _GIVEN_BY_SB3
     for name in kwargs:
         if name not in known:
-            message = unknown_name(f"argument of {spec.name}'s policy", name, known)
+            message = unknown_name(f"argument of {spec.name}'s policy", name, known, HELP)
             raise ConfigError(f"network: {message}")

@@ -64,7 +64,9 @@ def resolve_cfg(
     dirs = config_dirs(arguments)
     missing = missing_tuned(choices, dirs)
     if missing and any(argument.lstrip("+").startswith("tuned=") for argument in arguments):
-        raise ConfigError(unknown_name("tuned", missing, group_options("tuned", dirs)))
+        raise ConfigError(
+            unknown_name("tuned", missing, group_options("tuned", dirs), f"ls {dirs[-1]}/tuned/*")
+        )
     resolved = resolve(plain_values(cfg), env_name=choices.get("env"))
     if resolved.config.hpo is not None and not tunes:
         raise ConfigError(

@@ -60,7 +60,7 @@ def run(verb: str, arguments: list[str]) -> int:
     """
     try:
         if verb not in VERBS:
-            raise ConfigError(unknown_name("verb", verb, VERBS))
+            raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
         return int(import_module(VERBS[verb][0]).main(arguments) or 0)
     except (ConfigError, RunError) as error:
         from rlzoo_plus.artifacts.secrets import redact

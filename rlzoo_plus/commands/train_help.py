@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import wrap
 
+from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.compose import GROUPS, conf_dir, config_dirs, group_options
 
 _EXAMPLES = """\
@@ -45,6 +46,11 @@ def train_help(arguments: list[str]) -> str:
     lines += ["", "Keys: key=value (all frequencies count environment steps)"]
     lines += _keys((conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n")
     lines += ["  algo.hyperparams.<argument of the algorithm>=...   env.kwargs.<argument>=...", ""]
+    lines += [
+        "Wrappers: env.wrappers=[name,{name:{argument:value}}]",
+        *_wrapped("", sorted(WRAPPERS)),
+        "",
+    ]
     study = (conf_dir() / "hpo" / "_study.yaml").read_text(encoding="utf-8")
     lines += ["Keys of a study: -m hpo=... (docs/tuning.md)", *_keys(study, "- _self_\n", "hpo.")]
     return "\n".join([*lines, "", _OPTIONS.rstrip()])

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.imports import import_user_module
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.config.suggest import HELP, unknown_name
 
 
 class Family(StrEnum):
@@ -191,7 +191,7 @@ def get_algorithm(name: str) -> AlgorithmSpec:
         ConfigError: No algorithm has that name.
     """
     if name not in ALGORITHMS:
-        raise ConfigError(unknown_name("algorithm", name, ALGORITHMS))
+        raise ConfigError(unknown_name("algorithm", name, ALGORITHMS, HELP))
     return ALGORITHMS[name]
 
 
@@ -226,6 +226,6 @@ def load_named(what: str, name: str, known: dict[str, str]) -> Any:
         ConfigError: The name is not in the dictionary.
     """
     if name not in known:
-        raise ConfigError(unknown_name(what, name, known))
+        raise ConfigError(unknown_name(what, name, known, HELP))
     module, attribute = known[name].split(":")
     return getattr(import_module(module), attribute)

@@ -13,7 +13,7 @@ import yaml
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
-from rlzoo_plus.config.suggest import closest, unknown_name
+from rlzoo_plus.config.suggest import HELP, closest, unknown_name
 
 GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
 _OPTIONS_WITH_VALUE = (
@@ -255,7 +255,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     missing = re.search(r"Could not find '([^']+)'", text)
     if missing and "/" in missing.group(1):
         group, _, name = missing.group(1).partition("/")
-        message = unknown_name(group, name, group_options(group, config_dirs(arguments)))
+        known = group_options(group, config_dirs(arguments))
+        message = unknown_name(group, name, known, HELP)
         if group == "env" and re.search(r"-v\d+$", name):
             message += f" A Gymnasium id is written env.id={name}."
         return f"{group}={name}: {message}"

@@ -31,8 +31,10 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
     fitted = {}
     for key, value in algo.hyperparams.items():
         if key not in known:
+            settable = known.keys() - MANAGED.keys()
+            listed_by = f"rlzoo-plus train algo={spec.name} --cfg job"
             raise ConfigError(
-                unknown_name(f"hyperparameter of {spec.name}", key, known.keys() - MANAGED.keys())
+                unknown_name(f"hyperparameter of {spec.name}", key, settable, listed_by)
             )
         try:
             fitted[key] = fit_type(value, known[key])

@@ -29,7 +29,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.config.suggest import HELP, unknown_name
 
 UNHASHED = (
     "run_dir",
@@ -170,7 +170,7 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
         known = [prefix + name for name in _fields_at(path[:-1])]
-        return unknown_name("configuration key", key, known)
+        return unknown_name("configuration key", key, known, HELP)
     whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
     if whole is not None:
         return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
@@ -221,13 +221,13 @@ def _check_names(config: RunConfig) -> None:
         ("network.features_extractor", network.features_extractor, FEATURES_EXTRACTORS),
     ):
         if name is not None and name not in known:
-            raise ConfigError(unknown_name(what, name, known))
+            raise ConfigError(unknown_name(what, name, known, HELP))
     for entry in config.env.wrappers:
         names = [entry] if isinstance(entry, str) else list(entry)
         for name in names:
             if name not in WRAPPERS and "." not in name:
                 raise ConfigError(
-                    unknown_name("wrapper", name, WRAPPERS)
+                    unknown_name("wrapper", name, WRAPPERS, HELP)
                     + " A wrapper of your own is a dotted path: my_package.MyWrapper."
                 )
     if config.infra.name not in LAUNCHERS:

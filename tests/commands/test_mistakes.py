@@ -43,7 +43,7 @@ def assert_one_screen(code, text):
 MISTAKES = {
     "key": ("seeed=1", ["seeed", "'seed'"]),
     "section key": ("eval.episods=3", ["eval.episods", "'eval.episodes'"]),
-    "added key": ("+foo=1", ["'foo'", "Known: "]),
+    "added key": ("+foo=1", ["'foo'", "train --help"]),
     "network key": ("network.polcy=mlp", ["network.polcy", "'network.policy'"]),
     "hyperparameter": ("algo.hyperparams.gama=0.9", ["'gama'", "'gamma'"]),
     "managed hyperparameter": ("algo.hyperparams.seed=1", ["algo.hyperparams.seed", "seed=..."]),
