@@ -25,7 +25,7 @@ from rlzoo_plus.agents.state import (
 )
 from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
 from rlzoo_plus.artifacts.chunk_index import ChunkIndex
-from rlzoo_plus.artifacts.chunks import PendingChunks
+from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
 from rlzoo_plus.artifacts.cut_rows import CutRows
 from rlzoo_plus.artifacts.log_files import log_sizes
 from rlzoo_plus.artifacts.provenance import code_state
@@ -40,6 +40,7 @@ from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, uns
 from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.long_episodes import BLOCK, Past, put_past_back, take_past
 from rlzoo_plus.envs.spaces import encode_space
 from rlzoo_plus.envs.state import capture_envs, forgotten, restore_envs, unrecorded_calls
 
@@ -88,6 +89,8 @@ class RunSnapshot:
         self._parts: dict[str, Any] = {}
         self._written_at = (0, 0)
         self._pending_at = (0, 0)
+        self._written_starts: dict[str, int] = {}
+        self._pending_starts: dict[str, int] = {}
         self._started = time.monotonic()
         self._fingerprint: dict[str, str] = {}
         self.code = RunCode(config)
@@ -128,9 +131,11 @@ class RunSnapshot:
         self._compare_rows(is_over=ended is not None)
         normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
         buffer = getattr(agent, "replay_buffer", None)
+        envs = capture_envs(agent.env)
+        past = take_past(envs)
         state = {
             "agent": capture(agent, self._replaced(agent)),
-            "envs": capture_envs(agent.env),
+            "envs": envs,
             "buffer": None if buffer is None else replay_rows.buffer_state(buffer),
             "callbacks": capture_callbacks(self.callbacks),
             "exactness": self.exactness.state(),
@@ -141,7 +146,9 @@ class RunSnapshot:
                 "action": encode_space(agent.action_space),
             },
         }
-        chunks = {} if buffer is None else self._new_rows(agent, buffer)
+        chunks = self._new_steps(past)
+        if buffer is not None:
+            chunks |= self._new_rows(agent, buffer)
         about = {**self._about(agent), "ended": ended}
         return Snapshot(agent.num_timesteps, state, about, chunks)
 
@@ -149,6 +156,7 @@ class RunSnapshot:
         """Note what the disk has now; the next snapshot copies only what came after."""
         self.written = chunks
         self._written_at = self._pending_at
+        self._written_starts = self._pending_starts
 
     def restore(
         self, agent: BaseAlgorithm, checkpoint: Checkpoint, problems: Sequence[str] = ()
@@ -209,7 +217,8 @@ class RunSnapshot:
                 checkpoint.read_rows(name, group.columns)
             replay_rows.restore_buffer_state(buffer, state["buffer"], changed)
             self._pending_at = self._moment(agent, buffer)
-            self.has_written(checkpoint.chunks)
+        self._pending_starts = put_past_back(state["envs"], checkpoint.chunks, checkpoint.read_rows)
+        self.has_written(checkpoint.chunks)
         restore_callbacks(self.callbacks, state["callbacks"])
         may_call = has_user_code(self.config)
         problems = restore_envs(agent.env, state["envs"], may_call=may_call)
@@ -232,6 +241,17 @@ class RunSnapshot:
         for callback in self.callbacks:
             if isinstance(callback, EvaluationCallback):
                 callback.keep_saved_best()
+
+    def _new_steps(self, past: Mapping[str, Past]) -> dict[str, PendingChunks]:
+        """Copy the blocks of running episodes that the disk does not have."""
+        chunks = ChunkStore(self.store.chunk_store().root, BLOCK)
+        self._pending_starts = {name: episode.start for name, episode in past.items()}
+        pending = {}
+        for name, episode in past.items():
+            is_same = self._written_starts.get(name) == episode.start
+            before = self.written.get(name) if is_same else None
+            pending[name] = chunks.snapshot(episode.columns, episode.n_steps, (), before)
+        return pending
 
     def _new_rows(self, agent: BaseAlgorithm, buffer: Any) -> dict[str, PendingChunks]:
         moment = self._moment(agent, buffer)

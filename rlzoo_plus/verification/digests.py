@@ -11,6 +11,7 @@ import numpy as np
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.envs.long_episodes import PREFIX
 
 _DIGITS = 16
 # Of the clock, and of where a run was interrupted.
@@ -30,6 +31,8 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
         raise FileNotFoundError(f"{run_dir.path} has no whole checkpoint")
     state = checkpoint.state
     agent = state["agent"]
+    rows = {name: index.to_dict() for name, index in checkpoint.chunks.items()}
+    long_episodes = {name: rows.pop(name) for name in list(rows) if name.startswith(PREFIX)}
     networks, optimizers = {}, {}
     for name, value in agent["parameters"].items():
         (optimizers if "optimizer" in name else networks)[name] = value
@@ -39,12 +42,11 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
         "counters, last observations": [checkpoint.step, agent["attributes"]],
         "random generators": agent["random"],
         "exploration noise": agent["noise"],
-        "environments, statistics": state["envs"],
+        "environments, statistics": [state["envs"], long_episodes],
         "pending log values": agent["logger"],
         "callbacks": state["callbacks"],
     }
     if state["buffer"] is not None:
-        rows = {name: index.to_dict() for name, index in checkpoint.chunks.items()}
         parts["replay buffer"] = [state["buffer"], rows]
     parts |= _records(run_dir)
     for name, path in (("best bundle", run_dir.best), ("final bundle", run_dir.final)):
