@@ -107,6 +107,29 @@ def test_an_id_alone_chooses_the_file_of_the_users_own(tmp_path):
     assert compose_run(["env.id=Pendulum-v1", f"--config-dir={tmp_path}"]).env.name == "zz_pendulum"
 
 
+class Jobs:
+    """Takes the place of a sweep: the values that its jobs were composed with."""
+
+    def __init__(self):
+        self.ids = []
+
+    def refuse(self, error):
+        raise error
+
+    def run(self):
+        return [None] * len(self.ids)
+
+
+def test_the_jobs_of_a_sweep_find_the_users_files_first(tmp_path):
+    own_file(tmp_path, "env/pendulum", "id: Mine-v0\n")
+    jobs = Jobs()
+    words = ["-m", "env=glob(*pendulum)", "seed=1,2", f"--config-dir={tmp_path}"]
+    run_hydra(lambda cfg: jobs.ids.append(cfg.env.id), words, jobs)
+    assert jobs.ids.count("Mine-v0") == 2
+    assert len(jobs.ids) > 2
+
+
+@pytest.mark.training
 def test_what_a_shell_completes_knows_the_users_files(tmp_path):
     own_file(tmp_path, "env/zz_arm", "id: Pendulum-v1\n")
     line = f"train --config-dir {tmp_path} env=zz_"
