@@ -35,18 +35,22 @@ class RlzooLauncher(Launcher):
         from hydra.errors import HydraException
         from omegaconf.errors import OmegaConfBaseException
 
-        from rlzoo_plus.config.compose import compose_job
+        from rlzoo_plus.config.composer import Composer
 
         batch = getattr(self.task, "batch", None)
         if batch is None:
             raise HydraException("hydra/launcher=rlzoo works with rlzoo-plus train only")
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        composer = Composer(self.context, self.config)
+        batch.begin(len(job_overrides))
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             try:
-                self.task(compose_job(self.context, self.config, number, overrides))
-            except (HydraException, OmegaConfBaseException) as error:
-                batch.refuse(error)
+                composed = composer.compose(number, overrides)
+            except (HydraException, OmegaConfBaseException, ValueError) as error:
+                batch.refuse(error, overrides)
+            else:
+                self.task(composed)
         values: list[Any] = batch.run()
         returns = []
         for overrides, value in zip(job_overrides, values, strict=True):

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
 
-def make_console() -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """Return the console; when the output is a file, lines are never wrapped."""
     from rlzoo_plus.commands.typed import console_class
 
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
     console: Console = (
-        console_class()(highlight=False)
-        if sys.stdout.isatty()
-        else console_class()(highlight=False, width=200, soft_wrap=True)
+        console_class()(highlight=False, stderr=stderr)
+        if is_terminal
+        else console_class()(highlight=False, width=200, soft_wrap=True, stderr=stderr)
     )
     return console
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from rlzoo_plus.diagnosis.findings import Finding, Level, error, shared, warning
 from rlzoo_plus.diagnosis.outcome import JobFindings, Outcome, names_of
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    from rich.console import Console
 
+    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
 
 USER_ERROR = 2
@@ -33,44 +34,29 @@ class _Jobs(Multirun):
         super().__init__(arguments)
         self.found: list[JobFindings] = []
         self._n_returned = 0
-        self._words: list[str] = []
 
-    def collect(self, cfg: DictConfig) -> None:
+    def collect(self, composed: Composed) -> None:
         """Check the configuration of a job as training does, and keep what was said."""
-        from hydra.core.hydra_config import HydraConfig
-
         n_notes = len(self._notes)
-        words = list(HydraConfig.get().overrides.task)
-        super().collect(cfg)
-        self._keep(words, [warning(note) for note in self._notes[n_notes:]])
+        super().collect(composed)
+        self._keep(list(composed.overrides), [warning(note) for note in self._notes[n_notes:]])
 
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
         """Keep the reason why a job cannot be composed."""
-        super().refuse(error)
-        self._keep(self._words, [])
-
-    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Any]) -> None:
-        """Compose all jobs; Hydra's own sweeper would end at the first that it cannot compose."""
-        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-        from hydra.core.global_hydra import GlobalHydra
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-        from hydra.errors import HydraException
-        from omegaconf.errors import OmegaConfBaseException
-
-        # Which files glob(*) stands for is known to the loader.
-        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-        overrides = parser.parse_overrides(list(arguments))
-        for words in BasicSweeper.split_arguments(overrides, None)[0]:
-            try:
-                self.collect(compose(words))
-            except (HydraException, OmegaConfBaseException) as problem:
-                self._words = words
-                self.refuse(problem)
+        super().refuse(error, overrides)
+        self._keep(list(overrides), [])
 
     def run(self) -> list[float | None]:
         """Run nothing."""
+        self._end_planning()
         n_jobs, self._n_returned = len(self.found) - self._n_returned, len(self.found)
         return [None] * n_jobs
+
+    def _console_of_planning(self) -> Console:
+        from rlzoo_plus.commands.console import make_console
+
+        # What is printed for programs goes to the output.
+        return make_console(stderr=True)
 
     def _keep(self, words: list[str], notes: list[Finding]) -> None:
         mistakes, self._mistakes = self._mistakes, []
@@ -150,10 +136,10 @@ def _single(arguments: list[str]) -> list[JobFindings]:
 
     jobs: list[JobFindings] = []
 
-    def job(cfg: DictConfig) -> None:
+    def job(composed: Composed) -> None:
         # Hydra would add a line of its own to an error that passes through it.
         try:
-            config, notes = resolve_cfg(cfg, arguments)
+            config, notes = resolve_cfg(composed, arguments)
             jobs.append(JobFindings([], plan_run(config).config, [warning(note) for note in notes]))
         except ConfigError as mistake:
             jobs.append(JobFindings([], None, [error(str(mistake))]))
@@ -170,13 +156,7 @@ def _sweep(arguments: list[str]) -> tuple[list[JobFindings], list[Finding]]:
         arguments = ["-m", *arguments]
     refuse_shared_directory(arguments)
     sweep = _Jobs(arguments)
-    try:
-        run_hydra(sweep.collect, [*arguments, "hydra/sweeper=rlzoo"], sweep)
-    except ConfigError:
-        # A sweeper of the user's own, or parameters for Hydra's: what it writes is thrown away.
-        sweep = _Jobs(arguments)
-        with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-") as folder:
-            run_hydra(sweep.collect, [*arguments, f"hydra.sweep.dir={folder}"], sweep)
+    run_hydra(sweep.collect, arguments, sweep)
     together = [error(text) for text in several_sweeps(sweep.jobs)]
     n_same = len(sweep.jobs) - len({job.key for job in sweep.jobs})
     if n_same:

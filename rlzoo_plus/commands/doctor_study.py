@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.multirun import Multirun
 from rlzoo_plus.config.errors import ConfigError
@@ -13,6 +13,7 @@ from rlzoo_plus.diagnosis.findings import Finding, error, warning
 from rlzoo_plus.diagnosis.outcome import JobFindings
 
 if TYPE_CHECKING:
+    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.tuning.plan import StudyPlan
 
@@ -41,7 +42,7 @@ class _Study(Multirun):
         super().__init__(arguments)
         self.drawn = DrawnStudy()
 
-    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Any]) -> None:
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Draw trials."""
         from rlzoo_plus.commands.tuning import study_mistakes
         from rlzoo_plus.commands.tuning_plan import make_plan

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.commands.composing import Resolver
+from rlzoo_plus.commands.planning import Planning
 from rlzoo_plus.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
     from rich.console import Console
 
+    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.sweeps.job import SweepJob
 
 
@@ -82,26 +84,34 @@ class Multirun:
         self._batch: list[SweepJob] = []
         self._notes: list[str] = []
         self._mistakes: list[str] = []
+        self._n_seen = 0
+        self._resolver = Resolver(arguments)
+        self._planning: Planning | None = None
         self._console: Console | None = None
 
-    def collect(self, cfg: DictConfig) -> None:
+    def begin(self, n_jobs: int) -> None:
+        """Say that so many jobs are planned now, until `run` is called."""
+        self._planning = Planning(self._console_of_planning(), "planning", n_jobs)
+
+    def collect(self, composed: Composed) -> None:
         """Check the configuration of a job and put it into the batch."""
-        from rlzoo_plus.commands.composing import resolve_cfg
         from rlzoo_plus.sweeps.job import make_job
 
+        self._count()
         try:
-            config, notes = resolve_cfg(cfg, self.arguments)
+            config, notes = self._resolver.resolve(composed)
         except ConfigError as error:
             self._mistakes.append(str(error))
             return
         self._notes += notes
         job = make_job(config)
-        self._batch.append(replace(job, command=_command(self.arguments, job)))
+        self._batch.append(replace(job, command=_command(self.arguments, composed, job)))
 
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
         """Keep the reason why a configuration cannot be composed."""
         from rlzoo_plus.config.compose import explain
 
+        self._count()
         self._mistakes.append(explain(error, self.arguments))
 
     def run(self) -> list[float | None]:
@@ -110,6 +120,7 @@ class Multirun:
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
+        self._end_planning()
         batch, self._batch = self._batch, []
         # What differs only in what is shown is the same run.
         jobs = list({job.key: job for job in batch}.values())
@@ -119,9 +130,7 @@ class Multirun:
         found = {job.key: job.run_dir.read_result().get("best") for job in jobs}
         return [(found[job.key] or {}).get("mean_return") for job in batch]
 
-    def tune(
-        self, arguments: Sequence[str], compose: Callable[[Sequence[str]], DictConfig]
-    ) -> None:
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Search for values instead; the command line is taken as it was typed."""
         from rlzoo_plus.commands.tuning import run_study
 
@@ -135,18 +144,39 @@ class Multirun:
 
             print_summary(Ledger(self.jobs[0].sweep), self.jobs, self._console)
 
-    def _check(self, jobs: list[SweepJob]) -> None:
-        from rlzoo_plus.diagnosis.refusals import refusals
+    def _count(self) -> None:
+        self._n_seen += 1
+        if self._planning is not None:
+            self._planning.advance()
 
-        self._mistakes += several_sweeps([*self.jobs, *jobs])
-        if not self._mistakes:
+    def _end_planning(self) -> None:
+        if self._planning is not None:
+            self._planning.end()
+
+    def _console_of_planning(self) -> Console:
+        from rlzoo_plus.commands.console import make_console
+
+        self._console = self._console or make_console()
+        return self._console
+
+    def _check(self, jobs: list[SweepJob]) -> None:
+        from rlzoo_plus.diagnosis.refusals import Refusals
+        from rlzoo_plus.sweeps.causes import tell_causes
+
+        together = several_sweeps([*self.jobs, *jobs])
+        if not self._mistakes and not together:
             from rlzoo_plus.commands.sweeping import launcher_for
 
             # Its processes import torch while the environments are tried here.
             self._launcher = launcher_for([job.config for job in jobs]) if jobs else None
-        self._mistakes += refusals([job.config for job in jobs])
-        if self._mistakes:
-            raise ConfigError("\n".join(dict.fromkeys(self._mistakes)))
+        known = Refusals()
+        checking = Planning(self._console_of_planning(), "checking", len(jobs))
+        for job in jobs:
+            self._mistakes += known.of(job.config)
+            checking.advance()
+        checking.end()
+        if self._mistakes or together:
+            raise ConfigError("\n".join([*together, *tell_causes(self._mistakes, self._n_seen)]))
 
     def _run(self, jobs: list[SweepJob], n_same: int) -> None:
         from rlzoo_plus.commands.console import make_console
@@ -162,7 +192,8 @@ class Multirun:
         for note in notes:
             self._console.print(f"[yellow]note:[/] {note}")
         self._console.print(
-            f"sweep {jobs[0].sweep}: {len(jobs)} jobs, {self._launcher.slots} at once", markup=False
+            f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {self._launcher.slots} at once",
+            markup=False,
         )
         book = Ledger(jobs[0].sweep)
         jobs = [_restarted(job) for job in jobs]
@@ -194,17 +225,14 @@ def make_sweep_dir(path: Path) -> None:
         raise ConfigError(f"sweep={path} cannot be made: {error}") from error
 
 
-def _command(arguments: list[str], job: SweepJob) -> str:
+def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
     """Return the command line that runs a job alone: the same run, in the same place."""
-    from hydra.core.hydra_config import HydraConfig
-
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.config.compose import config_options, iter_sweep_keys
 
-    given = HydraConfig.get().overrides
-    words = [str(word).removeprefix("++") for word in given.task]
+    words = [word.removeprefix("++") for word in composed.overrides]
     # The only one of Hydra's own words that decides what a job is.
-    words += [word for word in given.hydra if "hydra.searchpath=" in word]
+    words += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
     ours = ("sweep", "num_threads", "restart")
     kept = [word for word in words if not set(iter_sweep_keys([word])) & set(ours)]
     placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]

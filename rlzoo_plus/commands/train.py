@@ -21,12 +21,12 @@ from rlzoo_plus.commands.typed import tell
 from rlzoo_plus.config.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
     from rich.console import Console
 
     from rlzoo_plus.artifacts.lock import RunLock
     from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.callbacks import ProgressCallback, StopRequest
+    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.exp_manager import TrainResult
 
@@ -56,10 +56,10 @@ def main(arguments: list[str]) -> int:
     codes: list[int] = []
     mistakes: list[ConfigError | RunError] = []
 
-    def job(cfg: DictConfig) -> None:
+    def job(composed: Composed) -> None:
         # Hydra would add a line of its own to an error that passes through it.
         try:
-            codes.append(_run_single(cfg, arguments))
+            codes.append(_run_single(composed, arguments))
         except (ConfigError, RunError) as error:
             mistakes.append(error)
 
@@ -69,10 +69,10 @@ def main(arguments: list[str]) -> int:
     return max(codes, default=0)
 
 
-def _run_single(cfg: DictConfig, arguments: list[str]) -> int:
+def _run_single(composed: Composed, arguments: list[str]) -> int:
     from rlzoo_plus.commands.composing import resolve_cfg
 
-    config, warnings = resolve_cfg(cfg, arguments)
+    config, warnings = resolve_cfg(composed, arguments)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console, set_up_logging
 

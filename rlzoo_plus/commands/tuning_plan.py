@@ -14,9 +14,9 @@ from rlzoo_plus.tuning.plan import StudyPlan, check_settings, study_folder
 from rlzoo_plus.tuning.space import Space
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    from rlzoo_plus.config.composer import Composed
 
-Compose = Callable[[Sequence[str]], "DictConfig"]
+Compose = Callable[[Sequence[str]], "Composed"]
 # What one study has one of; the mend for those who want several.
 _ONE_OF = {
     "env": "Returns of different environments do not compare: tune each in a study of its own.",
@@ -42,16 +42,17 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     sweeps = [word for word in words if _is_sweep(word)]
     plain = [word for word in words if word not in sweeps]
     _refuse_sweeps(sweeps)
-    from rlzoo_plus.commands.composing import resolve_cfg
+    from rlzoo_plus.commands.composing import Resolver
+
+    resolver = Resolver(arguments)
 
     def resolve(overrides: Sequence[str], *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
-        return resolve_cfg(compose(prepare_overrides(overrides)), arguments, tunes=tunes)
+        return resolver.resolve(compose(prepare_overrides(overrides)), tunes=tunes)
 
     plain += _algorithm_of_space(compose, plain)
     base, notes = resolve(plain, tunes=True)
     hpo = base.hpo
-    if hpo is None:
-        raise ConfigError("hydra/sweeper=rlzoo searches for values: add hpo=..., e.g. hpo=ppo.")
+    assert hpo is not None
     mistakes = check_settings(hpo, base)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
@@ -105,7 +106,7 @@ def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
     # What an experiment chooses is not to be overruled without a word.
     if {"algo", "experiment"} & set(iter_sweep_keys(plain)):
         return []
-    hpo = compose(prepare_overrides(plain)).get("hpo")
+    hpo = compose(prepare_overrides(plain)).values.get("hpo")
     return [f"algo={hpo['algo']}"] if hpo and hpo.get("algo") else []
 
 

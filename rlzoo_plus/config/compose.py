@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import yaml
 
+from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
@@ -139,13 +140,16 @@ def _env_for(env_id: str, arguments: Sequence[str]) -> str:
 class Batch(Protocol):
     """What the launcher of a sweep talks to, besides calling the job with each configuration."""
 
-    def refuse(self, error: Exception) -> None:
-        """Take the reason why a job's configuration cannot be composed."""
+    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
+        """Take the reason why the configuration of a job with these overrides is not composed."""
 
     def run(self) -> list[float | None]:
         """Run what has been collected since the last call; return a value for each job."""
 
-    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Any]) -> None:
+    def begin(self, n_jobs: int) -> None:
+        """Learn how many jobs will be composed until `run` is called."""
+
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Search for values: compose a configuration, run it, and so on.
 
         Args:
@@ -169,7 +173,7 @@ def refuse_places(settings: Mapping[str, Any]) -> None:
 
 
 def run_hydra(
-    job: Callable[[Any], None], arguments: Sequence[str], batch: Batch | None = None
+    job: Callable[[Composed], None], arguments: Sequence[str], batch: Batch | None = None
 ) -> None:
     """Compose the configuration and call `job` with it, once, or once for each job of a sweep.
 
@@ -195,7 +199,8 @@ def run_hydra(
 
     def entered(cfg: Any) -> None:
         started.append(True)
-        job(cfg)
+        # Our launcher and sweeper compose by themselves.
+        job(cfg if isinstance(cfg, Composed) else Composed.of(cfg))
 
     entered.batch = batch  # type: ignore[attr-defined]
     decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
@@ -209,29 +214,7 @@ def run_hydra(
     except ValueError as error:
         if started:
             raise
-        raise ConfigError(_explain_value_error(str(error), arguments)) from error
-
-
-def compose_job(context: Any, master: Any, number: int, overrides: Sequence[str]) -> Any:
-    """Compose the configuration of one job of a sweep, and make its choices Hydra's present ones.
-
-    Args:
-        context: Hydra's context, as it gives it to a plugin.
-        master: The configuration of the command itself.
-        number: The job's number.
-        overrides: All of the job's command line.
-    """
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import open_dict
-
-    cfg = context.config_loader.load_sweep_config(master, list(overrides))
-    with open_dict(cfg):
-        cfg.hydra.job.id = str(number)
-        cfg.hydra.job.num = number
-    HydraConfig.instance().set_config(cfg)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    return cfg
+        raise ConfigError(explain(error, arguments)) from error
 
 
 def _explain_value_error(text: str, arguments: Sequence[str]) -> str:
@@ -252,6 +235,8 @@ def _explain_value_error(text: str, arguments: Sequence[str]) -> str:
 def explain(error: Exception, arguments: Sequence[str]) -> str:
     """Say what is wrong with a command line in terms of the user's own words."""
     text = str(error)
+    if type(error) is ValueError:
+        return _explain_value_error(text, arguments)
     missing = re.search(r"Could not find '([^']+)'", text)
     if missing and "/" in missing.group(1):
         group, _, name = missing.group(1).partition("/")
@@ -278,7 +263,7 @@ def _kind(error: Exception) -> str:
     return type(error).__name__
 
 
-def missing_tuned(choices: dict[str, Any], dirs: Sequence[Path]) -> str | None:
+def missing_tuned(choices: Mapping[str, Any], dirs: Sequence[Path]) -> str | None:
     """Return the name of a `tuned` file that was asked for but does not exist."""
     name = choices.get("tuned")
     if not name or any((root / "tuned" / f"{name}.yaml").is_file() for root in dirs):

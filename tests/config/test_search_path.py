@@ -24,7 +24,7 @@ BOTH_FORMS = pytest.mark.parametrize(
 def composed(*words):
     found = []
     run_hydra(found.append, [str(word) for word in words])
-    return found[0]
+    return found[0].values
 
 
 def shipped_names(folder):
@@ -50,20 +50,20 @@ def test_a_file_of_the_users_own_wins_in_every_group(tmp_path, monkeypatch, fold
     word = override(folder, name)
     assert "own_mark" not in composed(word)
     own_file(tmp_path, f"{folder}/{name}")
-    assert composed(word, f"--config-dir={tmp_path}").own_mark == MARK
+    assert composed(word, f"--config-dir={tmp_path}")["own_mark"] == MARK
 
 
 @BOTH_FORMS
 def test_every_form_of_naming_a_directory_puts_it_first(tmp_path, form):
     own_file(tmp_path, "env/pendulum", "id: Acrobot-v1\nname: pendulum\n")
-    assert composed("env=pendulum", form.format(tmp_path)).env.id == "Acrobot-v1"
+    assert composed("env=pendulum", form.format(tmp_path))["env"]["id"] == "Acrobot-v1"
 
 
 def test_a_package_of_the_users_own_is_searched_first(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     own_file(tmp_path / "my_package" / "settings", "env/pendulum", "id: Acrobot-v1\n")
     words = ["env=pendulum", "hydra.searchpath=[pkg://my_package.settings]"]
-    assert composed(*words).env.id == "Acrobot-v1"
+    assert composed(*words)["env"]["id"] == "Acrobot-v1"
     assert own_dirs(words) == [tmp_path / "my_package" / "settings"]
 
 
@@ -71,13 +71,13 @@ def test_of_two_directories_the_first_wins(tmp_path):
     for seed in (1, 2):
         own_file(tmp_path / str(seed), "tuned/ppo/pendulum", f"# @package _global_\nseed: {seed}\n")
     words = [f"--config-dir={tmp_path / '1'}", f"hydra.searchpath=[file://{tmp_path / '2'}]"]
-    assert composed("env=pendulum", *words).seed == 1
+    assert composed("env=pendulum", *words)["seed"] == 1
     assert config_dirs(words) == [tmp_path / "1", tmp_path / "2", conf_dir()]
 
 
 def test_files_that_others_build_on_can_be_replaced(tmp_path):
     own_file(tmp_path, "network/_reset")
-    assert composed("network=small", f"--config-dir={tmp_path}").own_mark == MARK
+    assert composed("network=small", f"--config-dir={tmp_path}")["own_mark"] == MARK
 
 
 def notes_of(*words):
@@ -152,7 +152,7 @@ def test_other_programs_that_use_hydra_are_left_alone():
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        assert compose("config", ["env=pendulum"]).env.id == "Pendulum-v1"
+        assert compose("config", ["env=pendulum"])["env"]["id"] == "Pendulum-v1"
 
 
 def test_a_directory_that_is_not_there_adds_nothing():
