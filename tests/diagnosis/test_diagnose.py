@@ -8,7 +8,6 @@ import pytest
 from support.training import make_config, tiny_config
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.diagnosis import diagnose as module
 from rlzoo_plus.diagnosis.building import agent_facts
 from rlzoo_plus.diagnosis.diagnose import diagnose
