@@ -66,6 +66,13 @@ def test_a_schedule_that_a_callback_replaced_is_a_reason(tmp_path):
     ]
 
 
+def test_a_setting_of_the_normalisation_that_a_callback_changed_is_a_reason(tmp_path):
+    _, result = _killed(tmp_path, _cut("Staged", _callback("ClipsTighter"), "normalize=true"))
+    assert result.inexact_because == [
+        "VecNormalize.clip_obs was changed, which a checkpoint does not hold"
+    ]
+
+
 def test_noise_that_a_callback_took_away_is_a_reason_and_does_not_prevent_a_resume(tmp_path):
     noise = "algo.action_noise={type: normal, std: 0.3}"
     overrides = ("n_timesteps=128", _callback("StopsExploring"), noise)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 2**23
 _LARGEST_FILE_BYTES = 2 * _MOST_BYTES
 _LONGEST_VALUE = 60
+# Metrics that are measured with a clock, also by a callback of a user's.
+_OF_THE_CLOCK = re.compile(r"^(time|perf|system)/|(time|fps|seconds|_s|_ms)$")
 # Of a row in monitor/: return, length, time.
 _TIME_COLUMN = 2
 
@@ -186,7 +189,7 @@ def _comparable(name: str, line: bytes) -> str:
     if record is None:
         return text
     record.pop("ts", None)
-    if str(record.get("key")).startswith("time/"):
+    if _OF_THE_CLOCK.search(str(record.get("key"))):
         record.pop("value", None)
     return json.dumps(record)
 

@@ -42,7 +42,13 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.long_episodes import BLOCK, Past, put_past_back, take_past
 from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.envs.state import capture_envs, forgotten, restore_envs, unrecorded_calls
+from rlzoo_plus.envs.state import (
+    capture_envs,
+    forgotten,
+    normalize_settings,
+    restore_envs,
+    unrecorded_calls,
+)
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -87,6 +93,7 @@ class RunSnapshot:
         self.written: Mapping[str, ChunkIndex] = {}
         self.cut_rows: CutRows | None = None
         self._parts: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self._written_at = (0, 0)
         self._pending_at = (0, 0)
         self._written_starts: dict[str, int] = {}
@@ -103,6 +110,7 @@ class RunSnapshot:
     def begin(self, agent: BaseAlgorithm) -> None:
         """Note what the agent is built of; called once, before its first iteration."""
         self._parts = parts_of(agent)
+        self._settings = normalize_settings(agent.env)
 
     def verdict(self, agent: BaseAlgorithm) -> bool | str:
         """Tell whether the run is the one that would have been without interruptions.
@@ -285,6 +293,11 @@ class RunSnapshot:
         missed += [
             f"model.{name} was replaced, which a checkpoint does not hold"
             for name in self._replaced(agent)
+        ]
+        missed += [
+            f"VecNormalize.{name} was changed, which a checkpoint does not hold"
+            for name, value in normalize_settings(agent.env).items()
+            if self._settings.get(name, value) != value
         ]
         buffer = getattr(agent, "replay_buffer", None)
         in_buffer = None if buffer is None else replay_rows.unsaved_parts(buffer)

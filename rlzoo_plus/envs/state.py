@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
 _NORMALIZE_ATTRIBUTES = ("returns", "old_reward", "training")
+# They come from the configuration.
+_NORMALIZE_SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
 
 
 def capture_envs(venv: VecEnv) -> dict[str, Any]:
@@ -113,6 +115,14 @@ def _check_calls(episodes: list[Any], attributes: list[Any], *, may_call: bool) 
         check_attributes(values)
     if not may_call and (any(attributes) or any(r.before or r.during for r in records)):
         raise ValueError("it calls methods of the environments, which nothing in this run does")
+
+
+def normalize_settings(venv: VecEnv) -> dict[str, Any]:
+    """Return how observations and rewards are normalised, apart from the statistics."""
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    layers = [layer for layer in _layers(venv)[0] if isinstance(layer, VecNormalize)]
+    return {name: getattr(layers[0], name) for name in _NORMALIZE_SETTINGS} if layers else {}
 
 
 def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:

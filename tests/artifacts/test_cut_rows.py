@@ -69,17 +69,24 @@ def test_of_an_evaluation_the_mean_return_is_named(run_dir):
     assert rows.compare() == "evaluations.jsonl: mean_return at step 8 was 1.5, is 1.0"
 
 
-def test_the_clock_in_a_row_does_not_count(run_dir):
+@pytest.mark.parametrize("key", ["time/fps", "train/update_time", "perf/load", "rollout/step_ms"])
+def test_a_metric_of_the_clock_does_not_count(run_dir, key):
+    sizes = log_sizes(run_dir)
+    metric(run_dir, 2, 100.0, key)
+    rows = stop(run_dir, sizes, 1)
+    metric(run_dir, 2, 50.0, key)
+    assert rows.compare(is_over=True) is None
+
+
+def test_the_time_in_a_row_of_a_monitor_does_not_count(run_dir):
     csv = run_dir.monitor / "0.monitor.csv"
     csv.write_text('#{"t_start": 1.0}\nr,l,t,won\n')
     sizes = log_sizes(run_dir)
     with csv.open("a") as file:
         file.write("1.5,8,0.25,True\n")
-    metric(run_dir, 2, 100.0, "time/fps")
     rows = stop(run_dir, sizes, 1)
     with csv.open("a") as file:
         file.write("1.5,8,9.75,True\n")
-    metric(run_dir, 2, 50.0, "time/fps")
     assert rows.compare(is_over=True) is None
 
 

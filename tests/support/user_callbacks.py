@@ -30,6 +30,13 @@ class StopsExploring(_At):
         self.model.action_noise = None
 
 
+class ClipsTighter(_At):
+    """Changes how observations are normalised."""
+
+    def act(self):
+        self.model.get_vec_normalize_env().clip_obs = 0.5
+
+
 class Idle(_At):
     """Does nothing."""
 
