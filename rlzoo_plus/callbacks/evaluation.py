@@ -138,6 +138,15 @@ class EvaluationCallback(RunCallback):
             if problem is not None:
                 raise ValueError(f"evaluation environment {rank}: {problem}")
 
+    def missing_best(self) -> list[str]:
+        """Return that best/ is lost, if the evaluations so far had found one."""
+        try:
+            if self.best is not None:
+                load_bundle(self.run_dir.best)
+        except DamagedFolderError:
+            return [f"best/ of step {self.best['step']} is missing or damaged"]
+        return []
+
     def keep_saved_best(self) -> None:
         """Take the policy in best/ for the best if it is better than what is remembered.
 

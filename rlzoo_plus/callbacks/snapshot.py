@@ -196,6 +196,9 @@ class RunSnapshot:
         reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += self.code.changes_since(checkpoint.about.get("code", {}), agent.env)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
+        for callback in self.callbacks:
+            if isinstance(callback, EvaluationCallback):
+                reasons += callback.missing_best()
         self.exactness.note_resume(checkpoint.step, reasons)
         self._compare_rows()
         if reasons:

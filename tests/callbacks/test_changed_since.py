@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 
 import pytest
@@ -145,6 +146,15 @@ def test_records_that_were_cut_make_a_run_inexact(tmp_path, name):
     result = ExpManager(_config(), run_dir).train()
     assert result.exact is False
     assert result.inexact_because == [f"{name} was cut short: records are missing"]
+
+
+def test_a_best_policy_that_was_deleted_makes_a_run_inexact(tmp_path):
+    run_dir = _stopped(tmp_path / "run", _config(), 5)
+    shutil.rmtree(run_dir.best)
+    result = ExpManager(_config(), run_dir).train()
+    (reason,) = result.inexact_because
+    assert reason.startswith("best/ of step ")
+    assert reason.endswith(" is missing or damaged")
 
 
 def _edit_manifest(run_dir: RunDir, edit) -> None:
