@@ -32,19 +32,21 @@ class Measured:
         first_word_s: Until it printed anything [s].
         planned_s: Until it said how many jobs it runs [s], None if it never did.
         whole_s: Until it ended [s].
+        cpu_s: Time of the processor that it took [s].
         memory_mib: The most memory that it held [MiB].
     """
 
     first_word_s: float
     planned_s: float | None
     whole_s: float
+    cpu_s: float
     memory_mib: float
 
     def __str__(self) -> str:
         planned = "" if self.planned_s is None else f"first job after {self.planned_s:.1f} s, "
         return (
-            f"first word after {self.first_word_s:.1f} s, {planned}whole {self.whole_s:.1f} s, "
-            f"{self.memory_mib:.0f} MiB"
+            f"first word after {self.first_word_s:.1f} s, {planned}whole {self.whole_s:.1f} s "
+            f"({self.cpu_s:.1f} s of CPU), {self.memory_mib:.0f} MiB"
         )
 
 
@@ -92,7 +94,8 @@ def _measure(command: list[str], folder: Path) -> Measured:
             planned = time.perf_counter() - started
     _, _, usage = os.wait4(process.pid, 0)
     whole = time.perf_counter() - started
-    return Measured(first or whole, planned, whole, usage.ru_maxrss / 1024)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Measured(first or whole, planned, whole, cpu, usage.ru_maxrss / 1024)
 
 
 def _child(arguments: list[str]) -> int:

@@ -73,6 +73,34 @@ def stratified_bootstrap_ci(
     return (float(low), float(high)) if np.ndim(low) == 0 else (low, high)
 
 
+def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, float]:
+    """Return what `stratified_bootstrap_ci([values], iqm)` returns, hundreds of times as fast.
+
+    Args:
+        values: Numbers, shape (n,).
+        n_resamples: Number of resamples.
+
+    Raises:
+        ValueError: There are no values.
+    """
+    samples = np.asarray(values, dtype=np.float64)
+    _check_bootstrap([samples], n_resamples, 0.95)
+    size = len(samples)
+    generator = np.random.default_rng(0)
+    cut = size // 4
+    results = np.empty(n_resamples)
+    # Of many values, not all resamples at once.
+    step = max(1, 1_000_000 // size)
+    for first in range(0, n_resamples, step):
+        count = min(step, n_resamples - first)
+        drawn = np.sort(samples[generator.integers(size, size=(count, size))], axis=1)
+        means = drawn[:, cut : size - cut].mean(axis=1)
+        # NaN is sorted to the end.
+        results[first : first + count] = np.where(np.isnan(drawn[:, -1]), np.nan, means)
+    low, high = np.quantile(results, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def smooth(values: ArrayLike, window: int) -> np.ndarray:
     """Return the centred moving average; at both ends the window shrinks to what is there.
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlzoo_plus.statistics import iqm, smooth, stratified_bootstrap_ci
+from rlzoo_plus.statistics import iqm, iqm_interval, smooth, stratified_bootstrap_ci
 
 
 def mean_of_rows(samples):
@@ -116,3 +116,18 @@ def test_smoothing_refuses_an_empty_window_and_a_table():
         smooth([1.0], 0)
     with pytest.raises(ValueError, match="one dimension"):
         smooth([[1.0]], 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8, 100, 1500])
+def test_the_fast_interval_is_that_of_the_bootstrap(size):
+    values = np.random.default_rng(size).normal(100.0, 30.0, size)
+    expected = stratified_bootstrap_ci([values], iqm, 300)
+    assert iqm_interval(values, 300) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_fast_interval_of_values_with_nan_is_nan_where_the_bootstrap_is():
+    values = [1.0, 2.0, float("nan"), 3.0, 4.0]
+    assert (
+        np.isnan(iqm_interval(values, 100)).tolist()
+        == np.isnan(stratified_bootstrap_ci([values], iqm, 100)).tolist()
+    )

@@ -77,11 +77,10 @@ def _run(book: Ledger, jobs: list[SweepJob], options: argparse.Namespace, consol
 
 
 def _status(book: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.commands.sweeping import print_failed, print_state
+    from rlzoo_plus.commands.sweeping import print_failed, print_rows, print_state
     from rlzoo_plus.sweeps.presence import living_controllers
     from rlzoo_plus.sweeps.states import look_at
     from rlzoo_plus.sweeps.summary import as_data, summarise
-    from rlzoo_plus.sweeps.table import summary_table
 
     if options.watch:
         _watch(book, console)
@@ -91,7 +90,7 @@ def _status(book: Ledger, options: argparse.Namespace, console: Console) -> int:
         print(json.dumps({**as_data(book.sweep, views, rows), "controllers": controllers}))
         return 0
     print_state(views, console)
-    console.print(summary_table(rows))
+    print_rows(rows, console)
     print_failed(views, console)
     console.print(f"{controllers} controllers at work" if controllers else "no controller at work")
     return 0

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.console import start_live
+from rlzoo_plus.sweeps.causes import tell_causes
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at, view_of
-from rlzoo_plus.sweeps.summary import Row, summarise, write_summary
+from rlzoo_plus.sweeps.summary import Row, few_seeds_note, summarise, write_summary
 from rlzoo_plus.sweeps.table import (
     MOST_FAILED,
     headline,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 PRELOAD = ("rlzoo_plus.preload",)
 _REDRAW_S = 0.5
+_MOST_NAMED = 10
 
 
 def launcher_for(configs: list[RunConfig]) -> Launcher:
@@ -60,18 +62,29 @@ def print_summary(book: Ledger, jobs: list[SweepJob], console: Console) -> None:
     console.print()
     mine = {job.key for job in jobs}
     concerned = {_group(view) for view in views if view.job.key in mine}
-    here = [view for view in views if _group(view) in concerned]
-    console.print(summary_table(summarise(here)))
+    print_rows([row for row in rows if (row.env, row.algo) in concerned], console)
     print_failed([view for view in views if view.job.key in mine], console)
     console.print(f"summary: {files[-1]}", markup=False)
     next_steps(book.sweep, views, rows, console)
 
 
+def print_rows(rows: list[Row], console: Console) -> None:
+    """Print the table of a sweep's outcome, and a warning if it is over too few seeds."""
+    console.print(summary_table(rows))
+    note = few_seeds_note(rows)
+    if note is not None:
+        console.print(f"[yellow]note:[/] {note}")
+
+
 def print_failed(views: list[JobView], console: Console) -> None:
-    """Say which jobs failed, a line each."""
-    for view in views:
-        if view.state is JobState.FAILED:
-            console.print(f"failed: {view.job.key}: {view.reason}", markup=False, style="red")
+    """Say which jobs failed: a line each, or of many a line for each cause."""
+    failed = [view for view in views if view.state is JobState.FAILED]
+    if len(failed) > _MOST_NAMED:
+        lines = tell_causes((view.reason for view in failed), len(views))
+    else:
+        lines = [f"{view.job.key}: {view.reason}" for view in failed]
+    for line in lines:
+        console.print(f"failed: {line}", markup=False, style="red")
 
 
 def next_steps(sweep: Path, views: list[JobView], rows: list[Row], console: Console) -> None:
@@ -85,8 +98,8 @@ def next_steps(sweep: Path, views: list[JobView], rows: list[Row], console: Cons
         console.print(f"next: rlzoo-plus plot {sweep} --out curves.png", markup=False)
 
 
-def _group(view: JobView) -> tuple[str | None, str]:
-    return view.job.config.env.name, view.job.config.algo.name
+def _group(view: JobView) -> tuple[str, str]:
+    return str(view.job.config.env.name), view.job.config.algo.name
 
 
 def busy_cores(config: RunConfig) -> int:

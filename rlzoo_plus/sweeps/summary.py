@@ -13,19 +13,34 @@ from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
+from rlzoo_plus.statistics import iqm, iqm_interval
+from rlzoo_plus.sweeps.causes import tell_causes
 from rlzoo_plus.sweeps.states import JobState, JobView
 
+# Fewer say little about an algorithm; an interval over them would claim more than is known.
+ENOUGH_SEEDS = 5
 _NOT_A_SETTING = ("seed", "env", "algo.name")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interquartile mean over seeds, with its 95 % bootstrap interval."""
+    """An interquartile mean over seeds.
+
+    Attributes:
+        iqm: The mean.
+        low: Lower end of its 95 % bootstrap interval, None below five seeds.
+        high: Upper end of that interval.
+        lowest: Of the seeds.
+        highest: Of the seeds.
+        n: Number of seeds.
+    """
 
     iqm: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    lowest: float
+    highest: float
+    n: int
 
 
 @dataclass(frozen=True)
@@ -131,25 +146,44 @@ def _estimate(values: list[float | None]) -> Estimate | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    low, high = stratified_bootstrap_ci([known], iqm)
-    return Estimate(iqm(known), low, high)
+    low, high = iqm_interval(known) if len(known) >= ENOUGH_SEEDS else (None, None)
+    return Estimate(iqm(known), low, high, min(known), max(known), len(known))
+
+
+def few_seeds_note(rows: list[Row]) -> str | None:
+    """Say what is missing if a row is over too few seeds, None if none is."""
+    estimates = [row.best for row in rows if row.best is not None]
+    few = [estimate for estimate in estimates if estimate.n < ENOUGH_SEEDS]
+    if not few:
+        return None
+    which = "All rows" if len(few) == len(estimates) else f"{len(few)} of {len(estimates)} rows"
+    return (
+        f"{which} have fewer than {ENOUGH_SEEDS} seeds: (lowest to highest) in place of an "
+        f"interval. Report at least {ENOUGH_SEEDS} seeds, 10 for a claim."
+    )
 
 
 def _settings(configs: Mapping[tuple[str, str, str], RunConfig]) -> dict[tuple[str, str, str], str]:
     """Name each variant by the keys that differ among those of its algorithm and environment."""
-    flat = {
-        key: dict(_flat(config.model_dump(mode="json", exclude=set(UNHASHED))))
-        for key, config in configs.items()
-    }
+    first: dict[tuple[str, str], dict[str, str]] = {}
+    differing: dict[tuple[str, str], dict[str, None]] = {}
+    for key, config in configs.items():
+        pair, values = key[:2], {k: repr(value) for k, value in _values(config)}
+        reference = first.setdefault(pair, values)
+        keys = differing.setdefault(pair, {})
+        keys.update((k, None) for k, text in values.items() if reference.get(k) != text)
+        keys.update((k, None) for k in reference if k not in values)
     named = {}
-    for key, values in flat.items():
-        others = [other for name, other in flat.items() if name[:2] == key[:2]]
-        keys = dict.fromkeys(k for other in others for k in other)
-        differing = [k for k in keys if len({repr(other.get(k)) for other in others}) > 1]
+    for key, config in configs.items():
         # What follows from a choice says nothing more.
-        shown = [k for k in differing if not k.startswith(_NOT_A_SETTING)]
+        shown = [k for k in differing[key[:2]] if not k.startswith(_NOT_A_SETTING)]
+        values = dict(_values(config)) if shown else {}
         named[key] = printable(" ".join(f"{_short(k)}={values.get(k)}" for k in shown), 120)
     return named
+
+
+def _values(config: RunConfig) -> Iterator[tuple[str, Any]]:
+    return _flat(config.model_dump(mode="json", exclude=set(UNHASHED)))
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -166,7 +200,7 @@ def _short(key: str) -> str:
 
 def _csv(rows: list[Row]) -> str:
     out = io.StringIO()
-    parts = ("iqm", "low", "high")
+    parts = ("iqm", "low", "high", "lowest", "highest")
     heads = [f"{which}_{part}" for which in ("best", "final") for part in parts]
     writer = csv.writer(out, lineterminator="\n")
     counts = ["n_done", "n_failed", "n_open"]
@@ -174,7 +208,9 @@ def _csv(rows: list[Row]) -> str:
     for row in rows:
         numbers: list[Any] = []
         for estimate in (row.best, row.final):
-            numbers += [None] * 3 if estimate is None else [getattr(estimate, p) for p in parts]
+            numbers += (
+                [None] * len(parts) if estimate is None else [getattr(estimate, p) for p in parts]
+            )
         first = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
         writer.writerow([*first, *numbers, row.best_run, row.time_s])
     return out.getvalue()
@@ -185,6 +221,7 @@ def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
         f"# Sweep {printable(sweep.name)}",
         "",
         "Mean returns of evaluations: interquartile mean over seeds [95 % bootstrap interval].",
+        *([note] if (note := few_seeds_note(rows)) else []),
         "",
         "| environment | algorithm | settings | done | failed | open | best | final | best run |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -196,12 +233,17 @@ def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
     failed = [view for view in views if view.state is JobState.FAILED]
     if failed:
         lines += ["", "## Failed", ""]
-        lines += [f"- `{view.job.key}`: {view.reason}" for view in failed]
+        lines += [f"- {line}" for line in tell_causes((v.reason for v in failed), len(views))]
+        lines += ["", *(f"- `{view.job.key}`: {view.reason}" for view in failed)]
     return "\n".join(lines) + "\n"
 
 
 def shown(estimate: Estimate | None) -> str:
-    """Return an estimate as text."""
+    """Return an estimate as text: an interval in square brackets, a range in round ones."""
     if estimate is None:
         return "-"
-    return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+    if estimate.low is not None and estimate.high is not None:
+        return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+    if estimate.n == 1:
+        return f"{estimate.iqm:.4g}"
+    return f"{estimate.iqm:.4g} ({estimate.lowest:.4g} to {estimate.highest:.4g})"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_FAILED = 3
 _MOST_ROWS = 16
+_MOST_SUMMED = 50
 # Besides the rows: counts, heads, two lines for what is left out, and the failed jobs.
 _OTHER_LINES = 4 + MOST_FAILED
 _NONE: Mapping[JobState, int] = {}
@@ -138,22 +139,26 @@ def job_line(view: JobView, number: int, total: int) -> str:
 
 
 def summary_table(rows: list[Row]) -> Table:
-    """Return the table at the end."""
+    """Return the table at the end; of hundreds of settings, those that come first."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     has_settings = any(row.settings for row in rows)
+    has_interval = any(row.best is not None and row.best.low is not None for row in rows)
+    kind = "IQM, 95 %" if has_interval else "IQM"
     heads = ["environment", "algorithm", *(["settings"] if has_settings else []), "runs"]
-    for name in (*heads, "best (IQM, 95 %)", "final (IQM, 95 %)", "time"):
+    for name in (*heads, f"best ({kind})", f"final ({kind})", "time"):
         table.add_column(name)
-    for row in rows:
+    for row in rows[:_MOST_SUMMED]:
         others = [f"{row.n_failed} failed"] if row.n_failed else []
         others += [f"{row.n_open} open"] if row.n_open else []
         runs = str(row.n_done) + (f" ({', '.join(others)})" if others else "")
         cells = [row.env, row.algo, *([row.settings] if has_settings else []), runs]
         cells += [shown(row.best), shown(row.final), duration(row.time_s)]
         table.add_row(*(Text(cell) for cell in cells))
+    if len(rows) > _MOST_SUMMED:
+        table.add_row(Text(f"and {len(rows) - _MOST_SUMMED:,} more"))
     return table
 
 
