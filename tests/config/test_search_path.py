@@ -113,7 +113,10 @@ class Jobs:
     def __init__(self):
         self.ids = []
 
-    def refuse(self, error):
+    def begin(self, n_jobs):
+        """Take how many there will be."""
+
+    def refuse(self, error, overrides):
         raise error
 
     def run(self):
@@ -124,7 +127,7 @@ def test_the_jobs_of_a_sweep_find_the_users_files_first(tmp_path):
     own_file(tmp_path, "env/pendulum", "id: Mine-v0\n")
     jobs = Jobs()
     words = ["-m", "env=glob(*pendulum)", "seed=1,2", f"--config-dir={tmp_path}"]
-    run_hydra(lambda cfg: jobs.ids.append(cfg.env.id), words, jobs)
+    run_hydra(lambda cfg: jobs.ids.append(cfg.values["env"]["id"]), words, jobs)
     assert jobs.ids.count("Mine-v0") == 2
     assert len(jobs.ids) > 2
 
