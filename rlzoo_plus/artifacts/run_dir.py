@@ -73,6 +73,11 @@ class RunDir:
         return self.path / "evaluations.jsonl"
 
     @property
+    def tracker_file(self) -> Path:
+        """What the run is called at its tracker, so that it goes on there as the same one."""
+        return self.path / "tracker.json"
+
+    @property
     def tensorboard(self) -> Path:
         """Event files for TensorBoard."""
         return self.path / "tensorboard"
@@ -147,7 +152,8 @@ class RunDir:
             return
         for file in (self.config_file, self.command_file, self.provenance_file, self.status_file):
             file.unlink(missing_ok=True)
-        for file in (self.metrics_file, self.checkpoint_request, self.path / ".lock"):
+        lock = self.path / ".lock"
+        for file in (self.metrics_file, self.tracker_file, self.checkpoint_request, lock):
             file.unlink(missing_ok=True)
         for folder in (self.monitor, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
@@ -201,6 +207,14 @@ class RunDir:
     def read_result(self) -> dict[str, Any]:
         """Return the outcome, empty while there is none."""
         return read_json(self.result_file)
+
+    def write_tracker(self, known: dict[str, Any]) -> None:
+        """Record what the run is called at its tracker."""
+        write_json(self.tracker_file, known)
+
+    def read_tracker(self) -> dict[str, Any]:
+        """Return what the run is called at its tracker, empty if it has none yet."""
+        return read_json(self.tracker_file)
 
     def read_provenance(self) -> dict[str, Any]:
         """Return code, libraries, machine and seeds, empty if they are not known."""

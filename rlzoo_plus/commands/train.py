@@ -111,6 +111,10 @@ def check_before_building(plan: Plan) -> str | None:
     from rlzoo_plus.envs.checks import inspect_env
 
     problem = inspect_env(plan.config).replay_problem
+    if plan.config.tracker is not None:
+        from rlzoo_plus.tracking import check_tracker
+
+        check_tracker(plan.config.tracker)
     if plan.run_dir is not None:
         try:
             plan.run_dir.path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What training would refuse only after composing: environment, device and callbacks."""
+"""What training would refuse only after composing: environment, device, callbacks, tracker."""
 
 from __future__ import annotations
 
@@ -89,8 +89,16 @@ def _check_infra(config: RunConfig) -> None:
         make_launcher(config.infra, 1, ())
 
 
+def _check_tracker(config: RunConfig) -> None:
+    if config.tracker is not None:
+        from rlzoo_plus.tracking import check_tracker
+
+        check_tracker(config.tracker, installed_here=config.infra.name in ON_THIS_MACHINE)
+
+
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
+    (_check_tracker, {"tracker": True, "infra": {"name"}}),
 )

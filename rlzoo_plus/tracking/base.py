@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
 
 
 class Tracker(Protocol):
-    """A service that follows one run.
+    """A service that follows one run, also after it was stopped and goes on.
 
     One object serves one run, from one thread: `start`, any number of `log`, then `finish` or
     `fail`. A tracker raises what goes wrong; `SafeTracker` decides what that means for the run.
     """
 
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
-        """Open the run at the service.
+        """Open the run at the service: the same one as before if this one goes on.
 
         Args:
             config: The resolved configuration as plain data.
@@ -99,6 +101,27 @@ def check_kwargs(
             raise ConfigError(f"{where}.{name} can not be set here. Use {taken[name]} instead.")
         if name not in free:
             raise ConfigError(unknown_name(f"{where} key", str(name), free))
+
+
+def known_run(run_dir: Path, tracker: str, place: str) -> str | None:
+    """Return the id that a run has at a service already, None if it is new there.
+
+    Args:
+        run_dir: The run's directory.
+        tracker: Name of the tracker.
+        place: Where at the service: entity, project and the like.
+    """
+    known = RunDir(run_dir).read_tracker()
+    run_id = known.get("id")
+    is_same = (known.get("tracker"), known.get("place")) == (tracker, place)
+    # It becomes part of an address, and may be a stranger's.
+    is_id = isinstance(run_id, str) and re.fullmatch(r"[\w-]{1,128}", run_id) is not None
+    return run_id if is_same and is_id else None
+
+
+def remember_run(run_dir: Path, tracker: str, place: str, run_id: str) -> None:
+    """Keep the id that a run has at a service; see `known_run`."""
+    RunDir(run_dir).write_tracker({"tracker": tracker, "place": place, "id": run_id})
 
 
 def flatten(data: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:

@@ -13,7 +13,15 @@ from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import TrackerConfig
-from rlzoo_plus.tracking.base import as_text, attachments, check_kwargs, flatten, load_package
+from rlzoo_plus.tracking.base import (
+    as_text,
+    attachments,
+    check_kwargs,
+    flatten,
+    known_run,
+    load_package,
+    remember_run,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +69,12 @@ class MlflowTracker:
         store, artifacts = self._offline_store() if self._config.offline else (None, None)
         self._client = self._mlflow.MlflowClient(tracking_uri=store)
         experiment_id = self._experiment_id(artifacts)
-        arguments = {"run_name": run_dir.name, **self._config.kwargs}
-        self._run_id = self._client.create_run(experiment_id, **arguments).info.run_id
-        for params in self._params(config):
+        known = self._reopened(experiment_id)
+        if self._run_id is None:
+            arguments = {"run_name": run_dir.name, **self._config.kwargs}
+            self._run_id = str(self._client.create_run(experiment_id, **arguments).info.run_id)
+            remember_run(run_dir, "mlflow", experiment_id, self._run_id)
+        for params in self._params(config, known):
             self._client.log_batch(self._run_id, params=params, synchronous=True)
         if store:
             see = f"mlflow ui --backend-store-uri {store}"
@@ -127,11 +138,33 @@ class MlflowTracker:
                     raise
         return str(found.experiment_id)
 
-    def _params(self, config: dict[str, Any]) -> Iterator[list[Any]]:
-        """Yield the configuration as MLflow parameters, in portions that one call takes."""
+    def _reopened(self, experiment_id: str) -> dict[str, str]:
+        """Open the run that this one was before; return its parameters, empty if it is new."""
+        known = known_run(self._run_dir, "mlflow", experiment_id)
+        if known is None:
+            return {}
+        try:
+            run = self._client.get_run(known)
+            self._client.update_run(known, status="RUNNING")
+        except self._mlflow.exceptions.MlflowException:
+            logger.info("MLflow does not know the run %s any more: it gets a new one", known)
+            return {}
+        self._run_id = known
+        if "error" in run.data.tags:
+            # What ended it the last time.
+            self._client.delete_tag(known, "error")
+        return dict(run.data.params)
+
+    def _params(self, config: dict[str, Any], known: dict[str, str]) -> Iterator[list[Any]]:
+        """Yield the configuration as MLflow parameters, in portions that one call takes.
+
+        MLflow changes none: what a run was given as it began stays.
+        """
+        values = {_valid_key(key): value for key, value in flatten(config, ".").items()}
         params = [
-            self._mlflow.entities.Param(_valid_key(key), as_text(value, VALUE_LENGTH))
-            for key, value in flatten(config, ".").items()
+            self._mlflow.entities.Param(key, as_text(value, VALUE_LENGTH))
+            for key, value in values.items()
+            if key not in known
         ]
         for first in range(0, len(params), PARAMS_PER_CALL):
             yield params[first : first + PARAMS_PER_CALL]

@@ -19,14 +19,29 @@ TRACKERS: dict[str, Callable[[TrackerConfig], Tracker]] = {
 }
 
 
-def make_tracker(config: TrackerConfig) -> Tracker:
-    """Return the tracker a configuration names; once started it can not end the run.
+def check_tracker(config: TrackerConfig, *, installed_here: bool = True) -> None:
+    """Check a tracker before anything of the run is made.
+
+    Args:
+        config: What is wanted.
+        installed_here: The run trains here, so that its package and settings can be tried, too.
 
     Raises:
         ConfigError: The name is unknown, its package is missing or its settings are wrong.
     """
     if config.name not in TRACKERS:
         raise ConfigError(unknown_name("tracker", config.name, TRACKERS))
+    if installed_here:
+        make_tracker(config)
+
+
+def make_tracker(config: TrackerConfig) -> Tracker:
+    """Return the tracker a configuration names; once started it can not end the run.
+
+    Raises:
+        ConfigError: The name is unknown, its package is missing or its settings are wrong.
+    """
+    check_tracker(config, installed_here=False)
     kwargs = reveal(config.kwargs, "tracker.kwargs")
     tracker = TRACKERS[config.name](config.model_copy(update={"kwargs": kwargs}))
     return SafeTracker(tracker, config.name)

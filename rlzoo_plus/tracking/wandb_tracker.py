@@ -12,7 +12,14 @@ from pydantic import ValidationError
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import TrackerConfig
-from rlzoo_plus.tracking.base import attachments, check_kwargs, flatten, load_package
+from rlzoo_plus.tracking.base import (
+    attachments,
+    check_kwargs,
+    flatten,
+    known_run,
+    load_package,
+    remember_run,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +75,10 @@ class WandbTracker:
         arguments |= self._config.kwargs | {"settings": self._settings}
         if self._config.offline:
             arguments["mode"] = "offline"
+        place = f"{arguments.get('entity') or ''}/{self._config.project}"
+        known = known_run(run_dir, "wandb", place)
+        if known is not None and "id" not in self._config.kwargs:
+            arguments |= {"id": known, "resume": "allow"}
         _open_trackers.add(self)
         self._run_dir = run_dir
         arguments |= {"project": self._config.project, "dir": run_dir, "config": config}
@@ -78,6 +89,10 @@ class WandbTracker:
             raise ConfigError(
                 f"tracker=wandb: wandb.init refused its arguments: {error}"
             ) from error
+        remember_run(run_dir, "wandb", place, self._run.id)
+        if known is not None:
+            # What ended it the last time.
+            self._run.summary["error"] = None
         self._run.define_metric("*", step_metric="global_step")
         if self._run.offline:
             logger.info("W&B keeps the run offline; send it with: wandb sync %s", self._sync_dir())

@@ -421,3 +421,17 @@ def test_hydras_own_places_are_refused_in_a_file_too(answer, tmp_path, monkeypat
     code, text = answer("train", "--config-dir", "own", "experiment=mine")
     assert code == 2
     assert "sweep=NAME" in text
+
+
+@pytest.mark.parametrize("multirun", [[], ["-m"]])
+@pytest.mark.parametrize("word", ["tracker.name=wandbb", "tracker.kwargs.proyect=x"])
+def test_a_mistake_in_the_tracker_is_answered_before_anything_is_made(
+    answer, tmp_path, monkeypatch, multirun, word
+):
+    pytest.importorskip("wandb", reason="needs the extra wandb")
+    monkeypatch.chdir(tmp_path)
+    code, text = answer("train", *multirun, "env=cartpole_bullet", "tracker=wandb", word)
+    assert code == 2
+    assert word.partition("=")[2] in text or "proyect" in text
+    # Of a sweep, Hydra has written the command.
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"multirun.yaml"}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from wandb_file import read_run
 
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import TrackerConfig
-from rlzoo_plus.tracking.base import attachments, flatten
+from rlzoo_plus.tracking.base import attachments, flatten, known_run
 from rlzoo_plus.tracking.safe import SafeTracker
 
 CONFIG = {
@@ -203,6 +204,39 @@ def test_a_failed_run_says_why_and_keeps_its_config(service, ready_run_dir):
         assert len(filed["config"]["long"]) == 500
     assert config["algo"]["name"] == "ppo"
     assert config["many"]["key119"] == 119
+
+
+@pytest.mark.training
+def test_a_run_that_goes_on_is_the_same_one(service, ready_run_dir):
+    if isinstance(service, Fake):
+        pytest.skip("it has no ids")
+    service.tracker.start({"n_timesteps": 10}, ready_run_dir)
+    service.tracker.log({"train/loss": 1.0}, step=1)
+    service.tracker.fail("interrupted by SIGTERM")
+    known = RunDir(ready_run_dir).read_tracker()
+
+    again = type(service)().tracker
+    again.start({"n_timesteps": 20, "seed": 3}, ready_run_dir)
+    again.log({"train/loss": 0.5}, step=2)
+    again.finish({}, [])
+    assert RunDir(ready_run_dir).read_tracker() == known
+    if isinstance(service, Wandb):
+        runs = sorted((ready_run_dir / "wandb").glob("offline-run-*"))
+        assert {run.name.rpartition("-")[2] for run in runs} == {known["id"]}
+        return
+    filed = service.read(ready_run_dir)  # which takes one run only
+    assert filed["state"] == "finished"
+    assert filed["error"] is None
+    assert [step for _, _, step in filed["metrics"]] == [1, 2]
+    assert (filed["config"]["n_timesteps"], filed["config"]["seed"]) == ("10", "3")
+
+
+@pytest.mark.parametrize("known", [{"id": "../x"}, {"id": 3}, {}, {"place": "other"}])
+def test_an_id_that_is_none_or_of_elsewhere_is_not_taken(tmp_path, known):
+    RunDir(tmp_path).write_tracker({"tracker": "wandb", "place": "me/p", "id": "abc", **known})
+    expected = "abc" if known == {} else None
+    assert known_run(tmp_path, "wandb", "me/p") == expected
+    assert known_run(tmp_path, "mlflow", "me/p") is None
 
 
 @pytest.mark.training
