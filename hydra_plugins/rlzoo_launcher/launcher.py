@@ -22,7 +22,14 @@ class RlzooLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Keep what Hydra gives."""
+        """Keep what Hydra gives; refuse a secret in a file before Hydra writes all of it."""
+        from omegaconf import OmegaConf
+
+        from rlzoo_plus.config.references import refuse_literals
+
+        values = OmegaConf.to_container(config, resolve=False)
+        assert isinstance(values, dict)
+        refuse_literals({str(key): value for key, value in values.items() if key != "hydra"})
         self.context = hydra_context
         self.task = task_function
         self.config = config

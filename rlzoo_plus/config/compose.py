@@ -12,6 +12,7 @@ import yaml
 
 from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.references import refuse_literals
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
 from rlzoo_plus.config.suggest import HELP, closest, unknown_name
@@ -187,7 +188,10 @@ def run_hydra(
     """
     import sys
 
-    refuse_places({m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m})
+    typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
+    refuse_places(typed)
+    # Here, too: of a sweep, Hydra writes the command line and the configuration.
+    refuse_literals(typed)
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

@@ -80,19 +80,31 @@ def refuse_secrets(values: Mapping[str, Any]) -> None:
         ConfigError: It holds one, or a reference where none is read. The text has no secret.
     """
     for path, value in _texts(values):
-        if path in _CHECKED_ELSEWHERE:
-            continue
-        is_read = _REVEALED.match(path) is not None
-        if any(_found(value)) and not is_read:
+        if any(_found(value)) and not _REVEALED.match(path):
             raise ConfigError(
                 f"{path} refers to a secret: that is read in env.kwargs, env.wrappers, callbacks "
                 "and tracker.kwargs only."
             )
+    refuse_literals(values)
+
+
+def refuse_literals(values: Mapping[str, Any]) -> None:
+    """Refuse secrets in a configuration or in overrides whose references are not looked at yet.
+
+    Args:
+        values: Nested plain data, or texts by their dotted keys.
+
+    Raises:
+        ConfigError: There is one. The text does not have it.
+    """
+    for path, value in _texts(values):
+        if path in _CHECKED_ELSEWHERE:
+            continue
         if is_secret(path, REFERENCE.sub("", value) if isinstance(value, str) else value):
-            raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path, is_read)}")
+            raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path)}")
 
 
-def _instead(path: str, is_read: bool) -> str:
+def _instead(path: str) -> str:
     stays = "a configuration is written to files that are shared."
     if path.startswith("infra.setup"):
         return (
@@ -102,7 +114,7 @@ def _instead(path: str, is_read: bool) -> str:
     key = next((part for part in reversed(path.split(".")) if not part.isdigit()), path)
     name = re.sub(r"\W", "_", key).upper()
     name = name if is_secret_variable(name) else f"{name}_SECRET"
-    if not is_read:
+    if not _REVEALED.match(path):
         return f"{stays} Leave it out, and set an environment variable if your code reads one."
     reference = (
         f"'{path}=${{oc.env:{name}}}'" if path.startswith("env.kwargs") else f"${{oc.env:{name}}}"

@@ -72,7 +72,7 @@ def test_a_secret_in_the_lines_of_a_launcher_is_refused(answer, guarded):
     words = ["infra=slurm", f"infra.setup=['export KEY={VALUE}']"]
     code, text = answer("train", "-m", *RUN, *words)
     assert code == 2
-    assert "infra.setup.0 holds a secret" in text
+    assert "infra.setup holds a secret" in text
     assert "source ~/.secrets" in text
     assert VALUE not in text
 
@@ -150,6 +150,19 @@ def test_a_run_of_someone_else_reads_no_variable_without_trust(answer, guarded, 
         code, text = answer(verb, "run")
         assert code == 2
         assert "the variable API_TOKEN" in text
+
+
+@pytest.mark.parametrize("word", [f"env.kwargs.api_token={VALUE}", "experiment=mine"])
+def test_a_sweep_with_a_secret_is_refused_before_hydra_writes_it(answer, guarded, word):
+    file = guarded / "own" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    text = f'# @package _global_\nenv: {{kwargs: {{inner: {{"api_key": {VALUE}}}}}}}\n'
+    file.write_text(text)
+    code, text = answer("train", "-m", "--config-dir", "own", *RUN, "seed=0,1", word)
+    assert code == 2
+    assert "holds a secret" in text
+    assert VALUE not in text
+    assert set(files_with(guarded)) == {file, guarded / "guarded_envs.py"}
 
 
 @pytest.mark.training
