@@ -144,7 +144,8 @@ def _find(given: str) -> tuple[Path, str | None]:
 
 def _parse(path: Path) -> ElementTree.Element:
     try:
-        root = ElementTree.parse(path).getroot()
+        # PyBullet reads a file between empty lines or zeros, which XML does not allow.
+        root = ElementTree.fromstring(path.read_bytes().strip(b"\0\r\n\t "))
     except (ElementTree.ParseError, OSError, ValueError) as error:
         raise ConfigError(
             f"--urdf {path} is not XML: {printable(error)}. Mend the file, or export it again."

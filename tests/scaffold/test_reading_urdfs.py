@@ -31,6 +31,14 @@ def test_a_file_inside_pybullet_data_is_called_by_its_name_there():
     assert read_urdf(path).name == "kuka_iiwa/model.urdf"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["biped/biped2d_pybullet.urdf", "differential/diff_ring.urdf", "humanoid/humanoid.urdf"],
+)
+def test_a_file_may_lie_between_empty_lines_or_zeros(name):
+    assert read_urdf(name).name == name
+
+
 def test_a_file_here_goes_before_one_of_pybullet_data(chain, tmp_path, monkeypatch):
     chain(HINGE, name="r2d2.urdf")
     monkeypatch.chdir(tmp_path)
