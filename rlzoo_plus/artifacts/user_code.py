@@ -141,7 +141,8 @@ def _user_modules() -> Iterator[tuple[str, _Place]]:
 
 
 def _place_of(module: object) -> _Place | None:
-    if not isinstance(module, ModuleType):
+    # isinstance() believes what an object says of itself, as cffi's do.
+    if not issubclass(type(module), ModuleType):
         return None
     if module not in _places:
         _places[module] = _find_place(vars(module).get("__file__"))

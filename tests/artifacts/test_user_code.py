@@ -132,3 +132,12 @@ def test_runs_and_outputs_below_a_module_are_not_searched(project):
     (project / "run" / "checkpoints").mkdir()
     importlib.import_module("mine_six")
     assert not [key for key in user_models() if key.endswith("model.xml")]
+
+
+def test_an_object_that_only_says_it_is_a_module_is_passed_over(project, monkeypatch):
+    class Pretender:
+        __slots__ = ()
+        __class__ = type(sys)
+
+    monkeypatch.setitem(sys.modules, "pretender.lib", Pretender())
+    assert "module pretender.lib" not in user_code([])
