@@ -37,6 +37,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("rlzoo_plus.commands.export", "write a policy as ONNX, TorchScript or an SB3 zip"),
     "import-sb3": ("rlzoo_plus.commands.import_sb3", "take a Stable-Baselines3 zip into a run"),
 }
+# Verbs that take the overrides of `train`.
+WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 USER_ERROR, RUN_ERROR = 2, 1
 INTERRUPTED = 130
 
@@ -124,12 +126,24 @@ def _start(verb: str | None, arguments: list[str]) -> int:
 
 
 def _complete(arguments: list[str]) -> int:
-    """Complete the verb here; what follows `train` is known to Hydra, which knows no verbs."""
+    """Complete verbs, and what may follow each: overrides are known to Hydra, which knows no verbs.
+
+    Args:
+        arguments: `-sc`, and what is asked for: `install=SHELL` or `query=SHELL`.
+    """
     program, _, rest = os.environ.get("COMP_LINE", "").partition(" ")
     verb, space, after = rest.lstrip().partition(" ")
-    if arguments[1:] and arguments[1].startswith("query") and not (space and verb == "train"):
+    if arguments[1:] and arguments[1].startswith("query"):
+        from rlzoo_plus.commands.completion import choices_of
+
+        separator = "\n" if arguments[1].endswith("fish") else " "
         if not space:
-            print(" ".join(name for name in VERBS if name.startswith(verb)))
-        return 0
+            print(separator.join(name for name in VERBS if name.startswith(verb)))
+            return 0
+        choices = choices_of(verb, after) if verb in VERBS else []
+        if choices:
+            print(separator.join(choices))
+        if verb not in WITH_OVERRIDES or choices:
+            return 0
     os.environ["COMP_LINE"] = f"{program} {after}"
     return run("train", arguments)

@@ -83,15 +83,17 @@ def _config(options: argparse.Namespace) -> RunConfig:
     if options.run is not None:
         from rlzoo_plus.commands.open_run import open_config
 
-        if options.overrides:
+        if options.overrides or options.config_dir is not None:
+            given = [*options.overrides, f"--config-dir {options.config_dir}"]
             raise ConfigError(
-                f"{options.overrides[0]}: give a run's directory or overrides, not both. The run's "
+                f"{given[0]}: give a run's directory or overrides, not both. The run's "
                 "own configuration is taken; --steps, --kills and --seed say how it is tried."
             )
         return open_config(str(options.run), trust=options.trust, to_train=True)[1]
     from rlzoo_plus.commands.composing import compose_run
 
-    return compose_run(options.overrides)
+    folder = [] if options.config_dir is None else ["--config-dir", options.config_dir]
+    return compose_run([*folder, *options.overrides])
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -104,6 +106,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "what", nargs="*", metavar="RUN | KEY=VALUE", help="a run directory, or overrides of train"
+    )
+    parser.add_argument(
+        "--config-dir", metavar="DIR", help="a folder like conf/ with files of your own"
     )
     parser.add_argument("--kills", type=int, default=5, help="times to kill (default: 5)")
     parser.add_argument("--steps", type=int, help="length (default: some rollouts or updates)")

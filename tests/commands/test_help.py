@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from rlzoo_plus.commands import dispatch
+from rlzoo_plus.commands.completion import choices_of
 from rlzoo_plus.commands.train_help import train_help
 from rlzoo_plus.config.compose import GROUPS, conf_dir, group_options
 from rlzoo_plus.config.schema import RunConfig
@@ -156,6 +157,30 @@ def test_the_shell_completes_a_verb(tmp_path):
 def test_the_shell_offers_no_keys_of_train_to_another_verb(tmp_path):
     line = "rlzoo-plus evaluate algo=p"
     assert start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("evaluate --ep", ["--episodes"]),
+        ("sweep re", ["resume", "retry-failed"]),
+        ("resume outputs/car", ["outputs/cartpole/"]),
+        ("doctor --no", ["--no-probe"]),
+        ("inspect algo=pp", ["algo=ppo"]),
+        ("verify-resume env=cartpole_b", ["env=cartpole_bullet"]),
+    ],
+)
+def test_the_shell_completes_what_follows_each_verb(tmp_path, line, expected):
+    (tmp_path / "outputs" / "cartpole").mkdir(parents=True)
+    line = f"rlzoo-plus {line}"
+    assert start(*MODULE, "-sc", "query=bash", cwd=tmp_path, COMP_LINE=line).split() == expected
+
+
+@pytest.mark.parametrize("verb", sorted(dispatch.VERBS))
+def test_every_verb_has_something_to_offer(in_process, verb):
+    (in_process / "run").mkdir()
+    assert choices_of(verb, "--") != []
+    assert "--help" in choices_of(verb, "--h") or verb == "train"
 
 
 def test_the_script_is_known_to_hydras_completion_function():
