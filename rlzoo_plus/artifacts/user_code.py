@@ -144,6 +144,7 @@ def _place_of(module: object) -> _Place | None:
     # isinstance() believes what an object says of itself, as cffi's do.
     if not issubclass(type(module), ModuleType):
         return None
+    assert isinstance(module, ModuleType)
     if module not in _places:
         _places[module] = _find_place(vars(module).get("__file__"))
     return _places[module]
