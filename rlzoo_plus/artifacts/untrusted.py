@@ -48,7 +48,8 @@ def one_line(error: Exception) -> str:
         # Its own text begins with a line that says nothing.
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        return printable(f"{where or 'all of it'}: {first['msg']}")
+        said = first["msg"].removeprefix("Value error, ")
+        return printable(f"{where or 'all of it'}: {said}")
     if isinstance(error, KeyError):
         return printable(f"{error} is missing")
     # torch adds its C++ stack.
