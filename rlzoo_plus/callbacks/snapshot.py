@@ -181,20 +181,22 @@ class RunSnapshot:
         """
         state = checkpoint.state
         if checkpoint.schema < 2:
-            reasons = self._restore_policy_only(agent, checkpoint)
+            effects = self._restore_policy_only(agent, checkpoint)
         else:
-            reasons = self._restore_all(agent, checkpoint)
+            effects = self._restore_all(agent, checkpoint)
         if agent.num_timesteps != checkpoint.step:
             raise ValueError(f"its agent has taken {agent.num_timesteps} steps")
         self.exactness = Exactness.from_state(state.get("exactness", {}))
-        reasons += problems
+        reasons = list(problems)
         now = self._fingerprint_of(agent)
         length = checkpoint.about.get("n_timesteps", self.config.n_timesteps)
         if length != self.config.n_timesteps:
             reasons.append(f"n_timesteps was {length}, is {self.config.n_timesteps}")
         reasons += describe_changes(changed_values(checkpoint.about, self.config))
-        reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += self.code.changes_since(checkpoint.about.get("code", {}), agent.env)
+        # The summary shows the first: a change before what comes of it.
+        reasons += effects
+        reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
         for callback in self.callbacks:
             if isinstance(callback, EvaluationCallback):
