@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 BLANK = "***"
@@ -40,6 +41,8 @@ _NAMED = re.compile(
 )
 
 
+# The same names are asked about for each job of a sweep.
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Tell whether a key names a secret: `api_token`, `dbPassword`, `auth`; not `key`, `author`."""
     parts = [part.lower() for part in _PART.findall(name)]
@@ -50,6 +53,7 @@ def is_secret_name(name: str) -> bool:
     return is_key or last in _WORDS or last.endswith(_ENDINGS)
 
 
+@lru_cache(maxsize=4096)
 def is_secret_variable(name: str) -> bool:
     """Tell whether an environment variable holds a secret: there a bare `KEY` is one, too."""
     if name in _NO_SECRETS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rlzoo_plus.config.references import plain_values
@@ -333,10 +334,15 @@ def _places(hydra: Any) -> dict[str, Any]:
 
 
 def _parse(word: str) -> Any:
+    (override,) = _parser().parse_overrides([word])
+    return override
+
+
+@cache
+def _parser() -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    (override,) = OverridesParser.create().parse_overrides([word])
-    return override
+    return OverridesParser.create()
 
 
 def _is_plain(value: Any) -> bool:

@@ -133,13 +133,14 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def _alternatives(annotation: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def _alternatives(annotation: str) -> tuple[str, ...]:
     """Split `int | tuple[int, str] | None` at its top level; Union and Optional alike."""
     try:
         node = ast.parse(annotation, mode="eval").body
     except SyntaxError:
-        return []
-    return _members(node)
+        return ()
+    return tuple(_members(node))
 
 
 def _members(node: ast.expr) -> list[str]:
