@@ -27,19 +27,19 @@ N_ENVS = 2
 # Longer than this, and the run counts as hanging [s].
 HANGS_S = 60.0
 COMMON = (
-    "env=pendulum", "tuned=none", f"n_envs={N_ENVS}", "vec_env=subproc", "network.net_arch=[16]",
+    "env=pendulum", "env.time_limit=40", "tuned=none", f"n_envs={N_ENVS}", "vec_env=subproc", "network.net_arch=[16]",
     "eval.every_steps=256", "eval.episodes=2", "eval.n_envs=2", "checkpoint.every_steps=256",
     "checkpoint.keep_best=false", "report.plot=false", "report.video=false", "device=cpu",
     "num_threads=1", "log.progress=false",
 )  # fmt: skip
 PPO = (
-    "algo=ppo", "n_timesteps=12800", "algo.hyperparams.n_steps=64",
+    "algo=ppo", "n_timesteps=3072", "algo.hyperparams.n_steps=64",
     "algo.hyperparams.batch_size=32", "algo.hyperparams.n_epochs=2",
 )  # fmt: skip
 SAC = (
-    "algo=sac", "n_timesteps=6400", "algo.hyperparams.learning_starts=128",
+    "algo=sac", "n_timesteps=1536", "algo.hyperparams.learning_starts=128",
     "algo.hyperparams.batch_size=16", "algo.hyperparams.buffer_size=8000",
-    "algo.hyperparams.train_freq=8", "algo.hyperparams.gradient_steps=4",
+    "algo.hyperparams.train_freq=8", "algo.hyperparams.gradient_steps=2",
 )  # fmt: skip
 # Overrides, and whether the processes of the evaluation are those that die.
 CASES = {"ppo": (PPO, False), "sac": (SAC, False), "ppo, evaluation": (PPO, True)}

@@ -110,7 +110,11 @@ class ExpManager:
         seeded = seed_all(self.seeds)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
         beginning = Beginning(self.config, self.run_dir)
-        train_env, eval_env = self._make_envs()
+        try:
+            with self.stop.at_once():
+                train_env, eval_env = self._make_envs()
+        except StopTraining as stop:
+            return self._stopped_before(beginning.step, stop.reason)
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
@@ -131,6 +135,19 @@ class ExpManager:
             if self.progress is not None:
                 self.progress.close()
             _close(train_env, eval_env)
+
+    def _stopped_before(self, step: int, reason: str) -> TrainResult:
+        """Return the result of a process that was stopped before it took a step."""
+        return TrainResult(
+            state=INTERRUPTED,
+            reason=f"{reason} while the environments were started",
+            num_timesteps=step,
+            training_time_s=0.0,
+            best=None,
+            final=None,
+            solved=None,
+            config_hash=config_hash(self.config),
+        )
 
     def _make_envs(self) -> tuple[VecEnv, VecEnv | None]:
         train_env = make_train_env(self.config, self.seeds.train, self.run_dir.monitor)

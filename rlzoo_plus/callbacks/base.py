@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.infra.stop_signals import give_back_signals, take_stop_signals
 
 
@@ -47,6 +50,7 @@ class StopRequest:
     checkpoint: bool = False
     reason: str | None = None
     _handlers: dict[int, Any] = field(default_factory=dict, repr=False)
+    _ends_at_once: bool = field(default=False, repr=False)
 
     @property
     def signal_reason(self) -> str:
@@ -63,6 +67,19 @@ class StopRequest:
         if hasattr(signal, "SIGUSR1"):
             self._handlers[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let a signal end what is inside at once, where no step has been taken yet.
+
+        Raises:
+            StopTraining: A signal has come.
+        """
+        self._ends_at_once = True
+        try:
+            yield
+        finally:
+            self._ends_at_once = False
+
     def restore(self) -> None:
         """Give the signals back to who had them."""
         give_back_signals(self._handlers)
@@ -72,6 +89,10 @@ class StopRequest:
         if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = number
+        if self._ends_at_once:
+            # Once: what is begun must be ended undisturbed.
+            self._ends_at_once = False
+            raise StopTraining(self.signal_reason, interrupted=True)
 
     def _on_checkpoint(self, _number: int, _frame: FrameType | None) -> None:
         self.checkpoint = True
