@@ -27,7 +27,8 @@ N_ENVS = 2
 # Longer than this, and the run counts as hanging [s].
 HANGS_S = 60.0
 COMMON = (
-    "env=pendulum", "env.time_limit=40", "tuned=none", f"n_envs={N_ENVS}", "vec_env=subproc", "network.net_arch=[16]",
+    "env=pendulum", "env.time_limit=40", "tuned=none", f"n_envs={N_ENVS}", "vec_env=subproc",
+    "network.net_arch=[16]",
     "eval.every_steps=256", "eval.episodes=2", "eval.n_envs=2", "checkpoint.every_steps=256",
     "checkpoint.keep_best=false", "report.plot=false", "report.video=false", "device=cpu",
     "num_threads=1", "log.progress=false",
