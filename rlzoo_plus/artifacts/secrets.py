@@ -23,6 +23,8 @@ _KINDS_OF_KEY = (
 )
 # A number is a secret only under such a name: `n_token=3` counts something.
 _NUMERIC = ("password", "passwd", "passphrase", "pwd", "pw", "secret")
+# The last one is how our own messages say that there is one.
+_NO_VALUES = ("true", "false", "null", "None", "VALUE")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -105,7 +107,7 @@ def _without_value(match: re.Match[str]) -> str:
     inner = value.strip("\"'")
     if not is_named:
         return match[0].removesuffix(value) + _NAMED.sub(_without_value, value)
-    if not inner or inner[0] in "$*" or inner in ("true", "false", "null", "None"):
+    if not inner or inner[0] in "$*." or inner in _NO_VALUES:
         return match[0]
     if re.fullmatch(r"[-+\d.e]+", inner) and not _takes_numbers(name):
         return match[0]
