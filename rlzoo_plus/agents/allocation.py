@@ -1,7 +1,8 @@
-"""Bounds what building a network may allocate, by the weights that are there to fill it."""
+"""Bounds what building a network may allocate: by the weights to fill it, or by the machine."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,8 +10,12 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from rlzoo_plus.envs.memory import total_memory_bytes
+
 # Orthogonal initialisation works on copies of a layer, and target networks begin as copies.
 _COPIES = 8
+# A weight in training: the number, its gradient and two moments, four bytes each.
+_BYTES_OF_A_WEIGHT = 16
 # Networks without weights of their own, e.g. features of the observation.
 _FREE_TENSORS, _FREE_ELEMENTS = 1000, 2**20
 _FACTORIES: frozenset[Callable[..., Any]] = frozenset(
@@ -30,20 +35,32 @@ _FACTORIES: frozenset[Callable[..., Any]] = frozenset(
 
 
 class NetworkTooLargeError(Exception):
-    """A network needs more parameters than there are weights for it."""
+    """A network needs more parameters than it may have."""
 
 
 class AllocationLimit(TorchFunctionMode):
-    """While it is entered, torch makes no more tensors than some weights can fill.
+    """While it is entered, torch makes no more tensors than are allowed.
 
     Raises:
         NetworkTooLargeError: Before the tensor that would be too many is allocated.
     """
 
-    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, tensors: int, elements: int) -> None:
         super().__init__()
-        self._tensors = _FREE_TENSORS + _COPIES * len(weights)
-        self._elements = _FREE_ELEMENTS + _COPIES * sum(v.size for v in weights.values())
+        self._tensors, self._elements = tensors, elements
+
+    @classmethod
+    def of_weights(cls, weights: Mapping[str, np.ndarray]) -> AllocationLimit:
+        """Allow what these weights can fill."""
+        elements = sum(value.size for value in weights.values())
+        return cls(_FREE_TENSORS + _COPIES * len(weights), _FREE_ELEMENTS + _COPIES * elements)
+
+    @classmethod
+    def of_machine(cls) -> AllocationLimit:
+        """Allow networks that can be trained in the memory of this machine."""
+        total = total_memory_bytes()
+        elements = sys.maxsize if total is None else total // _BYTES_OF_A_WEIGHT
+        return cls(sys.maxsize, _FREE_ELEMENTS + elements)
 
     def __torch_function__(
         self,
@@ -63,5 +80,5 @@ class AllocationLimit(TorchFunctionMode):
             self._tensors -= 1
             self._elements -= planned.numel()
             if self._tensors < 0 or self._elements < 0:
-                raise NetworkTooLargeError("it describes a far larger network than it has")
+                raise NetworkTooLargeError("it describes a far larger network")
         return func(*args, **kwargs)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
     ALGORITHMS,
@@ -24,6 +26,7 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
+from rlzoo_plus.envs.memory import GIB, total_memory_bytes
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +61,13 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "verbose": 0,
     }
     try:
-        return with_iteration_hook(algorithm)(alias, venv, **arguments)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(f"{spec.name} refuses its configuration: {error}") from error
+        with AllocationLimit.of_machine():
+            return with_iteration_hook(algorithm)(alias, venv, **arguments)
+    except (NetworkTooLargeError, MemoryError) as error:
+        raise ConfigError(_too_large(config, error)) from error
+    except (TypeError, ValueError, AssertionError, RuntimeError, OverflowError) as error:
+        log.debug("why the algorithm cannot be built:", exc_info=True)
+        raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
 
 
 def make_policy(
@@ -121,6 +128,23 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
         # Not chosen by load: the number of threads changes the last bits of a result.
         log.warning("this machine is busy: num_threads=1 may be many times as fast")
     return cores or 1, f"all cores for a lone {spec.name} run; set num_threads=1 beside others"
+
+
+def _too_large(config: RunConfig, error: Exception) -> str:
+    """Name what decides how large an agent is, as it is set."""
+    values = {f"network.{key}": value for key, value in config.network.model_dump().items()}
+    values |= {f"network.lstm.{key}": value for key, value in values.pop("network.lstm").items()}
+    keys = ("net_arch", "lstm.hidden_size", "lstm.n_layers", "n_critics", "n_quantiles")
+    keys += ("features_extractor_kwargs", "policy_kwargs")
+    sizes = {f"network.{key}": values[f"network.{key}"] for key in keys}
+    if isinstance(error, MemoryError):
+        sizes = {"algo.hyperparams.buffer_size": config.algo.hyperparams.get("buffer_size")}
+    shown = ", ".join(f"{key}={value}" for key, value in sizes.items() if value)
+    total = (total_memory_bytes() or 0) / GIB
+    return (
+        f"{shown or config.algo.name}: the agent needs more memory than the {total:.1f} GiB of "
+        "this machine. Make it smaller."
+    )
 
 
 def _hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> dict[str, Any]:

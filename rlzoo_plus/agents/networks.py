@@ -57,7 +57,29 @@ def policy_alias(network: NetworkConfig, spec: AlgorithmSpec, space: spaces.Spac
             f"{', '.join(aliases)}. Use another algorithm, or a wrapper such as "
             "env.wrappers=[flatten_observation]."
         )
+    _check_kind(kind, network, space)
     return aliases[kind]
+
+
+def _check_kind(kind: str, network: NetworkConfig, space: spaces.Space) -> None:
+    """Check that a network that was chosen by hand can read the observations."""
+    shown = f"{type(space).__name__} observations of shape {space.shape}"
+    extractor = network.features_extractor
+    for key, value, needs in (
+        ("policy", kind, {"multi_input": "Dict", "cnn": "image"}.get(kind)),
+        (
+            "features_extractor",
+            extractor,
+            {"combined": "Dict", "nature_cnn": "image"}.get(extractor or ""),
+        ),
+    ):
+        is_image = isinstance(space, spaces.Box) and len(space.shape) == 3
+        fits = {"Dict": isinstance(space, spaces.Dict), "image": is_image, None: True}[needs]
+        if not fits:
+            raise ConfigError(
+                f"network.{key}={value} reads {needs} observations, and the environment has "
+                f"{shown}. Leave it out: network.{key}={'auto' if key == 'policy' else 'null'}."
+            )
 
 
 def policy_kwargs(

@@ -184,7 +184,7 @@ def _build(
     if not all(isinstance(v, np.ndarray) for v in weights.values()):
         raise ConfigError("the weights do not fit the network: they are no arrays.")
     try:
-        with AllocationLimit(weights):
+        with AllocationLimit.of_weights(weights):
             network = make_policy(config, observation_space, action_space)
             load_weights(network, weights)
             if config.algo.hyperparams.get("use_sde"):

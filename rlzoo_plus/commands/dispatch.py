@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -41,6 +42,16 @@ VERBS: dict[str, tuple[str, str]] = {
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 USER_ERROR, RUN_ERROR = 2, 1
 INTERRUPTED = 130
+# What the system says of a path that the user chose; anything else is a defect.
+_ABOUT_PATHS = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def usage() -> str:
@@ -57,19 +68,20 @@ def usage() -> str:
 def run(verb: str, arguments: list[str]) -> int:
     """Run a verb and return its exit code.
 
-    A `ConfigError` and a `RunError` are printed without a traceback; anything else is a defect and
-    keeps it.
+    A `ConfigError` and a `RunError` are printed without a traceback, and what the system says of
+    the user's paths; anything else is a defect and keeps it.
     """
     try:
         if verb not in VERBS:
             raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
         return int(import_module(VERBS[verb][0]).main(arguments) or 0)
-    except (ConfigError, RunError) as error:
+    except (ConfigError, RunError, OSError) as error:
+        text = _about_path(error) if isinstance(error, OSError) else str(error)
         from rlzoo_plus.artifacts.secrets import redact
         from rlzoo_plus.artifacts.untrusted import printable_lines
 
         # It may quote what a stranger wrote, or the user: it often ends in a log.
-        print(f"error: {as_typed(printable_lines(redact(str(error))))}", file=sys.stderr)
+        print(f"error: {as_typed(printable_lines(redact(text)))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -90,6 +102,16 @@ def entry_point(verb: str | None = None) -> None:
     if _reader_is_gone():
         throw_away_output()
     sys.exit(code)
+
+
+def _about_path(error: OSError) -> str:
+    """Say what is wrong with a path that the user chose.
+
+    Checks come first; this is for a path that changes, or is only tried when it is used.
+    """
+    if error.filename is None or error.errno not in _ABOUT_PATHS:
+        raise error
+    return f"{error.filename}: {error.strerror}. Choose another path, or change this one."
 
 
 def _reader_is_gone() -> bool:

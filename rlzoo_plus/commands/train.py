@@ -109,8 +109,10 @@ def check_before_building(plan: Plan) -> str | None:
         Why the run could not be resumed bit for bit, None if it could.
     """
     from rlzoo_plus.envs.checks import inspect_env
+    from rlzoo_plus.envs.memory import check_memory
 
-    problem = inspect_env(plan.config).replay_problem
+    facts = inspect_env(plan.config)
+    check_memory(plan.config, facts.observation_space, facts.action_space)
     if plan.config.tracker is not None:
         from rlzoo_plus.tracking import check_tracker
 
@@ -119,7 +121,8 @@ def check_before_building(plan: Plan) -> str | None:
         try:
             plan.run_dir.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = error.strerror or str(error)
+            is_file = plan.run_dir.path.is_file() or isinstance(error, FileExistsError)
+            reason = "it is a file" if is_file else error.strerror
             raise ConfigError(
                 f"run_dir={plan.config.run_dir} cannot be made: {reason}. Choose another directory."
             ) from error
@@ -128,7 +131,7 @@ def check_before_building(plan: Plan) -> str | None:
                 f"run_dir={plan.config.run_dir} cannot be written to. Choose another directory, or "
                 "change its permissions."
             )
-    return problem
+    return facts.replay_problem
 
 
 def run_plan(

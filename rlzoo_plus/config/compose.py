@@ -256,11 +256,25 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
         hint = closest(key, known)
         suggestion = f" Did you mean {hint!r}?" if hint else ""
         return f"unknown configuration key {key!r}.{suggestion} See --cfg job for all keys."
+    if "Parse" in _kind(error):
+        return _unreadable(text, arguments)
     first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
     bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
     about = f"{bad}: " if bad and not text.startswith("Error parsing override") else ""
-    grammar = " Write key=value; quote what holds commas, brackets or spaces: 'key=\"a, b\"'."
-    return about + " ".join(first_lines[:3]) + ("." + grammar if "Parse" in _kind(error) else "")
+    return about + " ".join(first_lines[:3])
+
+
+def _unreadable(text: str, arguments: Sequence[str]) -> str:
+    """Explain what Hydra's parser says about a word, whose own terms are those of its grammar."""
+    found = re.search(r"input '(.*)'|LexerNoViableAltException: (.*)", text)
+    part = next((group for group in found.groups() if group), text) if found else text
+    words = [word for word in arguments if part.lstrip("+") in word or word in text]
+    word = max(words, key=len, default=part.splitlines()[0])
+    home = " The shell leaves ~ as it is there: write $HOME." if "=~" in word else ""
+    return (
+        f"{word}: this cannot be read.{home} Write key=value, close every bracket, and quote what "
+        "holds commas, brackets or spaces: 'key=\"a, b\"'."
+    )
 
 
 def _kind(error: Exception) -> str:

@@ -57,6 +57,12 @@ def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> lis
     _check_off_policy_parts(algo, spec)
     if spec.family is Family.ON_POLICY:
         return _check_batches(algo.hyperparams, spec, n_envs)
+    top, directions = algo.hyperparams.get("n_top"), algo.hyperparams.get("n_delta")
+    if top is not None and directions is not None and top > directions:
+        raise ConfigError(
+            f"algo.hyperparams.n_top={top} is above n_delta={directions}. Set it to at most "
+            f"{directions}, or to null for all."
+        )
     if spec.family is Family.OFF_POLICY:
         _check_train_freq(algo.hyperparams, n_envs)
     return []

@@ -13,6 +13,7 @@ from rlzoo_plus.config.errors import ConfigError
 
 T = TypeVar("T")
 
+_OURS = Path(__file__).resolve().parents[1]
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -77,7 +78,11 @@ def where_raised(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         # Its text has the place.
         return text
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and not Path(frame.filename).is_relative_to(_OURS)
+    ]
     return (
         f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
     )

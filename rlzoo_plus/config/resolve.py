@@ -45,6 +45,8 @@ UNHASHED = (
 )
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
 _EVALUATIONS_PER_RUN = 20
+# Each is a Python of its own, of 50 MB and more.
+MOST_PROCESSES = 1024
 # For values of several shapes, where the rule of each branch alone would mislead.
 _RULES = {
     "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
@@ -255,6 +257,12 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
             f"network.policy={config.network.policy}: {spec.name} has "
             f"{', '.join(kinds)}. Choose one of them, or auto."
         )
+    dropped = config.algo.hyperparams.get("top_quantiles_to_drop_per_net", 0)
+    if dropped >= (n_quantiles := config.network.n_quantiles or 25):
+        raise ConfigError(
+            f"algo.hyperparams.top_quantiles_to_drop_per_net={dropped} leaves none of the "
+            f"{n_quantiles} quantiles. Set it lower, or network.n_quantiles higher."
+        )
     arch = config.network.net_arch
     if isinstance(arch, dict):
         for part in arch:
@@ -277,6 +285,11 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
 
 def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     rollout = rollout_steps(config.algo, spec, config.n_envs)
+    if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
+        raise ConfigError(
+            f"n_envs={config.n_envs} with vec_env=subproc starts as many processes. Set it to at "
+            f"most {MOST_PROCESSES}, or vec_env=auto."
+        )
     every = config.eval.every_steps
     if every == "auto":
         every = auto_evaluation_steps(config)

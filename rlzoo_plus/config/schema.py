@@ -46,6 +46,7 @@ MOST_THREADS = 1024
 MOST_ENVS = 100_000
 
 EnvCount = Annotated[Count, Field(le=MOST_ENVS)]
+Few = Annotated[Count, Field(le=100)]
 LayerSizes = list[Count]
 # How environments share the run's process; with each, everything comes out the same, bit for bit.
 IN_PROCESS = ("auto", "dummy", "batched")
@@ -97,7 +98,7 @@ class LstmConfig(Section):
     """The recurrent part of a recurrent policy."""
 
     hidden_size: Count | None
-    n_layers: Count | None
+    n_layers: Few | None
     shared: bool | None
     enable_critic: bool | None
 
@@ -108,7 +109,7 @@ class NetworkConfig(Section):
     policy: Literal["auto", "mlp", "cnn", "multi_input", "linear"]
     net_arch: LayerSizes | dict[str, LayerSizes] | None
     activation: str | None
-    log_std_init: Number | None
+    log_std_init: Annotated[Number, Field(ge=-20, le=20)] | None
     ortho_init: bool | None
     full_std: bool | None
     use_expln: bool | None
@@ -117,7 +118,7 @@ class NetworkConfig(Section):
     features_extractor: str | None
     features_extractor_kwargs: dict[str, Any] | None
     normalize_images: bool | None
-    n_critics: Count | None
+    n_critics: Few | None
     n_quantiles: Count | None
     optimizer: str | None
     optimizer_kwargs: dict[str, Any] | None
@@ -181,7 +182,7 @@ class ReportConfig(Section):
 
     plot: bool
     video: bool | Literal["auto"]
-    video_seconds: PositiveFloat
+    video_seconds: Annotated[PositiveFloat, Field(le=3600)]
 
 
 class ExportConfig(Section):

@@ -13,6 +13,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
+from rlzoo_plus.envs.interface import check_interface
 from rlzoo_plus.envs.single import make_env
 
 _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
@@ -66,6 +67,7 @@ def _inspect(config: RunConfig) -> EnvFacts:
         _check_goal(env.observation_space, config, spec)
         if spec.maskable:
             _check_masks(env, config)
+        check_interface(env, config.env.id)
         return EnvFacts(
             env.observation_space,
             env.action_space,
@@ -95,6 +97,7 @@ def is_image(space: spaces.Space) -> bool:
 
 
 def _check_observations(space: spaces.Space, config: RunConfig) -> None:
+    stack = config.env.frame_stack
     plain = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     for part in parts:
@@ -102,6 +105,17 @@ def _check_observations(space: spaces.Space, config: RunConfig) -> None:
             raise ConfigError(
                 f"{config.env.id} has {type(part).__name__} observations, which no policy here "
                 "can read. Add env.wrappers=[flatten_observation]."
+            )
+        if 0 in (part.shape or ()):
+            raise ConfigError(
+                f"{config.env.id} has observations of shape {part.shape}, with nothing in them. "
+                "Use another environment, or other wrappers."
+            )
+        if stack > 1 and not isinstance(part, spaces.Box):
+            raise ConfigError(
+                f"env.frame_stack={stack} stacks Box observations; {config.env.id} has "
+                f"{type(part).__name__}. Set env.frame_stack=1, or add "
+                "env.wrappers=[flatten_observation]."
             )
 
 

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 
 import numpy as np
 from gymnasium import Env
-from gymnasium.spaces import Discrete
 
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.interface import sample_action
 from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.envs.single import make_env
 
@@ -64,7 +64,7 @@ def _play(env: Env, n_steps: int, seed: int) -> list[float]:
     env.reset(seed=seed)
     rewards: list[float] = []
     for _ in range(n_steps):
-        _, reward, terminated, truncated, _ = env.step(_sample(env))
+        _, reward, terminated, truncated, _ = env.step(sample_action(env))
         rewards.append(float(reward))
         if terminated or truncated:
             env.reset(seed=seed + 2)
@@ -74,7 +74,7 @@ def _play(env: Env, n_steps: int, seed: int) -> list[float]:
 
 def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None:
     """Compare one more step of both, and the beginning of another episode."""
-    action = _sample(played)
+    action = sample_action(played)
     # Each in a process of its own would draw the same.
     with generators_kept() if played.has_own_process else nullcontext():
         before = played.step(action)
@@ -94,18 +94,3 @@ def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | No
     if digests[0]["observation"] != digests[1]["observation"]:
         return "the first observation of the next episode differs, with the same seed"
     return None
-
-
-def _sample(env: Env) -> np.ndarray:
-    """Return a random action; the first allowed one if the environment masks some."""
-    try:
-        masks = env.get_wrapper_attr("action_masks")()
-    except AttributeError:
-        return env.action_space.sample()
-    if isinstance(env.action_space, Discrete):
-        return np.int64(np.flatnonzero(masks)[0])
-    # One mask for each part, one after the other; of yes and no for each switch.
-    counts = getattr(env.action_space, "nvec", np.full(env.action_space.shape, 2)).ravel()
-    parts = np.split(np.concatenate([*map(np.ravel, masks)]), np.cumsum(counts)[:-1])
-    chosen = np.array([np.flatnonzero(part)[0] for part in parts], env.action_space.dtype)
-    return chosen.reshape(env.action_space.shape)

@@ -19,6 +19,7 @@ from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.interface import check_spaces
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.task_wrappers import register_without_velocities
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
@@ -106,7 +107,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
             if any(isinstance(value, list) for value in options.values()):
                 options = with_sequences(_creator(spec.id), options)
-            return gym.make(spec.id, disable_env_checker=True, **options)
+            env = gym.make(spec.id, disable_env_checker=True, **options)
     except GymError as error:
         raise ConfigError(_explain(spec.id, error)) from error
     except _REFUSALS as error:
@@ -122,6 +123,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
             raise
         # Somebody else's code.
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
+    check_spaces(env, spec.id)
+    return env
 
 
 def _creator(env_id: str) -> Callable[..., Any]:

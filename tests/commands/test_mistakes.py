@@ -147,10 +147,23 @@ MISTAKES = {
     "limit as an argument": ("env.kwargs.max_episode_steps=5", ["env.time_limit=..."]),
     "name that climbs": ("env.name=../../x", ["env.name=../../x", "letters"]),
     "name from the root": ("env.name=/tmp/x", ["env.name=/tmp/x", "letters"]),
-    "file for a directory": ("run_dir=/dev/null", ["run_dir=/dev/null", "File exists"]),
+    "file for a directory": ("run_dir=/dev/null", ["run_dir=/dev/null", "it is a file"]),
     "directory below a file": ("run_dir=/dev/null/x", ["run_dir=/dev/null/x", "Not a directory"]),
     "long name": (f"run_dir={'a' * 256}", ["256 bytes", "255"]),
     "long path": (f"run_dir={'/'.join(['a' * 200] * 20)}", ["3896"]),
+    "home the shell left alone": ("run_dir=~/x", ["run_dir=~/x", "$HOME"]),
+    "open bracket": ("seed=[1", ["seed=[1", "close every bracket"]),
+    "wild log of a deviation": ("network.log_std_init=1e9", ["log_std_init", "20"]),
+    "film of years": ("report.video_seconds=1e9", ["video_seconds", "3600"]),
+    "army of processes": ("vec_env=subproc n_envs=5000", ["n_envs=5000", "1024"]),
+    "quantiles": (
+        "algo=tqc algo.hyperparams.top_quantiles_to_drop_per_net=25",
+        ["top_quantiles_to_drop_per_net=25", "n_quantiles"],
+    ),
+    "directions": (
+        "algo=ars algo.hyperparams.n_delta=2 algo.hyperparams.n_top=3",
+        ["n_top=3", "n_delta=2"],
+    ),
     "unexpanded home": ("run_dir='~/x'", ["$HOME"]),
     "key of normalize": ("normalize.observaton=true", ["observaton", "'normalize.observation'"]),
 }
@@ -383,6 +396,19 @@ def test_the_process_ends_with_2_and_only_the_message(tmp_path, command):
         ("network.n_critics=2", "'n_critics'"),
         ("network.policy_kwargs.foo=1", "'foo'"),
         ("algo.hyperparams.rollout_buffer_kwargs={a:1}", "refuses its configuration"),
+        ("network.net_arch=[1000000000000]", "net_arch=[1000000000000]: the agent needs more"),
+        ("network.policy_kwargs={net_arch:[10000000000000]}", "'net_arch': [10000000000000]}"),
+        ("algo=sac algo.hyperparams.buffer_size=1e13", "buffer_size=10000000000000"),
+        ("algo=tqc network.n_quantiles=1e12", "network.n_quantiles=1000000000000"),
+        (
+            "algo=recurrent_ppo network.lstm.hidden_size=1e9 algo.hyperparams.batch_size=8",
+            "network.lstm.hidden_size=1000000000",
+        ),
+        ("network.policy=cnn", "network.policy=cnn reads image observations"),
+        ("network.policy=multi_input", "network.policy=multi_input reads Dict observations"),
+        ("network.features_extractor=combined", "combined reads Dict observations"),
+        ("network.optimizer_kwargs={betas:[2,3]}", "Invalid beta parameter"),
+        ("network.lstm.shared=true algo=recurrent_ppo", "shared LSTM"),
     ],
 )
 def test_a_mistake_that_needs_torch_is_answered_too(in_process, capsys, line, part):
@@ -435,3 +461,30 @@ def test_a_mistake_in_the_tracker_is_answered_before_anything_is_made(
     assert word.partition("=")[2] in text or "proyect" in text
     # Of a sweep, Hydra has written the command.
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"multirun.yaml"}
+
+
+def test_a_directory_without_permission_is_told_before_training(start, monkeypatch):
+    monkeypatch.setattr(train.os, "access", lambda *_: False)
+    code, text = start("run_dir=mine")
+    assert_one_screen(code, text)
+    assert "run_dir=mine cannot be written to" in text
+
+
+def test_a_path_that_fails_only_when_it_is_used_is_told_in_one_line(answer, monkeypatch):
+    def fail(*_):
+        raise PermissionError(13, "Permission denied", "/there/config.yaml")
+
+    monkeypatch.setattr(train, "plan_run", fail)
+    code, text = answer("train")
+    assert code == 2
+    assert "error: /there/config.yaml: Permission denied. Choose another path" in text
+    assert "Traceback" not in text
+
+
+def test_an_error_that_is_no_path_of_the_user_s_keeps_its_traceback(answer, monkeypatch):
+    def fail(*_):
+        raise FileNotFoundError(2, "No such file or directory", "/ours")
+
+    monkeypatch.setattr(train, "plan_run", fail)
+    with pytest.raises(FileNotFoundError):
+        answer("train")

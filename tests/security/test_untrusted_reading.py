@@ -161,13 +161,13 @@ def test_a_link_in_the_way_of_a_temporary_folder_is_not_followed(tmp_path):
 )
 def test_a_network_beyond_its_weights_is_refused_before_it_is_allocated(build):
     weights = {"weight": np.zeros((100, 100), np.float32)}
-    with pytest.raises(NetworkTooLargeError), AllocationLimit(weights):
+    with pytest.raises(NetworkTooLargeError), AllocationLimit.of_weights(weights):
         build()
 
 
 def test_a_network_of_the_size_of_its_weights_is_built():
     weights = {"weight": np.zeros((2000, 2000), np.float32), "bias": np.zeros(2000, np.float32)}
-    with AllocationLimit(weights):
+    with AllocationLimit.of_weights(weights):
         layer = torch.nn.Linear(2000, 2000)
         torch.nn.init.orthogonal_(layer.weight)
     assert layer.weight.device.type == "cpu"
