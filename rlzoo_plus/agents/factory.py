@@ -28,6 +28,11 @@ from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
 from rlzoo_plus.envs.memory import GIB, total_memory_bytes
 
+# What the library's constructors raise for a value that they do not take.
+_REFUSALS = (
+    *(TypeError, ValueError, AssertionError, RuntimeError, OverflowError),
+    *(LookupError, AttributeError),
+)
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
@@ -65,7 +70,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
             return with_iteration_hook(algorithm)(alias, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
-    except (TypeError, ValueError, AssertionError, RuntimeError, OverflowError) as error:
+    except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
 

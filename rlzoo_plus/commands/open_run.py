@@ -166,16 +166,20 @@ def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
     return parser
 
 
+# Episodes, seconds and the like; far more is a slip of the keyboard.
+_MOST = 1_000_000
+
+
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return an argparse type that accepts numbers above zero only."""
+    """Return an argparse type that accepts numbers above 0, up to a million."""
 
     def parse(text: str) -> float:
         value = kind(text)
-        if value <= 0:
+        if not 0 < value <= _MOST:
             raise ValueError
         return value
 
-    parse.__name__ = "number above 0"
+    parse.__name__ = "number above 0, up to a million"
     return parse
 
 

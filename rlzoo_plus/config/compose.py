@@ -255,13 +255,18 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
         known = [*RunConfig.model_fields, *GROUPS]
         hint = closest(key, known)
         suggestion = f" Did you mean {hint!r}?" if hint else ""
-        return f"unknown configuration key {key!r}.{suggestion} See --cfg job for all keys."
+        name = _shortened(key)
+        return f"unknown configuration key {name!r}.{suggestion} See --cfg job for all keys."
     if "Parse" in _kind(error):
         return _unreadable(text, arguments)
     first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
     bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
     about = f"{bad}: " if bad and not text.startswith("Error parsing override") else ""
-    return about + " ".join(first_lines[:3])
+    return _shortened(about) + _shortened(" ".join(first_lines[:3]), 600)
+
+
+def _shortened(text: str, longest: int = 200) -> str:
+    return text if len(text) <= longest else text[:longest] + "..."
 
 
 def _unreadable(text: str, arguments: Sequence[str]) -> str:
@@ -272,8 +277,8 @@ def _unreadable(text: str, arguments: Sequence[str]) -> str:
     word = max(words, key=len, default=part.splitlines()[0])
     home = " The shell leaves ~ as it is there: write $HOME." if "=~" in word else ""
     return (
-        f"{word}: this cannot be read.{home} Write key=value, close every bracket, and quote what "
-        "holds commas, brackets or spaces: 'key=\"a, b\"'."
+        f"{_shortened(word)}: this cannot be read.{home} Write key=value, close every bracket, and "
+        "quote what holds commas, brackets or spaces: 'key=\"a, b\"'."
     )
 
 

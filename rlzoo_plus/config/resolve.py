@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -47,6 +47,7 @@ DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
 _EVALUATIONS_PER_RUN = 20
 # Each is a Python of its own, of 50 MB and more.
 MOST_PROCESSES = 1024
+_MOST_MISSING = 2
 # For values of several shapes, where the rule of each branch alone would mislead.
 _RULES = {
     "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
@@ -122,7 +123,9 @@ def env_slug(env_id: str) -> str:
 
 def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
     data = {key: value for key, value in values.items() if key != "hydra"}
-    env = dict(data.get("env") or {})
+    if not isinstance(data.get("env"), Mapping):
+        raise ConfigError(f"env={_shown(data.get('env'))}: must be a mapping. Choose env=NAME.")
+    env = dict(data["env"])
     if not env.get("name") and isinstance(env.get("id"), str):
         env["name"] = env_name if env_name and env_name != "gym" else env_slug(env["id"])
     if env.get("id") == "???":
@@ -148,8 +151,21 @@ def validate_config(data: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        lines = dict.fromkeys(_describe(item, data) for item in error.errors())
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError("\n".join(_mistakes(error.errors(), data))) from None
+
+
+def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
+    """Return a line for each mistake; of a section that was replaced, one line for all its keys."""
+    missing = [".".join(map(str, item["loc"])) for item in items if item["type"] == "missing"]
+    lines = [_describe(item, data) for item in items]
+    if len(missing) > _MOST_MISSING:
+        section = missing[0].rpartition(".")[0] or "the configuration"
+        lines = [_describe(item, data) for item in items if item["type"] != "missing"]
+        lines.append(
+            f"{section} leaves out {', '.join(missing[:_MOST_MISSING])} and "
+            f"{len(missing) - _MOST_MISSING} more. Change single keys, and leave the others."
+        )
+    return list(dict.fromkeys(lines))
 
 
 def load_stored(values: Any) -> RunConfig:
@@ -173,11 +189,11 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         prefix = "".join(f"{part}." for part in path[:-1])
         known = [prefix + name for name in _fields_at(path[:-1])]
         return unknown_name("configuration key", key, known, HELP)
+    if item["type"] == "missing":
+        return f"{key} is not set. Add it: {key}=..."
     whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
     if whole is not None:
         return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
-    if item["type"] == "missing":
-        return f"{key} is not set. Add it: {key}=..."
     context = item.get("ctx", {})
     expected = context.get("expected")
     rule = f"must be {expected}" if expected else item["msg"]
@@ -199,7 +215,8 @@ def _is_key(part: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, (dict, list)) else str(value)
+    is_plain = not isinstance(value, (dict, list)) and str(value).isprintable()
+    text = str(value) if is_plain else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -488,3 +488,33 @@ def test_an_error_that_is_no_path_of_the_user_s_keeps_its_traceback(answer, monk
     monkeypatch.setattr(train, "plan_run", fail)
     with pytest.raises(FileNotFoundError):
         answer("train")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("evaluate {file}", "evaluate {folder}", "evaluate {long}", "evaluate {none}"),
+        *("evaluate {folder} --episodes 999999999999", "record {folder} --seconds nan"),
+        *("record {folder} --seconds -1", "enjoy {none}", "plot {file}", "plot {long}"),
+        *("runs {none}", "resume {folder}", "resume {long}", "export {folder} --to foo"),
+        *("import-sb3 {file}", "import-sb3 {long}", "checkpoint {folder}", "checkpoint {long}"),
+        *("sweep", "sweep foo", "sweep status {folder}", "sweep status {long}"),
+        *("study", "study show {folder}", "study show {long}", "study best {file}"),
+        *("doctor algo=pppo", "inspect nothing_there", "new-robot {file}", "new-robot {long}"),
+        *("verify-resume algo=pppo", "import-zoo {folder}", "import-zoo {none}", "foo"),
+    ],
+)
+def test_a_mistake_in_an_argument_of_any_verb_ends_in_two(answer, tmp_path, line):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file.txt").write_text("x: [")
+    places = {
+        "file": str(tmp_path / "file.txt"),
+        "folder": str(tmp_path / "folder"),
+        "none": str(tmp_path / "nowhere"),
+        "long": str(tmp_path / ("a" * 300)),
+    }
+    verb, *arguments = line.format(**places).split()
+    code, text = answer(verb, *arguments)
+    assert code == 2, text
+    assert "Traceback" not in text
+    assert text.strip()

@@ -473,3 +473,18 @@ def test_every_tuned_file_resolves_with_its_environment(resolve_config, algo):
         except Exception as error:
             failures[name] = str(error)
     assert not failures
+
+
+def test_a_section_that_was_replaced_is_told_in_one_line(check):
+    text = complaint(check, checkpoint={})
+    assert "more. Change single keys" in text
+    assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", ["", None, float("inf"), [1]])
+def test_an_environment_that_is_no_mapping_is_told(check, value):
+    assert "must be a mapping. Choose env=NAME" in complaint(check, env=value)
+
+
+def test_a_value_of_two_lines_is_shown_in_one(check):
+    assert len(complaint(check, network__n_critics="a\nb").splitlines()) == 1
