@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 USER_ERROR, RUN_ERROR = 2, 1
 INTERRUPTED = 130
+_LONGEST_SHOWN = 300
 # What the system says of a path that the user chose; anything else is a defect.
 _ABOUT_PATHS = {
     errno.EACCES,
@@ -111,7 +112,9 @@ def _about_path(error: OSError) -> str:
     """
     if error.filename is None or error.errno not in _ABOUT_PATHS:
         raise error
-    return f"{error.filename}: {error.strerror}. Choose another path, or change this one."
+    name = str(error.filename)
+    shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
+    return f"{shown}: {error.strerror}. Choose another path, or change this one."
 
 
 def _reader_is_gone() -> bool:

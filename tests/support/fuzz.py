@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.training import tiny_config
 
-from rlzoo_plus.commands import train
+from rlzoo_plus.commands import dispatch, train
 from rlzoo_plus.commands.console import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.errors import ConfigError, RunError
@@ -136,14 +136,14 @@ def _command(words: list[str], tally: Tally) -> None:
 
     GlobalHydra.instance().clear()
     try:
-        train.main([*words, "n_timesteps=32", "tuned=none", "algo.name=none_such"])
+        code = dispatch.run("train", [*words, "n_timesteps=32", "algo.name=none_such"])
     except SystemExit as stop:
         # Hydra's own parser of options.
-        if stop.code != 2:
-            raise AssertionError(f"exit code {stop.code}") from stop
-        tally.refused += 1
+        code = stop.code
     finally:
         GlobalHydra.instance().clear()
+    assert code == 2, f"exit code {code}"
+    tally.refused += 1
 
 
 def _run(values: dict[str, object], tally: Tally, *, trains: bool) -> None:
