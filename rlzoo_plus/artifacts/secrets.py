@@ -25,6 +25,8 @@ _KINDS_OF_KEY = (
 _NUMERIC = ("password", "passwd", "passphrase", "pwd", "pw", "secret")
 # The last one is how our own messages say that there is one.
 _NO_VALUES = ("true", "false", "null", "None", "VALUE")
+# Before a colon that assigns, and not one of a sentence: `unclosed token: line 1`.
+_BEFORE_KEY = re.compile(r"(^|[{,\[(])[\s+\->\"']*$")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -107,6 +109,10 @@ def _without_value(match: re.Match[str]) -> str:
     inner = value.strip("\"'")
     if not is_named:
         return match[0].removesuffix(value) + _NAMED.sub(_without_value, value)
+    before = match.string[: match.start()].rpartition("\n")[2]
+    is_prose = ":" in match["sep"] and not _BEFORE_KEY.search(before)
+    if is_prose and not inner.startswith(("Bearer ", "Basic ")):
+        return match[0]
     if not inner or inner[0] in "$*." or inner in _NO_VALUES:
         return match[0]
     if re.fullmatch(r"[-+\d.e]+", inner) and not _takes_numbers(name):

@@ -82,6 +82,7 @@ def test_a_token_of_a_known_form_is_blanked_without_a_name(text):
         "env.kwargs.api_token=${oc.env:API_TOKEN}",
         "http://user:${oc.env:DB_PASSWORD}@host",
         "export API_KEY=$OTHER",
+        "x.urdf is not XML: unclosed token: line 1, column 0",
         "must be KEY=VALUE, e.g. n_timesteps=200000",
         "Set it: export API_TOKEN=...",
         "token = tokenizer.next()",
