@@ -48,7 +48,8 @@ WORDS = (
 # Far more than a draw may take: what is larger is checked, and not built.
 MOST_STEPS, MOST_ENVS, MOST_BATCH = 2000, 16, 10_000
 FEW = 3
-MOST_LINES = 4
+# One for each wrong key, of which a replaced section has several.
+MOST_LINES = 6
 
 
 @dataclass
