@@ -11,7 +11,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.callbacks import RunCallbacks
 from rlzoo_plus.config.compare import changed_values, describe_changes
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Beginning:
         saving = self._callbacks.checkpoint
         try:
             saving.snapshot.restore(self._agent, checkpoint, self._missing_records())
+        except RunError:
+            # The process of an environment died, which says nothing about the checkpoint.
+            raise
         # Any part of it may be nonsense.
         except Exception as error:
             log.debug("what does not fit:", exc_info=True)

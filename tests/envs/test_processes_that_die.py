@@ -154,6 +154,25 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
     assert (result.state, result.inexact_since, result.resumed_at) == ("finished", None, [64])
 
 
+def test_a_process_that_dies_while_a_run_is_restored_blames_no_checkpoint(tmp_path, monkeypatch):
+    from rlzoo_plus.callbacks import snapshot
+
+    config = tiny_config("ppo", "tests/TinyReach-v0", *PROCESSES, "checkpoint.every_steps=64")
+    run_dir, made = start_run(tmp_path, config), []
+    ExpManager(config, run_dir).train()
+    monkeypatch.setattr(
+        "rlzoo_plus.exp_manager.make_train_env",
+        lambda *args: made.append(make_train_env(*args)) or made[-1],
+    )
+    real = snapshot.restore_envs
+    monkeypatch.setattr(
+        snapshot, "restore_envs", lambda *args, **kw: _kill(made[0], 1) and real(*args, **kw)
+    )
+    longer = config.model_copy(update={"n_timesteps": 256})
+    with pytest.raises(RunError, match=r"^the process of environment 1"):
+        ExpManager(longer, run_dir).train()
+
+
 def test_the_death_of_an_evaluating_process_is_noticed():
     venv = make_eval_env(tiny_config().env, 2, "subproc")
     _kill(venv, 1)
