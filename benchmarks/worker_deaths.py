@@ -10,6 +10,7 @@ from its last checkpoint; in the end everything that it holds is compared with a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -86,7 +87,9 @@ class Killer(threading.Thread):
             return
         self.victim = self.made[self._which].processes[self._rank].pid
         self.killed_at = time.monotonic()
-        os.kill(self.victim, signal.SIGKILL)
+        # A run that has just ended took its processes along.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.victim, signal.SIGKILL)
 
     def end(self) -> None:
         """Kill nothing any more."""
