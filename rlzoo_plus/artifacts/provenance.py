@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.secrets import BLANK, is_secret, redact
+from rlzoo_plus.artifacts.secrets import BLANK, is_secret, redact, values_of_variables
 
 PACKAGES = (
     "rlzoo-plus",
@@ -31,14 +31,17 @@ _LONGEST_DIFF = 200_000
 
 def command_line(words: list[str]) -> str:
     """Return a command line as one text, ready to be pasted, with secrets blanked out."""
-    return shlex.join(_without_secret(word) for word in words)
+    variables = values_of_variables()
+    return shlex.join(_without_secret(word, variables) for word in words)
 
 
-def _without_secret(word: str) -> str:
+def _without_secret(word: str, variables: list[str]) -> str:
     key, equals, value = word.partition("=")
-    shown = redact(word)
+    shown = redact(word, variables)
     # A value with spaces in it ends with the word.
-    is_whole = equals and shown != word and is_secret(key, value) and value[:1] not in "{["
+    is_whole = (
+        equals and shown != word and is_secret(key, value, variables) and value[:1] not in "{["
+    )
     return f"{key}={BLANK}" if is_whole else shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,28 +65,35 @@ def is_secret_variable(name: str) -> bool:
     return is_secret_name(name) or _PART.findall(name)[-1:] in (["KEY"], ["key"])
 
 
-def is_secret(path: str, value: Any) -> bool:
+def is_secret(path: str, value: Any, variables: Sequence[str] | None = None) -> bool:
     """Tell whether a value is a secret, by the names of the keys above it or by its own look.
 
     Args:
         path: The keys, joined by dots.
         value: A plain value. References to variables are none, nor is an empty text.
+        variables: What `values_of_variables` returned, if many values are asked about.
     """
     if isinstance(value, str):
         text = value.strip()
+        if redact(text, variables) != text:
+            return True
         is_named = any(map(is_secret_name, path.split(".")))
-        return redact(text) != text or (is_named and text not in ("", BLANK) and text[0] != "$")
+        return is_named and text not in ("", BLANK) and text[0] != "$"
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and _takes_numbers(path.rpartition(".")[2])
 
 
-def redact(text: str) -> str:
+def redact(text: str, variables: Sequence[str] | None = None) -> str:
     """Return a text with its secrets blanked: those of the environment's variables, and others.
 
     Found are the values of variables whose name says so, passwords in addresses, tokens of known
     forms, and what is assigned to a name of a secret.
+
+    Args:
+        text: The text.
+        variables: What `values_of_variables` returned, if there are many texts.
     """
-    for value in _values_of_variables():
+    for value in values_of_variables() if variables is None else variables:
         if value in text:
             text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])", BLANK, text)
     text = _LOGIN.sub(rf"//\g<user>:{BLANK}@", text)
@@ -126,8 +133,8 @@ def _takes_numbers(name: str) -> bool:
     return bool(parts) and is_secret_name(name) and parts[-1].lower().endswith(_NUMERIC)
 
 
-def _values_of_variables() -> list[str]:
-    """Return the values of variables with a secret, the longest first.
+def values_of_variables() -> list[str]:
+    """Return the values of variables with a secret, the longest first; all variables are looked at.
 
     A short word would be blanked wherever it stands, and a path is no secret.
     """

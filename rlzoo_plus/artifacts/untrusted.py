@@ -63,7 +63,11 @@ def has_control_characters(value: Any) -> bool:
     while open_values:
         item = open_values.pop()
         if isinstance(item, str):
-            if any(category(c) in _STEERING and c not in "\n\t" for c in item):
+            # None of them is printable, and few texts have other characters.
+            steers = not item.isprintable() and any(
+                category(c) in _STEERING and c not in "\n\t" for c in item
+            )
+            if steers:
                 return True
         elif isinstance(item, dict):
             open_values += [*item.keys(), *item.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}", re.ASCII)
 _VARIABLE = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*\}", re.ASCII)
 _MISSING = "???"
+# As Hydra reads it; not more digits than Python reads quickly.
+_WHOLE_NUMBER = re.compile(r"(?P<key>[^=]+)=(?P<number>0|-?[1-9][0-9]{0,17})", re.ASCII)
 
 Key = tuple[str, ...]
 
@@ -74,6 +76,7 @@ class Composer:
         self._hydra_overrides = tuple(master.hydra.overrides.hydra)
         self._files: dict[tuple[str, ...], _Files | _UnsureError] = {}
         self._read: dict[str, _Value | None] = {}
+        self._read_keys: dict[str, _Value] = {}
         self._groups: dict[str, bool] = {}
         self._errors: dict[tuple[tuple[str, ...], Key], Exception] = {}
 
@@ -156,8 +159,20 @@ class Composer:
     def _value_of(self, word: str) -> _Value | None:
         """Return an override as a plain value, None if it is for Hydra."""
         if word not in self._read:
-            self._read[word] = self._read_value(word)
+            self._read[word] = self._read_number(word) or self._read_value(word)
         return self._read[word]
+
+    def _read_number(self, word: str) -> _Value | None:
+        """Return an override like the one read before but for a whole number: seeds are many."""
+        match = _WHOLE_NUMBER.fullmatch(word)
+        if match is None:
+            return None
+        if match["key"] not in self._read_keys:
+            value = self._read_value(word)
+            if value is None:
+                return None
+            self._read_keys[match["key"]] = value
+        return replace(self._read_keys[match["key"]], value=int(match["number"]))
 
     def _read_value(self, word: str) -> _Value | None:
         from hydra.core.override_parser.types import OverrideType

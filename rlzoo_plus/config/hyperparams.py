@@ -40,6 +40,8 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
             fitted[key] = fit_type(value, known[key])
         except ValueError as error:
             raise ConfigError(f"algo.hyperparams.{key}={value}: {error}.") from None
+    if all(fitted[key] is value for key, value in algo.hyperparams.items()):
+        return algo  # jobs of a sweep may share it
     return algo.model_copy(update={"hyperparams": fitted})
 
 

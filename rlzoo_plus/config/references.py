@@ -12,7 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rlzoo_plus.artifacts.secrets import is_secret, is_secret_name, is_secret_variable
+from rlzoo_plus.artifacts.secrets import (
+    is_secret,
+    is_secret_name,
+    is_secret_variable,
+    values_of_variables,
+)
 from rlzoo_plus.config.errors import ConfigError
 
 REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
@@ -97,10 +102,12 @@ def refuse_literals(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: There is one. The text does not have it.
     """
+    variables = values_of_variables()
     for path, value in _texts(values):
         if path in _CHECKED_ELSEWHERE:
             continue
-        if is_secret(path, REFERENCE.sub("", value) if isinstance(value, str) else value):
+        plain = REFERENCE.sub("", value) if isinstance(value, str) else value
+        if is_secret(path, plain, variables):
             raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path)}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
@@ -28,7 +29,8 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
 from rlzoo_plus.config.references import refuse_secrets
-from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
+from rlzoo_plus.config.schema import IN_PROCESS, EvalConfig, RunConfig
+from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.config.suggest import HELP, unknown_name
 
 UNHASHED = (
@@ -88,7 +90,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     Raises:
         ConfigError: Something is misspelled, of the wrong type, or cannot go together.
     """
-    config = validate_config(_with_defaults(values, env_name))
+    config = validate_config(_with_defaults(values, env_name), check_types)
     refuse_secrets(config.model_dump())
     import_algorithm_packages(config.algo.packages)
     spec = get_algorithm(config.algo.name)
@@ -142,14 +144,20 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     return data
 
 
-def validate_config(data: dict[str, Any]) -> RunConfig:
+def validate_config(
+    data: dict[str, Any], check: Callable[[Any], RunConfig] = RunConfig.model_validate
+) -> RunConfig:
     """Check the types and names of a complete configuration, e.g. of a stored one.
+
+    Args:
+        data: Its values.
+        check: `check_types` where there are many of them, which are only looked at.
 
     Raises:
         ConfigError: It names every key that is wrong.
     """
     try:
-        return RunConfig.model_validate(data)
+        return check(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_mistakes(error.errors(), data))) from None
 
@@ -168,15 +176,21 @@ def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> li
     return list(dict.fromkeys(lines))
 
 
-def load_stored(values: Any) -> RunConfig:
+def load_stored(
+    values: Any, check: Callable[[Any], RunConfig] = RunConfig.model_validate
+) -> RunConfig:
     """Check a configuration that was read from a file, which anybody may have written.
+
+    Args:
+        values: What was read.
+        check: See `validate_config`.
 
     Raises:
         ValueError: It is none; `one_line` says why.
     """
     if has_control_characters(values):
         raise ValueError("a text has control characters")
-    config = RunConfig.model_validate(values)
+    config = check(values)
     if not DEVICE.fullmatch(config.device):
         raise ValueError("device must be auto, cpu, mps, cuda or cuda:<number>")
     return config
@@ -315,8 +329,13 @@ def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     n_eval_envs = config.eval.n_envs
     if n_eval_envs == "auto":
         n_eval_envs = min(config.eval.episodes, 10)
-    evaluation = config.eval.model_copy(update={"every_steps": every, "n_envs": n_eval_envs})
-    return config.model_copy(update={"eval": evaluation})
+    return config.model_copy(update={"eval": _evaluation(config.eval, every, n_eval_envs)})
+
+
+# The jobs of a sweep share it.
+@lru_cache
+def _evaluation(given: EvalConfig, every: int | None, n_envs: int) -> EvalConfig:
+    return given.model_copy(update={"every_steps": every, "n_envs": n_envs})
 
 
 def _check_cadence(

@@ -12,6 +12,7 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash, load_stored
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.sections import check_types
 
 SWEEPS = Path("outputs") / "sweeps"
 DEFAULT_NAME = "default"
@@ -110,7 +111,8 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
     if not isinstance(data, dict):
         raise ConfigError(f"{sweep}: the ledger has no configuration of {printable(key)}.")
     try:
-        config = load_stored({**data, "run_dir": str(path), "sweep": str(sweep)})
+        placed = {**data, "run_dir": str(path), "sweep": str(sweep)}
+        config = load_stored(placed, check_types)
     except ValueError as error:
         reason = one_line(error)
         raise ConfigError(

@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from rlzoo_plus.config import composer as composer_module
 from rlzoo_plus.config.compose import conf_dir, prepare_overrides
 from rlzoo_plus.config.composer import Composer
 from rlzoo_plus.config.references import plain_values
@@ -285,3 +286,22 @@ def test_prepared_overrides_stay_plain_values(jobs):
         words = prepare_overrides([f"algo.hyperparams.gamma=0.{number}", f"seed={number}"])
         assert check(composer, by_hydra, number, words)
     assert len(calls) == 1
+
+
+def test_whole_numbers_are_what_hydra_reads(jobs):
+    composer, by_hydra, _ = jobs()
+    for key in ("seed", "+seed", "++seed", "algo.hyperparams.n_epochs", "algo", "eval"):
+        for number in ("7", "8", "0", "-3", "-0", "007", "+4", "1_000", "9" * 18, "9" * 30):
+            check(composer, by_hydra, 1, [f"{key}={number}"])
+
+
+def test_a_whole_number_is_parsed_once_for_each_key(jobs, monkeypatch):
+    composer, _, _ = jobs()
+    parsed = []
+    parse = composer_module._parse
+    monkeypatch.setattr(
+        composer_module, "_parse", lambda word: (parsed.append(word), parse(word))[1]
+    )
+    seeds = [composer.compose(n, [f"seed={n}", "n_envs=2"]).values["seed"] for n in range(50)]
+    assert seeds == [*range(50)]
+    assert parsed == ["seed=0", "n_envs=2"]

@@ -2,7 +2,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.references import plain_values, reveal, variables_in
+from rlzoo_plus.config.references import plain_values, refuse_secrets, reveal, variables_in
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +45,21 @@ def test_a_variable_that_is_missing_is_named_with_its_key(monkeypatch):
     monkeypatch.delenv("API_TOKEN")
     with pytest.raises(ConfigError, match=r"env\.kwargs .* API_TOKEN, .* export API_TOKEN="):
         reveal({"t": "${oc.env:API_TOKEN}"}, "env.kwargs")
+
+
+def test_a_configuration_is_searched_with_one_look_at_the_variables(monkeypatch):
+    from rlzoo_plus.artifacts import secrets
+
+    looks = []
+    look = secrets.os.environ.items
+    monkeypatch.setattr(secrets.os.environ, "items", lambda: (looks.append(1), look())[1])
+    refuse_secrets({"env": {"kwargs": {f"key_{n}": "text" for n in range(50)}}})
+    assert len(looks) == 1
+
+
+def test_a_variable_that_is_set_later_is_found(monkeypatch):
+    values = {"env": {"kwargs": {"a": "Zx81-qwerty"}}}
+    refuse_secrets(values)
+    monkeypatch.setenv("API_TOKEN", "Zx81-qwerty")
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.a holds a secret"):
+        refuse_secrets(values)
