@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,13 +84,14 @@ def refuse_secrets(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: It holds one, or a reference where none is read. The text has no secret.
     """
-    for path, value in _texts(values):
+    found = list(_texts(values))
+    for path, value in found:
         if any(_found(value)) and not _REVEALED.match(path):
             raise ConfigError(
                 f"{path} refers to a secret: that is read in env.kwargs, env.wrappers, callbacks "
                 "and tracker.kwargs only."
             )
-    refuse_literals(values)
+    _refuse_literals(found)
 
 
 def refuse_literals(values: Mapping[str, Any]) -> None:
@@ -102,8 +103,12 @@ def refuse_literals(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: There is one. The text does not have it.
     """
+    _refuse_literals(_texts(values))
+
+
+def _refuse_literals(values: Iterable[tuple[str, Any]]) -> None:
     variables = values_of_variables()
-    for path, value in _texts(values):
+    for path, value in values:
         if path in _CHECKED_ELSEWHERE:
             continue
         plain = REFERENCE.sub("", value) if isinstance(value, str) else value
@@ -131,7 +136,10 @@ def _instead(path: str) -> str:
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value of nested plain data with the keys that lead to it, joined by dots."""
-    if isinstance(value, Mapping):
+    # Most are plain values, and to ask for a mapping first takes longer.
+    if value is None or isinstance(value, (str, int, float)):
+        yield path, value
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _texts(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, (list, tuple)):

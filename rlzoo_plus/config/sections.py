@@ -54,6 +54,23 @@ def check_types(values: Any) -> RunConfig:
     return config
 
 
+class SharedSections:
+    """Lets configurations of plain data share their equal sections, as those of a long ledger."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Key, Any] = {}
+
+    def share(self, config: Any) -> Any:
+        """Return an equal configuration; what is none is returned as it is."""
+        if not isinstance(config, dict):
+            return config
+        return {name: self._shared(str(name), value) for name, value in config.items()}
+
+    def _shared(self, name: str, section: Any) -> Any:
+        key = _key_of(name, section)
+        return section if key is None else self._known.setdefault(key, section)
+
+
 def _key_of(name: str, section: Any) -> _Key | None:
     """Return what tells a section from others by values, types and order; None if it is unsure."""
     if not isinstance(section, dict):

@@ -19,6 +19,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.sections import SharedSections
 from rlzoo_plus.sweeps.job import SweepJob, load_job
 
 log = logging.getLogger(__name__)
@@ -86,11 +87,14 @@ class Ledger:
         """Return the record of each job that is in the sweep, and its last event, by key."""
         records: dict[str, dict[str, Any]] = {}
         last: dict[str, dict[str, Any]] = {}
+        sections = SharedSections()
         for record in iter_records(self.path):
             key, event = record.get("job"), record.get("event")
             if not isinstance(key, str):
                 continue
             if event == ADDED:
+                if "config" in record:
+                    record["config"] = sections.share(record["config"])
                 records[key] = record
             elif event == REMOVED:
                 records.pop(key, None)

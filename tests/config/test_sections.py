@@ -113,6 +113,19 @@ def test_what_changes_after_its_check_changes_no_section(values):
     assert_same(changed(values, ("env.kwargs", {"a": [1]})))
 
 
+def test_plain_configurations_share_what_is_equal_to_a_reader():
+    shared = sections.SharedSections()
+    given = [
+        {"seed": n, "env": {"kwargs": {"a": a}}, "log": {"b": [1]}, "x": None}
+        for n, a in enumerate((1, True, 1.0, 1))
+    ]
+    out = [shared.share(copy.deepcopy(one)) for one in given]
+    assert repr(out) == repr(given)
+    assert out[0]["env"] is out[3]["env"]
+    assert all(one["log"] is out[0]["log"] for one in out)
+    assert shared.share([1]) == [1]
+
+
 def test_sections_are_forgotten_where_there_are_many(values, kept, monkeypatch):
     monkeypatch.setattr(sections, "_MOST_KEPT", 20)
     for number in itertools.chain(range(1, 40), range(1, 40)):
