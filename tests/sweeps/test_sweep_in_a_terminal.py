@@ -51,7 +51,7 @@ def test_a_ctrl_c_stops_the_jobs_with_checkpoints_and_the_same_command_finishes(
     first.press(CTRL_C)
     assert first.wait() == 130, first.text
     assert "Traceback" not in first.text
-    assert "next: rlzoo-plus sweep resume" in first.text
+    assert "-m rlzoo_plus sweep resume outputs/sweeps/default" in first.text  # as it was started
     before = {run.path: run.checkpoints().steps()[-1] for run in runs()}
     for run in runs():
         assert run.read_status()["state"] == "interrupted"
@@ -78,4 +78,5 @@ def test_a_second_ctrl_c_does_not_wait_for_the_next_iteration(terminal, runs):
     assert sweep.wait(timeout_s=10.0) == 130, sweep.text
     assert "Traceback" not in sweep.text
     assert all(is_gone(pid) for pid in workers)
-    assert [run.checkpoints().steps() for run in runs()] == [[], []]
+    # Where the first Ctrl-C came before the first step, there is one of the beginning.
+    assert all(set(run.checkpoints().steps()) <= {0} for run in runs())

@@ -163,7 +163,7 @@ def test_a_sweep_stops_cleanly(start, call, tmp_path, how):
         process.send_signal(getattr(signal, how))
     text, _ = process.communicate(timeout=60)
     assert process.returncode == (130 if how == "SIGINT" else 75), text
-    assert "next: rlzoo-plus sweep resume" in text
+    assert "-m rlzoo_plus sweep resume outputs/sweeps/default" in text  # as it was started
     runs = list(runs_of(sweep).values())
     assert [run.read_status()["state"] for run in runs] == ["interrupted"] * 2
     state = json.loads(call(*PLUS, "sweep", "status", "default", "--json"))
