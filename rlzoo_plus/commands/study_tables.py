@@ -112,7 +112,7 @@ def print_report(report: StudyReport, console: Console) -> None:
 
     heads = ["trial"]
     for name in report.objectives:
-        heads += [name, f"{name}, retrained (IQM, 95 %)", "change"]
+        heads += [name, f"{name}, retrained (IQM)", "change"]
     table = _table([*heads, "held-out episodes"])
     for view in ranked(report):
         again = retrained_of(report, view.number)

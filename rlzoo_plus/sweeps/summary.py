@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,14 +135,15 @@ def _row(views: list[JobView], settings: str) -> Row:
         n_done=len(done),
         n_failed=n_failed,
         n_open=len(views) - len(done) - n_failed,
-        best=_estimate([view.best for view in done]),
-        final=_estimate([view.final for view in done]),
+        best=estimate([view.best for view in done]),
+        final=estimate([view.final for view in done]),
         best_run=max(known)[1] if known else None,
         time_s=round(sum(view.time_s or 0.0 for view in done), 3),
     )
 
 
-def _estimate(values: list[float | None]) -> Estimate | None:
+def estimate(values: Sequence[float | None]) -> Estimate | None:
+    """Return the interquartile mean of one value a seed; None if no seed has one."""
     known = [value for value in values if value is not None]
     if not known:
         return None

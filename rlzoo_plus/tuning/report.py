@@ -16,8 +16,7 @@ from typing import Any
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
-from rlzoo_plus.sweeps.summary import Estimate
+from rlzoo_plus.sweeps.summary import Estimate, estimate
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 FILES = ("report.json", "report.md")
@@ -53,10 +52,7 @@ class Retrained:
     def estimate(self, name: str) -> Estimate | None:
         """Return a figure's interquartile mean over the seeds; None if no seed has it."""
         values = [figures[name] for figures in self.figures if _is_number(figures.get(name))]
-        if not values:
-            return None
-        low, high = stratified_bootstrap_ci([values], iqm)
-        return Estimate(iqm(values), low, high)
+        return estimate(values)
 
 
 @dataclass(frozen=True)

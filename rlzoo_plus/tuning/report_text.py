@@ -105,10 +105,10 @@ def held_out_text(again: Retrained | None) -> str:
 def _legend(report: StudyReport) -> list[str]:
     name = report.objectives[0]
     lines = [
-        f"`{name}` is the figure that a trial was chosen by, and flatters for that reason. The "
+        f"`{name}` is the metric that a trial was chosen by, and flatters for that reason. The "
         "columns behind it are from runs with fresh seeds: interquartile mean [95 % bootstrap "
-        "interval]; `change` is their difference from the first figure. Held-out episodes: mean "
-        "± deviation (episodes)."
+        "interval], or (lowest to highest) of fewer than five seeds; `change` is their difference "
+        "from the first one. Held-out episodes: mean ± deviation (episodes)."
     ]
     steps, full = report.trial_timesteps, report.full_timesteps
     if steps is not None and full is not None and steps != full:

@@ -83,7 +83,7 @@ DOUBTFUL = {
     ),
     "patience beyond the end": ((*ON, "stop.no_improvement_evals=10"), "can never end it"),
     "a lone environment in a process": ((*ON, "vec_env=subproc"), "only costs time"),
-    "more threads than cores": ((*ON, "num_threads=4000"), "num_threads=4000 is above the"),
+    "more threads than cores": ((*ON, "num_threads=1000"), "num_threads=1000 is above the"),
     "a limit below the buffer": (
         (*OFF, "n_timesteps=1e6", "infra.memory_gib=0.01"),
         "the job will be killed",
@@ -128,7 +128,6 @@ REFUSED = {
     ),
     "a device": (("device=cuda:99",), "device=cuda:99"),
     "a callback": (("callbacks=[nowhere.Callback]",), "callbacks: nowhere.Callback"),
-    "a launcher": (("infra.name=locl",), "'local'"),
     "a limit for a debugger": (("infra=debug", "infra.memory_gib=1"), "infra=debug"),
 }
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.studies import settings
 
-from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
+from rlzoo_plus.statistics import iqm_interval
 from rlzoo_plus.tuning.report import (
     HeldOut,
     Retrained,
@@ -47,11 +47,17 @@ def row_of(text, trial):
 def test_what_fresh_seeds_give_stands_beside_the_first_figure(tmp_path):
     made = report([done(7, 500.0)], retrained=[again(7, held_out=HeldOut(405.0, 12.5, 100))])
     row = row_of(text_of(tmp_path, made), 7)
-    low, high = stratified_bootstrap_ci([RETURNS], iqm)
     assert row[:2] == ["7 (winner)", "500"]
-    assert row[2] == f"410 [{low:.4g}, {high:.4g}]"
+    assert row[2] == "410 (400 to 420)"
     assert row[3] == "-90 (-18 %)"
     assert row[-1] == "405 ± 12.5 (100)"
+
+
+def test_five_fresh_seeds_have_an_interval(tmp_path):
+    returns = (400.0, 420.0, 410.0, 390.0, 430.0)
+    made = report([done(7, 500.0)], retrained=[again(7, returns)])
+    low, high = iqm_interval(returns)
+    assert row_of(text_of(tmp_path, made), 7)[2] == f"410 [{low:.4g}, {high:.4g}]"
 
 
 def test_numbers_that_do_not_exist_are_a_dash_or_null(tmp_path):
