@@ -238,7 +238,7 @@ def test_a_damaged_run_gets_one_clear_line(trained, call):
 
 def test_the_module_is_the_same_as_the_console_script(call):
     out, _ = call(*PLUS)
-    assert "rlzoo-plus VERB" in out
+    assert "-m rlzoo_plus VERB" in out
     assert "rlzoo-plus" in call(*PLUS, "--version")[0]
 
 
