@@ -35,7 +35,8 @@ def test_a_killed_command_goes_on_by_the_same_command_and_by_resume(start, call,
         seen = run.checkpoints().steps()[-1]
         assert run.read_status()["state"] == "running"
     text = call(*PLUS, "resume", "killed", "--trust")
-    assert "exactly as if never stopped" in text
+    # The environment is not ours, so nothing more can be known.
+    assert "no difference found" in text
     assert run_digests(run) == run_digests(RunDir(tmp_path / "whole"))
     assert len(run.read_result()["resumed_at"]) >= 3
     before = run.status_file.read_bytes()
