@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.agents.attributes import fitted, replace_attributes
-from rlzoo_plus.agents.plain import in_layout, is_plain, layout_of, tensors_of, to_plain
+from rlzoo_plus.agents.plain import (
+    fitted,
+    in_layout,
+    is_plain,
+    layout_of,
+    replace_attributes,
+    tensors_of,
+    to_plain,
+)
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm

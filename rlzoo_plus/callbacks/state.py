@@ -17,8 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlzoo_plus.agents.attributes import replace_attributes
-from rlzoo_plus.agents.plain import is_plain, to_plain
+from rlzoo_plus.agents.plain import is_plain, replace_attributes, to_plain
 from rlzoo_plus.artifacts.secrets import is_secret
 from rlzoo_plus.artifacts.tree import pack
 

@@ -19,9 +19,15 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.artifacts.user_code import user_code, user_models
-from rlzoo_plus.envs.accounts import accounting_parts, accounts, layers_of, load_accounts
 from rlzoo_plus.envs.calls import Call, CallRecord
-from rlzoo_plus.envs.lasting import attributes_of, first_difference
+from rlzoo_plus.envs.lasting import (
+    accounting_parts,
+    accounts,
+    attributes_of,
+    first_difference,
+    layers_of,
+    load_accounts,
+)
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
 
 _BLOCK = 4096

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.agents.attributes import fitted
+from rlzoo_plus.agents.plain import fitted
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.envs.accounts import accounts, load_accounts
+from rlzoo_plus.envs.lasting import accounts, load_accounts
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.seeding import seed_generators
 

@@ -9,7 +9,7 @@ import support.tiny_envs  # noqa: F401
 from support.resuming import StopAfter
 from support.training import start_run, tiny_config
 
-from rlzoo_plus.agents.attributes import replace_attributes
+from rlzoo_plus.agents.plain import replace_attributes
 from rlzoo_plus.artifacts.atomic import write_folder
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
