@@ -15,7 +15,7 @@ from rlzoo_plus.diagnosis.outcome import JobFindings
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.tuning.plan import StudyPlan
+    from rlzoo_plus.tuning.study_plan import StudyPlan
 
 DRAWS = 50
 

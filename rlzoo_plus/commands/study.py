@@ -25,7 +25,7 @@ from rlzoo_plus.config.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.tuning.study_file import KnownStudy
+    from rlzoo_plus.tuning.stored_study import KnownStudy
     from rlzoo_plus.tuning.trials import TrialView
 
 __all__ = ["main", "print_report"]
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     """Do what is asked; return the exit code."""
     options = _parse(arguments)
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.tuning.study_file import open_stored
+    from rlzoo_plus.tuning.stored_study import open_stored
 
     stored = open_stored(options.study, trust=options.trust)
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
     from rlzoo_plus.artifacts.untrusted import one_line
-    from rlzoo_plus.tuning.plots import Picture, plot_study
+    from rlzoo_plus.tuning.study_plots import Picture, plot_study
 
     study, hpo = stored.study, stored.hpo
     views = study.trials()
@@ -99,7 +99,7 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.importance import FEWEST_TRIALS
+    from rlzoo_plus.tuning.study_plots import FEWEST_TRIALS
 
     found = {name: _importances(stored, place) for place, name in enumerate(stored.hpo.objectives)}
     if options.json:
@@ -121,7 +121,7 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
         ConfigError: The storage holds what Optuna cannot reckon with.
     """
     from rlzoo_plus.artifacts.untrusted import one_line
-    from rlzoo_plus.tuning.importance import importances
+    from rlzoo_plus.tuning.study_plots import importances
 
     try:
         return importances(stored.study.optuna_study, objective)
@@ -142,7 +142,7 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         if any(view.state == "done" for view in views):
             raise ConfigError(f"{stored.folder}: none of its trials keeps the constraints.")
         raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
-    from rlzoo_plus.commands.tuning_winner import winner_options
+    from rlzoo_plus.tuning.experiment_file import winner_options
 
     experiment = report.get("experiment") if winner is not None else None
     if options.json:
@@ -161,7 +161,7 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console) -> None:
     from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.tuning.report import number_text
+    from rlzoo_plus.tuning.study_report import number_text
 
     figures = zip(stored.hpo.objectives, view.values or (), strict=False)
     text = ", ".join(f"{name} {number_text(value)}" for name, value in figures)
@@ -190,7 +190,7 @@ def _command(options: Sequence[str], words: list[str]) -> str:
 
 def _reference(stored: KnownStudy) -> str:
     """Return the word that `study=` finds it by from here."""
-    from rlzoo_plus.tuning.plan import study_folder
+    from rlzoo_plus.tuning.study_plan import study_folder
 
     name = stored.folder.name
     return name if study_folder(name) == stored.folder else str(stored.folder)
@@ -199,7 +199,7 @@ def _reference(stored: KnownStudy) -> str:
 def _report(stored: KnownStudy) -> dict[str, Any]:
     """Return what the study's report says, as far as it is of a kind that makes sense."""
     from rlzoo_plus.artifacts.untrusted import printable, read_json
-    from rlzoo_plus.tuning.report import FILES
+    from rlzoo_plus.tuning.study_report import FILES
 
     data = read_json(stored.folder / FILES[0])
     winner, experiment = data.get("winner"), data.get("experiment")
@@ -210,7 +210,7 @@ def _report(stored: KnownStudy) -> dict[str, Any]:
 
 
 def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) -> dict[str, Any]:
-    from rlzoo_plus.tuning.report import counts
+    from rlzoo_plus.tuning.study_report import counts
 
     data = {
         "study": stored.name,

@@ -9,24 +9,25 @@ from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.sweeps.summary import shown
 from rlzoo_plus.sweeps.table import duration
-from rlzoo_plus.tuning.figures import RUNGS
-from rlzoo_plus.tuning.report import (
+from rlzoo_plus.tuning.metrics import RUNGS
+from rlzoo_plus.tuning.study_report import (
     StudyReport,
+    change_text,
     counts,
     first_value,
+    held_out_text,
     number_text,
     ranked,
     retrained_of,
     value_text,
 )
-from rlzoo_plus.tuning.report_text import change_text, held_out_text
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from rlzoo_plus.tuning.study_file import KnownStudy
+    from rlzoo_plus.tuning.stored_study import KnownStudy
 
 JOURNAL = "journal.log"
 # More columns than this do not fit beside the values.

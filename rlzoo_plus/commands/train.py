@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         tell(train_help(arguments))
         return 0
     if any(argument.startswith(("study=", "trial=")) for argument in arguments):
-        from rlzoo_plus.commands.stored_trial import with_trial
+        from rlzoo_plus.tuning.stored_study import with_trial
 
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):

@@ -43,7 +43,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
             directories of the trial's earlier runs; `trial`, the arguments of a `TrialReporter`.
         n_timesteps: Length of the run.
     """
-    from rlzoo_plus.tuning.figures import RUNGS, followed_value, rung_of, rung_values
+    from rlzoo_plus.tuning.metrics import RUNGS, followed_value, rung_of, rung_values
     from rlzoo_plus.tuning.study import TrialReporter
 
     figure = report["figure"]

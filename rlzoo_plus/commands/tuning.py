@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.infra.launcher import Launcher
     from rlzoo_plus.sweeps.job import SweepJob
-    from rlzoo_plus.tuning.plan import StudyPlan
-    from rlzoo_plus.tuning.report import Retrained, StudyReport
     from rlzoo_plus.tuning.study import Study
+    from rlzoo_plus.tuning.study_plan import StudyPlan
+    from rlzoo_plus.tuning.study_report import Retrained, StudyReport
 
 PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.commands.trial_job", "rlzoo_plus.tuning.study")
 
@@ -30,13 +30,14 @@ def run_study(arguments: list[str], compose: Compose) -> int:
     Raises:
         ConfigError: Something in the command is wrong, or nothing can be run.
     """
-    from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.commands.tuning_view import StudyView
-    from rlzoo_plus.tuning.pruners import pruning_note
-    from rlzoo_plus.tuning.tuner import Tuner
-
     plan, notes = make_plan(arguments, compose)
     study, launcher = _open(plan, arguments)
+    # These import Optuna, which is known to be there by now.
+    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.tuning_view import StudyView
+    from rlzoo_plus.tuning.samplers import pruning_note
+    from rlzoo_plus.tuning.tuner import Tuner
+
     console = make_console()
     told = [pruning_note(plan.hpo), *notes, *_warm_start(plan, study)]
     for note in dict.fromkeys(filter(None, told)):
@@ -56,13 +57,12 @@ def run_study(arguments: list[str], compose: Compose) -> int:
 def _open(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher]:
     """Check what can be checked before anything is written, and open the study."""
     from rlzoo_plus.commands.sweeping import busy_cores
-    from rlzoo_plus.commands.tuning_winner import check_target
     from rlzoo_plus.config.compose import config_options
     from rlzoo_plus.infra.launcher import make_launcher
-    from rlzoo_plus.tuning.plan import about_study
-    from rlzoo_plus.tuning.probing import check_draws
+    from rlzoo_plus.tuning.experiment_file import check_target
+    from rlzoo_plus.tuning.stored_study import write_study_file
     from rlzoo_plus.tuning.study import Study
-    from rlzoo_plus.tuning.study_file import write_study_file
+    from rlzoo_plus.tuning.study_plan import about_study, check_draws
 
     mistakes = study_mistakes(plan)
     if mistakes:
@@ -83,13 +83,12 @@ def _open(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher]:
 def study_mistakes(plan: StudyPlan) -> list[str]:
     """Return what is wrong with a study, all of it; nothing is written."""
     from rlzoo_plus.diagnosis.refusals import refusals
-    from rlzoo_plus.tuning.constraints import parse_constraints
-    from rlzoo_plus.tuning.figures import RUNGS
-    from rlzoo_plus.tuning.pruners import make_pruner
-    from rlzoo_plus.tuning.samplers import make_sampler
+    from rlzoo_plus.tuning.metrics import RUNGS, parse_constraints
     from rlzoo_plus.tuning.storage import check_storage, require_optuna
 
     require_optuna()
+    from rlzoo_plus.tuning.samplers import make_pruner, make_sampler
+
     hpo, found = plan.hpo, []
     checks: list[Callable[[], object]] = [
         lambda: make_sampler(hpo, 0, _grid(plan)),
@@ -139,13 +138,13 @@ def _conclude(
     plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], console: Console
 ) -> int:
     """Train the best again, write the report and the winner's file, and say what was found."""
-    from rlzoo_plus.tuning.report import choose_winner
     from rlzoo_plus.tuning.retraining import (
         ExaminationStopped,
         best_job,
         retrained,
         retraining_jobs,
     )
+    from rlzoo_plus.tuning.study_report import choose_winner
 
     best = study.best(max(plan.hpo.retrain.best, 1))
     if not best:
@@ -188,8 +187,8 @@ def _publish(
     from dataclasses import replace
 
     from rlzoo_plus.commands.study_tables import print_report
-    from rlzoo_plus.commands.tuning_winner import write_winner
-    from rlzoo_plus.tuning.report import write_report
+    from rlzoo_plus.tuning.experiment_file import write_winner
+    from rlzoo_plus.tuning.study_report import write_report
 
     code, winner = 0, next(view for view in report.trials if view.number == report.winner)
     plan.draw_again(winner)
@@ -213,7 +212,7 @@ def _publish(
 
 def _conclude_without_winner(plan: StudyPlan, study: Study, console: Console) -> int:
     """Say why there is no winner, and write what there is to report."""
-    from rlzoo_plus.tuning.report import write_report
+    from rlzoo_plus.tuning.study_report import write_report
 
     done = sum(view.state == "done" for view in study.trials())
     kept = ", ".join(plan.hpo.constraints)
@@ -225,7 +224,7 @@ def _conclude_without_winner(plan: StudyPlan, study: Study, console: Console) ->
 
 
 def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
-    from rlzoo_plus.tuning.report import StudyReport
+    from rlzoo_plus.tuning.study_report import StudyReport
 
     return StudyReport(
         name=plan.name,
@@ -275,8 +274,8 @@ def _examined(
     """
     from dataclasses import replace
 
-    from rlzoo_plus.tuning.report import choose_winner
     from rlzoo_plus.tuning.retraining import examine
+    from rlzoo_plus.tuning.study_report import choose_winner
 
     episodes = plan.hpo.retrain.episodes
     console.print(f"the winner plays {_many(episodes, 'held-out episode')}", markup=False)

@@ -10,8 +10,8 @@ from rlzoo_plus.config.compose import TRUST, iter_sweep_keys, overrides_of, prep
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.tuning.plan import StudyPlan, check_settings, study_folder
 from rlzoo_plus.tuning.space import Space
+from rlzoo_plus.tuning.study_plan import StudyPlan, check_settings, study_folder
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed

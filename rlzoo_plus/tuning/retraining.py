@@ -17,9 +17,9 @@ from rlzoo_plus.infra.launcher import Handle, Launcher
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 from rlzoo_plus.sweeps.controller import EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps.job import SweepJob, make_job
-from rlzoo_plus.tuning.figures import run_figures
-from rlzoo_plus.tuning.plan import StudyPlan
-from rlzoo_plus.tuning.report import HeldOut, Retrained
+from rlzoo_plus.tuning.metrics import run_figures
+from rlzoo_plus.tuning.study_plan import StudyPlan
+from rlzoo_plus.tuning.study_report import HeldOut, Retrained
 from rlzoo_plus.tuning.trials import TrialView
 
 EXAMINATION = "rlzoo_plus.commands.trial_job:examine"

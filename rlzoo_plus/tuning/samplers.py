@@ -1,7 +1,8 @@
-"""The samplers of a study: what draws the values of the next trial."""
+"""The samplers and pruners of a study: Optuna's classes by name, with checked options."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,97 @@ from optuna.samplers import BaseSampler, CmaEsSampler
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.tuning.cma_state import load_optimizer
-from rlzoo_plus.tuning.options import build, check_options
-from rlzoo_plus.tuning.quiet import quiet_optuna
+from rlzoo_plus.tuning.storage import quiet_optuna
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.pruners import BasePruner
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState
 
+# Optuna warns of them, and they will be gone.
+_RETIRED = (
+    "consider_prior",
+    "prior_weight",
+    "consider_magic_clip",
+    "consider_endpoints",
+    "gamma",
+    "weights",
+    "warn_independent_sampling",
+    "warn_asynchronous_seeding",
+)
+# Python objects, which no YAML file can hold, and what the study's other settings decide.
+_NOT_OURS = (
+    "after_trial_strategy",
+    "child_generation_strategy",
+    "constraints_func",
+    "crossover",
+    "elite_population_selection_strategy",
+    "independent_sampler",
+    "mutation",
+    "search_space",
+    "seed",
+    "source_trials",
+    "wrapped_pruner",
+)
+
+
+def check_options(where: str, target: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as the class takes them.
+
+    Args:
+        where: The key that holds them, e.g. `hpo.sampler_options`.
+        target: The class that they are for.
+        given: What the user wrote.
+
+    Raises:
+        ConfigError: A name is unknown, or a value is of the wrong kind.
+    """
+    known = option_types(target)
+    checked = {}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"{where}: {unknown_name('option', str(name), known)}")
+        try:
+            checked[name] = fit_type(value, known[name])
+        except ValueError as error:
+            raise ConfigError(f"{where}.{name}={value!r} {error}.") from None
+    return checked
+
+
+def option_types(target: type) -> dict[str, str]:
+    """Return the options that a user may give to a class, and their types as they are written."""
+    return {
+        name: _written(parameter.annotation)
+        for name, parameter in inspect.signature(target).parameters.items()
+        if name not in _RETIRED and name not in _NOT_OURS
+    }
+
+
+def build(where: str, target: type, options: Mapping[str, Any]) -> Any:
+    """Make an object; what its constructor refuses is the user's mistake.
+
+    Raises:
+        ConfigError: The constructor refuses a value, or needs a package that is missing.
+    """
+    try:
+        return target(**options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except ImportError as error:
+        raise ConfigError(f"{where}: {error}. Install it: pip install 'rlzoo-plus[tune]'") from None
+
+
+def _written(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
 Grid = Mapping[str, Sequence[Any]]
 
-_CLASSES = {
+_SAMPLERS = {
     "tpe": "TPESampler",
     "random": "RandomSampler",
     "cmaes": "CmaEsSampler",
@@ -32,12 +111,12 @@ _CLASSES = {
     "nsga2": "NSGAIISampler",
     "grid": "GridSampler",
 }
-SAMPLERS = tuple(_CLASSES)
+SAMPLERS = tuple(_SAMPLERS)
 _ONE_OBJECTIVE = ("cmaes",)
 # Their place in the sequence, or the order of the grid, goes with the seed.
 _CONSTANT_SEED = ("qmc", "grid")
 _NEEDS = {"cmaes": "cmaes", "gp": "scipy", "qmc": "scipy"}
-_WHERE = "hpo.sampler_options"
+_SAMPLER_OPTIONS = "hpo.sampler_options"
 
 
 class PlainCmaEsSampler(CmaEsSampler):
@@ -146,17 +225,17 @@ def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseS
 
     quiet_optuna()
     name = hpo.sampler
-    if name not in _CLASSES:
+    if name not in _SAMPLERS:
         raise ConfigError(unknown_name("hpo.sampler", name, SAMPLERS))
     if len(hpo.objectives) > 1 and name in _ONE_OBJECTIVE:
         several = ", ".join(n for n in SAMPLERS if n not in _ONE_OBJECTIVE)
         raise ConfigError(f"hpo.sampler={name} knows one objective only; for several: {several}.")
     _require(name)
-    target = PlainCmaEsSampler if name == "cmaes" else getattr(samplers, _CLASSES[name])
-    options = check_options(_WHERE, target, hpo.sampler_options)
+    target = PlainCmaEsSampler if name == "cmaes" else getattr(samplers, _SAMPLERS[name])
+    options = check_options(_SAMPLER_OPTIONS, target, hpo.sampler_options)
     seed = hpo.seed % 2**32 if name in _CONSTANT_SEED else trial_seed(hpo.seed, number)
     sampler: BaseSampler = build(
-        _WHERE, target, {**_fixed(hpo, number, grid), **options, "seed": seed}
+        _SAMPLER_OPTIONS, target, {**_fixed(hpo, number, grid), **options, "seed": seed}
     )
     return sampler
 
@@ -191,3 +270,102 @@ def _require(name: str) -> None:
             f"hpo.sampler={name} needs the package {package}. "
             "Install it: pip install 'rlzoo-plus[tune]'"
         )
+
+
+_PRUNERS = {
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "hyperband": "HyperbandPruner",
+    "halving": "SuccessiveHalvingPruner",
+    "patient": "PatientPruner",
+    "none": "NopPruner",
+}
+PRUNERS = tuple(_PRUNERS)
+_PRUNER_OPTIONS = "hpo.pruner_options"
+# Resources are rungs, twentieths of a run: after one of them a policy says too little.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "median": {"n_warmup_steps": 5},
+    "percentile": {"percentile": 25.0, "n_warmup_steps": 5},
+    "hyperband": {"min_resource": 2},
+    "halving": {"min_resource": 2},
+    "patient": {"patience": 4},
+}
+_LOWEST = {
+    **dict.fromkeys(("n_startup_trials", "n_warmup_steps", "patience", "min_delta"), 0),
+    **dict.fromkeys(("interval_steps", "n_min_trials", "min_resource", "max_resource"), 1),
+    "reduction_factor": 2,
+}
+
+
+def make_pruner(hpo: HpoConfig, n_rungs: int) -> BasePruner:
+    """Make a study's pruner.
+
+    Args:
+        hpo: The study's settings.
+        n_rungs: Rungs of a whole trial: twenty for each of its seeds.
+
+    Raises:
+        ConfigError: There is no such pruner or option.
+    """
+    from optuna import pruners
+
+    if hpo.pruner not in _PRUNERS:
+        raise ConfigError(unknown_name("hpo.pruner", hpo.pruner, PRUNERS))
+    if hpo.pruner == "none":
+        # Whatever options stand in a file are those of the pruner that was put aside.
+        return pruners.NopPruner()
+    target = getattr(pruners, _PRUNERS[hpo.pruner])
+    if hpo.pruner == "patient":
+        options = _patient(hpo)
+    else:
+        options = _DEFAULTS.get(hpo.pruner, {}) | check_options(
+            _PRUNER_OPTIONS, target, hpo.pruner_options
+        )
+    _check_ranges(options)
+    if hpo.pruner == "hyperband":
+        _limit(options, n_rungs)
+    pruner: BasePruner = build(_PRUNER_OPTIONS, target, options)
+    # Trial.report knows one objective only.
+    return pruner if pruning_note(hpo) is None else pruners.NopPruner()
+
+
+def pruning_note(hpo: HpoConfig) -> str | None:
+    """Return why nothing is pruned although a pruner is chosen, or None."""
+    if len(hpo.objectives) < 2 or hpo.pruner == "none":
+        return None
+    return f"with several objectives nothing is pruned (hpo.pruner={hpo.pruner} has no effect)"
+
+
+def _patient(hpo: HpoConfig) -> dict[str, Any]:
+    """Return the options of a patient pruner: its own ones, and those of the median inside."""
+    from optuna.pruners import MedianPruner, PatientPruner
+
+    own = option_types(PatientPruner)
+    for name in hpo.pruner_options:
+        known = {**own, **option_types(MedianPruner)}
+        if name not in known:
+            raise ConfigError(f"{_PRUNER_OPTIONS}: {unknown_name('option', str(name), known)}")
+    for_median = {key: value for key, value in hpo.pruner_options.items() if key not in own}
+    for_itself = {key: value for key, value in hpo.pruner_options.items() if key in own}
+    median = check_options(_PRUNER_OPTIONS, MedianPruner, for_median)
+    _check_ranges(median)
+    options = _DEFAULTS["patient"] | check_options(_PRUNER_OPTIONS, PatientPruner, for_itself)
+    return {"wrapped_pruner": build(_PRUNER_OPTIONS, MedianPruner, median), **options}
+
+
+def _limit(options: dict[str, Any], n_rungs: int) -> None:
+    """Let hyperband end where a trial ends: it would guess, and guess anew in each process."""
+    if options.get("max_resource", "auto") == "auto":
+        options["max_resource"] = n_rungs
+    if options["max_resource"] < options["min_resource"]:
+        raise ConfigError(
+            f"{_PRUNER_OPTIONS}.max_resource={options['max_resource']} is below min_resource="
+            f"{options['min_resource']}; both are twentieths of a run."
+        )
+
+
+def _check_ranges(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        lowest = _LOWEST.get(name)
+        if lowest is not None and isinstance(value, (int, float)) and value < lowest:
+            raise ConfigError(f"{_PRUNER_OPTIONS}.{name}={value} must be at least {lowest}.")

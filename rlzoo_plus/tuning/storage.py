@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,6 @@ def require_optuna() -> None:
         ConfigError: It is not installed.
     """
     try:
-        from rlzoo_plus.tuning.quiet import quiet_optuna
-
         quiet_optuna()
     except ImportError as error:
         raise ConfigError(
@@ -76,8 +75,7 @@ def require_optuna() -> None:
 def _open_journal(folder: Path, create: bool) -> BaseStorage:
     from optuna.storages import JournalStorage
 
-    from rlzoo_plus.tuning.journal import JOURNAL, SafeJournal
-    from rlzoo_plus.tuning.journal_limits import check_journal
+    from rlzoo_plus.tuning.journal import JOURNAL, SafeJournal, check_journal
 
     path = folder / JOURNAL
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -104,3 +102,13 @@ def _open_journal(folder: Path, create: bool) -> BaseStorage:
             f"{path} is damaged, {one_line(error)}. Remove what is no record, or begin a new "
             "study with hpo.study=NAME."
         ) from None
+
+
+def quiet_optuna() -> None:
+    """Turn off Optuna's progress lines and its warnings about experimental arguments."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    # Heartbeats are ours to send: the work is done by other processes than the one that asks.
+    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")

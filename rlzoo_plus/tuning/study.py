@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.tuning import attributes as noted
-from rlzoo_plus.tuning.beginning import create_study, settle
-from rlzoo_plus.tuning.constraints import parse_constraints
-from rlzoo_plus.tuning.figures import RUNGS
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.hpo import Direction, HpoConfig
+from rlzoo_plus.tuning import trials as noted
+from rlzoo_plus.tuning.metrics import RUNGS, parse_constraints
 from rlzoo_plus.tuning.postgres import is_gone, patiently
-from rlzoo_plus.tuning.pruners import make_pruner
-from rlzoo_plus.tuning.reporter import DIVERGED, TrialReporter
 from rlzoo_plus.tuning.storage import open_storage
-from rlzoo_plus.tuning.stored import PATIENCE_S, StoredStudy
+from rlzoo_plus.tuning.stored_study import ABOUT, PATIENCE_S, StoredStudy
+from rlzoo_plus.tuning.trial_job import DIVERGED, TrialReporter
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.storages import RDBStorage
+    from optuna.storages import BaseStorage, RDBStorage
 
-    from rlzoo_plus.tuning.orphans import IsDead
+    from rlzoo_plus.tuning.lease import IsDead
     from rlzoo_plus.tuning.samplers import Grid
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class Study(StoredStudy):
     ) -> None:
         from optuna.storages import RDBStorage
 
-        from rlzoo_plus.tuning.taking import Desk
+        from rlzoo_plus.tuning.lease import Desk
 
         super().__init__(study, folder, hpo.storage)
         self.hpo = hpo
@@ -96,7 +97,7 @@ class Study(StoredStudy):
         storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
         import optuna
 
-        from rlzoo_plus.tuning.samplers import TrialSampler
+        from rlzoo_plus.tuning.samplers import TrialSampler, make_pruner
 
         sampler = TrialSampler(hpo, grid)
         make_pruner(hpo, RUNGS * hpo.seeds)
@@ -218,7 +219,7 @@ class Study(StoredStudy):
         Returns:
             The numbers of the attempts that were taken up.
         """
-        from rlzoo_plus.tuning.orphans import requeue
+        from rlzoo_plus.tuning.lease import requeue
 
         def attempt() -> list[int]:
             return requeue(self._study, self._rdb, is_dead, counts)
@@ -267,7 +268,7 @@ class Study(StoredStudy):
     ) -> bool:
         from optuna.trial import TrialState
 
-        from rlzoo_plus.tuning.telling import Ending, end_trial
+        from rlzoo_plus.tuning.lease import Ending, end_trial
 
         finite = {name: float(v) for name, v in (figures or {}).items() if math.isfinite(v)}
         is_measured = bool(finite) or state == "COMPLETE"
@@ -284,3 +285,70 @@ class Study(StoredStudy):
     def _id(self, number: int) -> int:
         storage = self._storage
         return int(storage.get_trial_id_from_study_id_trial_number(self._study_id, number))
+
+
+# Whoever makes a study says at once what it is about.
+_ABOUT_PATIENCE_S = 5.0
+
+
+def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:
+    """Make a study; return False if there is one of that name."""
+    import optuna
+
+    try:
+        optuna.create_study(study_name=name, storage=storage, directions=list(directions))
+    except optuna.exceptions.DuplicatedStudyError:
+        return False
+    return True
+
+
+def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
+    """Say what a study is about, or see whether it is about the same.
+
+    Args:
+        study: The study.
+        about: What must stay the same for as long as it goes on.
+        created: Whether we have made it, and so are the one to say it.
+
+    Raises:
+        ConfigError: It is about something else.
+    """
+    # As a storage gives it back.
+    wanted = json.loads(json.dumps(dict(about)))
+    end = time.monotonic() + _ABOUT_PATIENCE_S
+    while not created and not _is_said(study) and time.monotonic() < end:
+        time.sleep(0.05)
+    # Whoever made it may have died before it could say so.
+    if created or not _is_said(study):
+        patiently(lambda: study.optuna_study.set_user_attr(ABOUT, wanted), PATIENCE_S)
+    differences = _differing(study.about, wanted)
+    if differences:
+        raise ConfigError(
+            f"the study {study.name!r} was begun with {'; '.join(differences)}. "
+            "Go on with what it was begun with, or take hpo.study=NAME for a new one."
+        )
+
+
+def _is_said(study: StoredStudy) -> bool:
+    return bool(patiently(lambda: ABOUT in study.optuna_study.user_attrs, PATIENCE_S))
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [
+        "{}={}, not {}".format(key, *_only_different(old.get(key), new.get(key)))
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _only_different(old: Any, new: Any) -> tuple[str, str]:
+    """Show two values; of two lists only what the other one has not, unless that is nothing."""
+    if isinstance(old, list) and isinstance(new, list):
+        mine, yours = [x for x in old if x not in new], [x for x in new if x not in old]
+        if mine or yours:
+            old, new = mine, yours
+    return _short(old), _short(new)
+
+
+def _short(value: Any) -> str:
+    return printable(json.dumps(value), 120)

@@ -18,9 +18,9 @@ from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.progress import Progress, read_progress
 from rlzoo_plus.sweeps.states import explain_end
-from rlzoo_plus.tuning.figures import RUNGS, mean_figures, run_figures, rung_values
-from rlzoo_plus.tuning.plan import StudyPlan
+from rlzoo_plus.tuning.metrics import RUNGS, mean_figures, run_figures, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
+from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trials import TrialState
 
 TARGET = "rlzoo_plus.commands.trial_job:run_trial"

@@ -1,10 +1,18 @@
-"""A trial as the rest of the code sees it, apart from Optuna."""
+"""A trial as the rest of the code sees it, and how it is read from a storage that others wrote."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 class TrialState(StrEnum):
@@ -66,3 +74,149 @@ class TrialView:
     def is_feasible(self) -> bool:
         """Tell whether it keeps all constraints."""
         return all(violation <= 0 for violation in self.violations)
+
+
+OWNER, KIND, REASON, FIGURES = "owner", "kind", "reason", "figures"
+OVERRIDES, FOLDER, RETRY_OF, ROOT = "overrides", "folder", "retry_of", "root"
+ATTEMPT, WARM, TICKET = "attempt", "warm_start", "ticket"
+# Kinds of Optuna's failed trials; the last two never were one of the study's trials.
+FAILED, REQUEUED, INVALID, SURPLUS = "failed", "requeued", "invalid", "surplus"
+_FOLDER_FORM = re.compile(r"trials/\d{4,12}")
+_MOST_OVERRIDES = 1000
+_STATES = {
+    "WAITING": TrialState.WAITING,
+    "RUNNING": TrialState.RUNNING,
+    "COMPLETE": TrialState.DONE,
+    "PRUNED": TrialState.PRUNED,
+}
+_KINDS = {
+    REQUEUED: TrialState.REQUEUED,
+    INVALID: TrialState.INVALID,
+    SURPLUS: TrialState.INVALID,
+}
+
+
+def view_of(trial: FrozenTrial) -> TrialView:
+    """Return a trial as the rest of the code sees it; what is not as we write it is left out."""
+    state = state_of(trial)
+    # A pruned trial's value in Optuna is only the last that it reported.
+    values = trial.values if state is TrialState.DONE else None
+    constraints = trial.constraints
+    return TrialView(
+        number=trial.number,
+        state=state,
+        values=None if values is None else tuple(float(value) for value in values),
+        params={_text(name): _plain(value) for name, value in trial.params.items()},
+        overrides=_overrides(trial.user_attrs.get(OVERRIDES)),
+        folder=folder_of(trial),
+        reason=_text(trial.user_attrs.get(REASON), 400),
+        figures=_figures(trial.user_attrs.get(FIGURES)),
+        intermediate={int(k): float(v) for k, v in sorted(trial.intermediate_values.items())},
+        violations=tuple(_number(constraints[key]) for key in sorted(constraints)),
+        duration_s=None if trial.duration is None else trial.duration.total_seconds(),
+        retry_of=whole(trial, RETRY_OF),
+        owner=_text(trial.user_attrs.get(OWNER), 400),
+    )
+
+
+def state_of(trial: FrozenTrial) -> TrialState:
+    """Return what became of a trial."""
+    kind = trial.user_attrs.get(KIND)
+    known = _KINDS.get(kind, TrialState.FAILED) if isinstance(kind, str) else TrialState.FAILED
+    return _STATES.get(trial.state.name, known)
+
+
+def folder_of(trial: FrozenTrial) -> str:
+    """Return a trial's directory below the study's: that of its first attempt."""
+    folder = trial.user_attrs.get(FOLDER)
+    if isinstance(folder, str) and _FOLDER_FORM.fullmatch(folder):
+        return folder
+    return f"trials/{trial.number:04d}"
+
+
+def known_overrides(trial: FrozenTrial) -> tuple[str, ...] | None:
+    """Return what a trial changes, None if that is still to be drawn."""
+    if OVERRIDES in trial.user_attrs:
+        return _overrides(trial.user_attrs[OVERRIDES])
+    return () if trial.user_attrs.get(WARM) else None
+
+
+def root_of(trial: FrozenTrial) -> int:
+    """Return the number of a trial's first attempt."""
+    root = whole(trial, ROOT)
+    return trial.number if root is None else root
+
+
+def whole(trial: FrozenTrial, name: str) -> int | None:
+    """Return an attribute that is a whole number, None if it is none."""
+    value = trial.user_attrs.get(name)
+    return value if type(value) is int and value >= 0 else None
+
+
+def successors(trials: Iterable[FrozenTrial]) -> dict[int, int]:
+    """Return, for each attempt that was taken up again, the number of the first that did so."""
+    found: dict[int, int] = {}
+    for trial in trials:
+        replaced = whole(trial, RETRY_OF)
+        if replaced is not None and state_of(trial) is not TrialState.INVALID:
+            found.setdefault(replaced, trial.number)
+    return found
+
+
+def places(trials: Sequence[FrozenTrial]) -> list[int]:
+    """Return the numbers of those that count as one of the study's trials, first ones first.
+
+    Another attempt has the place of the first one, whatever its own number; a lost attempt
+    keeps it until its successor is there.
+    """
+    taken_up = successors(trials)
+    counted = []
+    for trial in trials:
+        state = state_of(trial)
+        is_replaced = state is TrialState.REQUEUED and trial.number in taken_up
+        if state is not TrialState.INVALID and not is_replaced and not is_double(trial, trials):
+            counted.append((root_of(trial), trial.number))
+    return [number for _, number in sorted(counted)]
+
+
+def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
+    """Tell whether a waiting trial was queued a second time, by two who did so at once."""
+    replaced, is_warm = whole(trial, RETRY_OF), bool(trial.user_attrs.get(WARM))
+    if trial.state.name != "WAITING" or not (is_warm or replaced is not None):
+        return False
+    earlier = [
+        other
+        for other in trials
+        if other.number < trial.number and state_of(other) is not TrialState.INVALID
+    ]
+    if replaced is not None:
+        return any(whole(other, RETRY_OF) == replaced for other in earlier)
+    return any(other.user_attrs.get(WARM) for other in earlier)
+
+
+def _text(value: object, longest: int = LONGEST_LINE) -> str:
+    return printable(value, longest) if isinstance(value, str) else ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    return value if value is None or isinstance(value, (bool, int, float)) else _text(repr(value))
+
+
+def _overrides(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        return ()
+    return tuple(_text(item) for item in value[:_MOST_OVERRIDES])
+
+
+def _figures(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        return {}
+    numbers = {_text(name): _number(number) for name, number in value.items()}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+
+def _number(value: object) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else math.nan  # type: ignore[arg-type]

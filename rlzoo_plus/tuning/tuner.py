@@ -15,10 +15,9 @@ from rlzoo_plus.infra.launcher import Launcher
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 from rlzoo_plus.sweeps.controller import EXIT_BUSY, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps.presence import Presence
-from rlzoo_plus.tuning.keeping import drop_artifacts
-from rlzoo_plus.tuning.ownership import Ownership
-from rlzoo_plus.tuning.plan import StudyPlan
+from rlzoo_plus.tuning.lease import Ownership, drop_artifacts
 from rlzoo_plus.tuning.study import AskedTrial, Study
+from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
 from rlzoo_plus.tuning.trials import TrialState
 

@@ -7,7 +7,7 @@ import pytest
 from support.studies import add_trial, make_study, settings
 
 from rlzoo_plus.artifacts.atomic import write_json
-from rlzoo_plus.tuning.study_file import NAME
+from rlzoo_plus.tuning.stored_study import NAME
 
 FOLDER = "outputs/studies/mine"
 

@@ -8,9 +8,8 @@ from support.evil_studies import FILES, JOURNALS, REPORTS
 from support.studies import add_trial, make_study
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning.database_host import foreign_host
-from rlzoo_plus.tuning.stored import StoredStudy
-from rlzoo_plus.tuning.study_file import open_stored
+from rlzoo_plus.tuning.postgres import foreign_host
+from rlzoo_plus.tuning.stored_study import StoredStudy, open_stored
 
 pytestmark = pytest.mark.training
 

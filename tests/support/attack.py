@@ -86,10 +86,10 @@ def child():
     import matplotlib.font_manager  # noqa: F401  (the first time, it asks for the fonts there are)
     from hydra.core.global_hydra import GlobalHydra
 
-    from rlzoo_plus.tuning import beginning
+    from rlzoo_plus.tuning import study
 
     pairs = json.load(sys.stdin)
-    beginning._ABOUT_PATIENCE_S = 0.0
+    study._ABOUT_PATIENCE_S = 0.0
     signal.signal(signal.SIGALRM, guard.hang)
     watch = Watch([os.environ["TMPDIR"], os.environ["MPLCONFIGDIR"]])
     sys.addaudithook(watch)

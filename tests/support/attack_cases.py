@@ -10,9 +10,9 @@ from support.forged import copy_run
 from support.studies import add_trial, make_study, settings
 
 from rlzoo_plus.sweeps.ledger import FAILED, Ledger
-from rlzoo_plus.tuning import attributes as noted
-from rlzoo_plus.tuning.beginning import create_study
+from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.storage import open_storage
+from rlzoo_plus.tuning.study import create_study
 
 CODE = ("own package", "own wrapper", "own algorithm", "id with a module", "id of old Gym")
 CODE += ("tag object/apply:os.system", "_target_")

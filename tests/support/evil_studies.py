@@ -3,7 +3,7 @@
 import json
 import os
 
-from rlzoo_plus.tuning.study_file import NAME
+from rlzoo_plus.tuning.stored_study import NAME
 
 JOURNAL = "journal.log"
 ESCAPE = "\x1b[2J\u202eevil\x07"

@@ -68,7 +68,7 @@ def test_objectives_that_changed_or_changed_places_are_refused(open_study):
 def test_a_study_whose_maker_died_before_saying_what_it_is_about_is_taken_over(
     open_study, monkeypatch
 ):
-    monkeypatch.setattr("rlzoo_plus.tuning.beginning._ABOUT_PATIENCE_S", 0.1)
+    monkeypatch.setattr("rlzoo_plus.tuning.study._ABOUT_PATIENCE_S", 0.1)
     monkeypatch.setattr("rlzoo_plus.tuning.study.settle", lambda study, about, created: None)
     open_study()
     monkeypatch.undo()
@@ -201,7 +201,7 @@ def test_a_trial_of_a_living_owner_is_left_alone(open_study):
 
 
 def test_a_trial_that_takes_each_controller_down_with_it_fails_in_the_end(open_study, monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.tuning.orphans.MOST_LOSSES", 2)
+    monkeypatch.setattr("rlzoo_plus.tuning.lease.MOST_LOSSES", 2)
     study = open_study(n_trials=1)
     for attempt in range(3):
         asked = study.ask("gone")
@@ -236,13 +236,13 @@ def test_a_lost_attempt_without_successor_gets_one(open_study, monkeypatch):
 
 
 def test_two_successors_of_one_attempt_are_run_once(open_study, monkeypatch):
-    from rlzoo_plus.tuning import orphans
+    from rlzoo_plus.tuning import lease
 
     study = open_study(n_trials=3)
     draw(study.ask("gone"))
     lost = study._desk.trials()
     study.requeue_orphans(lambda owner: True)
-    study._desk.add(orphans.successor_of(lost[0], counts=True))
+    study._desk.add(lease.successor_of(lost[0], counts=True))
     assert study.ask("one").retry_of == 0
     assert study.ask("one").retry_of is None
     assert states(study)[1:] == [TrialState.RUNNING, TrialState.INVALID, TrialState.RUNNING]
@@ -290,7 +290,7 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
     number = study._desk.take("gone", "ticket")
     assert study.requeue_orphans(lambda owner: None) == []
     if storage_name == "journal":
-        monkeypatch.setattr("rlzoo_plus.tuning.orphans._UNSIGNED_S", -1.0)
+        monkeypatch.setattr("rlzoo_plus.tuning.lease._UNSIGNED_S", -1.0)
     else:
         _age_heartbeats(study)
     assert study.requeue_orphans(lambda owner: None) == [number]
@@ -351,7 +351,7 @@ def test_a_reporter_of_a_closed_trial_lets_the_training_go_on(open_study):
 
 
 def test_a_reporter_without_its_storage_lets_the_training_go_on(settings, tmp_path, caplog):
-    from rlzoo_plus.tuning.reporter import TrialReporter
+    from rlzoo_plus.tuning.trial_job import TrialReporter
 
     hpo = settings().model_dump(mode="json")
     reporter = TrialReporter("journal", str(tmp_path / "gone"), "swing", 0, hpo)

@@ -4,9 +4,8 @@ import optuna
 import pytest
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning import plots
-from rlzoo_plus.tuning.importance import importances
-from rlzoo_plus.tuning.plots import Picture, plot_study, short_name
+from rlzoo_plus.tuning import study_plots
+from rlzoo_plus.tuning.study_plots import Picture, importances, plot_study, short_name
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 ONE = {"late_return": "maximize"}
@@ -32,7 +31,9 @@ def drawn(tmp_path, monkeypatch):
 
     def draw(made):
         kept = []
-        monkeypatch.setattr(plots, "save_picture", lambda figure, out: kept.append(figure) or out)
+        monkeypatch.setattr(
+            study_plots, "save_picture", lambda figure, out: kept.append(figure) or out
+        )
         plot_study(made, tmp_path / "study.png")
         return {axes.get_title(loc="left"): axes for axes in kept[0].axes}
 

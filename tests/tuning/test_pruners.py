@@ -4,8 +4,8 @@ import optuna
 import pytest
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning.figures import RUNGS
-from rlzoo_plus.tuning.pruners import PRUNERS, make_pruner, pruning_note
+from rlzoo_plus.tuning.metrics import RUNGS
+from rlzoo_plus.tuning.samplers import PRUNERS, make_pruner, pruning_note
 from rlzoo_plus.tuning.study import Study
 
 TWO = {"late_return": "maximize", "training_time_s": "minimize"}

@@ -11,7 +11,7 @@ from optuna.samplers import CmaEsSampler
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tuning.cma_state import load_optimizer
-from rlzoo_plus.tuning.constraints import parse_constraints
+from rlzoo_plus.tuning.metrics import parse_constraints
 from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study
 
@@ -108,7 +108,7 @@ def test_options_can_turn_off_what_is_on_by_itself(settings):
 def test_samplers_are_quiet(draws, sampler, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        from rlzoo_plus.tuning.quiet import quiet_optuna
+        from rlzoo_plus.tuning.storage import quiet_optuna
 
         quiet_optuna()
         draws("a", 6, sampler=sampler)

@@ -5,7 +5,7 @@ from optuna.trial import FixedTrial
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.texts import parse_override, same_value
+from rlzoo_plus.tuning.values import parse_override, same_value
 
 GAMMA = "algo.hyperparams.gamma"
 SDE = "algo.hyperparams.use_sde"

@@ -5,8 +5,8 @@ import pytest
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tuning.dimensions import Kind
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.syntax import parse_entry
-from rlzoo_plus.tuning.texts import parse_override, same_value, value_text
+from rlzoo_plus.tuning.sweep_syntax import parse_entry
+from rlzoo_plus.tuning.values import parse_override, same_value, value_text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rlzoo_plus.commands.open_run import ConfigError
 from rlzoo_plus.commands.tuning_plan import make_plan
 from rlzoo_plus.config.harmless import UntrustedError, is_harmless
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.tuning import attributes as noted
+from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.retraining import retraining_jobs
 
 EVIL = [

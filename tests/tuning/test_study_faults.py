@@ -10,9 +10,8 @@ import time
 import pytest
 from support.processes import commands_in
 
-from rlzoo_plus.tuning.attributes import SURPLUS
 from rlzoo_plus.tuning.study import Study
-from rlzoo_plus.tuning.trials import TrialState
+from rlzoo_plus.tuning.trials import SURPLUS, TrialState
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
 
@@ -128,7 +127,7 @@ def test_a_reporter_outlives_a_server_that_restarts(workers, postgres):
 
 @pytest.mark.parametrize("storage_name", ["postgresql"], indirect=True)
 def test_a_reporter_gives_up_on_a_server_that_stays_away(workers, postgres, monkeypatch, caplog):
-    monkeypatch.setattr("rlzoo_plus.tuning.reporter._PATIENCE_S", 0.5)
+    monkeypatch.setattr("rlzoo_plus.tuning.trial_job._PATIENCE_S", 0.5)
     study = workers[1](3)
     asked = study.ask("one")
     reporter = study.reporter(asked.number)

@@ -6,7 +6,7 @@ import pytest
 from support.studies import settings
 
 from rlzoo_plus.statistics import iqm_interval
-from rlzoo_plus.tuning.report import (
+from rlzoo_plus.tuning.study_report import (
     HeldOut,
     Retrained,
     StudyReport,

@@ -6,8 +6,7 @@ from rlzoo_plus.commands.multirun import Multirun
 from rlzoo_plus.commands.tuning_plan import make_plan
 from rlzoo_plus.config.compose import run_hydra
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning.plan import about_study
-from rlzoo_plus.tuning.probing import check_draws
+from rlzoo_plus.tuning.study_plan import about_study, check_draws
 
 GRID = [
     *("hpo=ppo", "hpo.sampler=grid", "algo.hyperparams.learning_rate=1e-4,1e-3"),

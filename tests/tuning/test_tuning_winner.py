@@ -10,10 +10,10 @@ from rich.console import Console
 
 from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.commands.tuning import _conclude
-from rlzoo_plus.commands.tuning_winner import check_target, winner_options, write_winner
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.tuning.plan import study_folder
+from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
+from rlzoo_plus.tuning.study_plan import study_folder
 
 NO_RETRAINING = {"best": 0, "seeds": 1, "episodes": 1}
 
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_written_leaves_a_report(make, own, monkeypatch):
     def refuse(*_):
         raise ConfigError("no such luck.")
 
-    monkeypatch.setattr("rlzoo_plus.commands.tuning_winner.write_winner", refuse)
+    monkeypatch.setattr("rlzoo_plus.tuning.experiment_file.write_winner", refuse)
     tuner = make(lambda run, data, handle: finish(run), retrain=NO_RETRAINING)
     code, text, report = conclude(tuner, own)
     assert code == 1

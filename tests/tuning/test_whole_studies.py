@@ -10,7 +10,7 @@ import yaml
 from support.processes import PLUS, call, start, wait_for  # noqa: F401
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.tuning.study_file import read_study_file
+from rlzoo_plus.tuning.stored_study import read_study_file
 from rlzoo_plus.tuning.trials import TrialState
 from rlzoo_plus.verification.digests import run_digests
 

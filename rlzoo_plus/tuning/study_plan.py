@@ -14,7 +14,7 @@ from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import unknown_name
-from rlzoo_plus.tuning.figures import FIGURES, FOLLOWED
+from rlzoo_plus.tuning.metrics import FIGURES, FOLLOWED
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.trials import TrialView
 
@@ -196,3 +196,48 @@ def _decisive_words(words: Sequence[str]) -> list[str]:
     """Return what decides the outcome, in one order: of a key that is there twice, the last."""
     last = {word.split("=")[0]: word for word in words if not _is_placement(word)}
     return sorted(last.values())
+
+
+# So many draws without one configuration are no accident, and fewer if all say the same.
+_MOST_DRAWS = 20
+_SAME_REASON = 3
+
+
+def check_draws(plan: StudyPlan) -> None:
+    """Draw until a draw is a configuration; nothing is written.
+
+    Raises:
+        ConfigError: None is; it names the reason.
+    """
+    reasons: list[str] = []
+    for number in range(_MOST_DRAWS):
+        reason = _draw(plan, number)
+        if reason is None:
+            return
+        reasons.append(reason)
+        if len(reasons) >= _SAME_REASON and len(set(reasons)) == 1:
+            break
+    raise ConfigError(
+        f"hpo.space: {len(reasons)} draws were tried and none is a configuration, "
+        f"the last: {reasons[-1]}"
+    )
+
+
+def _draw(plan: StudyPlan, number: int) -> str | None:
+    """Return why a random draw is no configuration, None if it is one.
+
+    Raises:
+        ConfigError: The space itself is wrong.
+    """
+    import optuna
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=number))
+    try:
+        overrides = plan.draw(study.ask())
+    except optuna.TrialPruned as error:
+        return str(error) or f"{plan.hpo.custom} pruned it."
+    try:
+        plan.trial_config(overrides, 0, "trials/0000")
+    except ConfigError as error:
+        return str(error)
+    return None

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
-from rlzoo_plus.tuning.dimensions import Dimension, Kind
-from rlzoo_plus.tuning.limits import parse_limit
-from rlzoo_plus.tuning.texts import parse_override, value_text
+from rlzoo_plus.tuning.dimensions import Dimension, Kind, parse_limit
+from rlzoo_plus.tuning.values import parse_override, value_text
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +14,16 @@ from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_pictu
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import Direction
-from rlzoo_plus.tuning.figures import FOLLOWED, RUNGS
-from rlzoo_plus.tuning.panels import add_legend, dress, escaped, say
-from rlzoo_plus.tuning.slices import draw_slice
+from rlzoo_plus.tuning.metrics import FOLLOWED, RUNGS
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
 
 _SIZE_IN = (17.0, 9.8)
 _MOST_BARS = 8
@@ -277,3 +280,144 @@ def _sliced(picture: Picture) -> list[str]:
 def _first(view: TrialView) -> float:
     assert view.values is not None
     return view.values[0]
+
+
+def dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
+    """Give a panel its titles and the look of all pictures."""
+    axes.set_title(escaped(title), fontsize=14, color=INK, loc="left", pad=10)
+    axes.set_xlabel(escaped(x_label), fontsize=12.5, color=INK, labelpad=6)
+    axes.set_ylabel(escaped(y_label), fontsize=12.5, color=INK, labelpad=6)
+    axes.tick_params(labelsize=11.5, colors=INK, length=4, color=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.grid(axis="y", color=FAINT, linewidth=1.0)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.04, y=0.08)
+
+
+def escaped(text: str) -> str:
+    """Return text for a picture: a dollar would begin a formula."""
+    return text.replace("$", r"\$")
+
+
+def say(axes: Axes, text: str) -> None:
+    """Write why a panel is empty."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY, fontsize=12.5)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def add_legend(axes: Axes) -> None:
+    """Add the legend below, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        look: dict[str, Any] = {"fontsize": 11, "labelcolor": INK, "frameon": False}
+        place: dict[str, Any] = {
+            "loc": "upper center",
+            "bbox_to_anchor": (0.5, -0.17),
+            "borderaxespad": 0.0,
+        }
+        axes.legend(handles, labels, ncols=3, columnspacing=1.2, handlelength=1.4, **place, **look)
+
+
+# Numbers further apart than this are drawn over a logarithmic axis.
+_WIDE = 30.0
+_MOST_LABELS, _LONGEST_LABEL = 8, 14
+
+
+def draw_slice(axes: Axes, name: str, views: Sequence[TrialView], front: Sequence[int]) -> None:
+    """Draw the first objective over a parameter; later trials are darker.
+
+    Args:
+        axes: Where.
+        name: The parameter.
+        views: Trials that have values; those without the parameter are left out.
+        front: Numbers of the best ones, which are marked.
+    """
+    drawn = [view for view in views if name in view.params and view.values]
+    drawn_values = [view.params[name] for view in drawn]
+    distinct = len(set(map(repr, drawn_values)))
+    # Few different numbers were chosen from a list: 32, 64, 128.
+    is_choice = distinct <= _MOST_LABELS and distinct < len(drawn) / 2
+    if all(_is_number(value) for value in drawn_values) and not is_choice:
+        places = np.array(drawn_values, dtype=float)
+        if places.size and places.min() > 0 and places.max() / places.min() > _WIDE:
+            axes.set_xscale("log")
+        else:
+            axes.locator_params(axis="x", nbins=5)
+    else:
+        places = _categories(axes, drawn_values)
+    values = np.array([view.values[0] for view in drawn if view.values])
+    look: dict[str, Any] = {"s": 46, "cmap": "Blues", "edgecolor": PALETTE[0], "linewidth": 0.6}
+    numbers = [view.number for view in drawn]
+    # The palest blue could not be seen.
+    lowest = min(numbers, default=0) - 0.35 * (
+        max(numbers, default=0) - min(numbers, default=0) + 1
+    )
+    axes.scatter(places, values, c=numbers, vmin=lowest, zorder=2, **look)
+    best = [i for i, view in enumerate(drawn) if view.number in front]
+    if best:
+        look = {"s": 230, "marker": "*", "color": PALETTE[1], "edgecolor": "white", "zorder": 3}
+        axes.scatter(places[best], values[best], linewidth=0.8, **look)
+
+
+def _categories(axes: Axes, values: Sequence[Any]) -> np.ndarray:
+    """Give each value a place of its own; dots of one category are moved apart."""
+    is_numbers = all(_is_number(value) for value in values)
+    ordered = sorted(values) if is_numbers else sorted(values, key=_label)
+    names = list(dict.fromkeys(_label(value) for value in ordered))
+    axes.set_xticks(range(len(names)), names if len(names) <= _MOST_LABELS else [])
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.tick_params(axis="x", labelcolor=INK, rotation=0 if len(names) <= 4 else 20)
+    apart = np.random.default_rng(0).uniform(-0.16, 0.16, size=len(values))
+    return np.array([names.index(_label(value)) for value in values], dtype=float) + apart
+
+
+def _label(value: Any) -> str:
+    text = printable(value, _LONGEST_LABEL)
+    return escaped(text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# With fewer, the answer is the luck of the draw.
+FEWEST_TRIALS = 4
+
+
+def importances(study: Study, objective: int = 0) -> dict[str, float]:
+    """Return the share of each parameter in reaching good values, the largest first.
+
+    Parameters that only some trials have count too. The method needs no random forest.
+
+    Args:
+        study: The study.
+        objective: Which of its objectives, by position.
+
+    Returns:
+        Shares that sum to 1, by name; empty if there are fewer than `FEWEST_TRIALS` finished
+        trials, or all of them have the same value.
+    """
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.study import StudyDirection
+    from optuna.trial import TrialState
+
+    values = [
+        trial.values[objective]
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if trial.values is not None
+    ]
+    if len(values) < FEWEST_TRIALS or len(set(values)) < 2:
+        return {}
+    # The evaluator takes low targets for good ones, whatever the study's direction.
+    sign = 1.0 if study.directions[objective] is StudyDirection.MINIMIZE else -1.0
+
+    def target(trial: FrozenTrial) -> float:
+        found: Sequence[float] = trial.values or ()
+        return sign * found[objective]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(), target=target)
+    return dict(sorted(found.items(), key=lambda item: -item[1]))

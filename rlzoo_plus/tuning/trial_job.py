@@ -1,4 +1,4 @@
-"""Reports a trial's course from the process that trains, and asks there whether it is worth it."""
+"""The job of a trial, in the process that trains: reports its course, and prunes it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.tuning.figures import RUNGS
+from rlzoo_plus.tuning.metrics import RUNGS
 from rlzoo_plus.tuning.postgres import patiently
-from rlzoo_plus.tuning.pruners import make_pruner
 from rlzoo_plus.tuning.storage import open_storage
 
 if TYPE_CHECKING:
@@ -105,6 +104,8 @@ class TrialReporter:
             create=False,
         )
         import optuna
+
+        from rlzoo_plus.tuning.samplers import make_pruner
 
         study = optuna.load_study(
             study_name=arguments["study_name"],

@@ -1,14 +1,18 @@
-"""The figures of a run that a study may aim at, read from what the run has written."""
+"""The metrics of a run that a study may aim at, and the constraints that bound them."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import unknown_name
 
 RUNGS = 20
 _LATE = 3
@@ -100,3 +104,53 @@ def _values(records: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+_FORM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on a figure.
+
+    Attributes:
+        figure: The figure's name.
+        is_lower: True for `>=`, False for `<=`.
+        bound: The bound, in the figure's unit.
+        key: Its name in the storage; in the order of the settings when sorted.
+    """
+
+    figure: str
+    is_lower: bool
+    bound: float
+    key: str
+
+    def violation(self, figures: Mapping[str, float]) -> float:
+        """Return how much it is broken, in the figure's unit; zero or less: it is kept."""
+        value = figures.get(self.figure, math.nan)
+        if not math.isfinite(value):
+            # What was not measured was not kept; samplers cannot use infinities.
+            return max(abs(self.bound), 1.0)
+        return self.bound - value if self.is_lower else value - self.bound
+
+
+def parse_constraints(texts: Sequence[str]) -> list[Constraint]:
+    """Read constraints.
+
+    Raises:
+        ConfigError: A text is no constraint, or its figure does not exist.
+    """
+    constraints = []
+    for place, text in enumerate(texts):
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"hpo.constraints: {text!r} is no constraint. Write a figure, >= or <=, and a "
+                'number, for example "steps_per_s >= 1000".'
+            )
+        figure, sign, number = match.groups()
+        if figure not in FIGURES:
+            raise ConfigError(f"hpo.constraints: {unknown_name('figure', figure, FIGURES)}")
+        key = f"{place:02d} {figure} {sign} {number}"
+        constraints.append(Constraint(figure, sign == ">=", float(number), key))
+    return constraints

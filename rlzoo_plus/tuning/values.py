@@ -1,0 +1,215 @@
+"""Values of a configuration: as Hydra's command line writes them, and by dotted key."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.suggest import unknown_name
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import IntervalSweep, Override
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parse_override(text: str) -> Override:
+    """Parse `key=value` as Hydra does, except that the ends of an interval keep their type.
+
+    Raises:
+        HydraException: It cannot be parsed.
+    """
+    return _parser().parse_override(text)
+
+
+def value_text(value: Any) -> str:
+    """Return a value so that `key=<text>` on a command line gives it back.
+
+    Raises:
+        ValueError: No such text exists.
+    """
+    text = _text(value)
+    # Parsing takes a millisecond, and numbers are beyond doubt.
+    if isinstance(value, (str, list, tuple, Mapping)) and not same_value(_meaning(text), value):
+        raise ValueError(f"{value!r} cannot be written on a command line")
+    return text
+
+
+def same_value(first: Any, second: Any) -> bool:
+    """Compare values; unlike Python, true and 1 differ, and unlike YAML, 1 and 1.0 do not."""
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+        return len(first) == len(second) and all(map(same_value, first, second))
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(
+            same_value(value, second[key]) for key, value in first.items()
+        )
+    return bool(first == second)
+
+
+@cache
+def _parser() -> OverridesParser:
+    from hydra.core.override_parser.overrides_parser import OverridesParser, create_functions
+
+    functions = create_functions()
+    # Hydra's own makes floats of both ends, and interval(1, 8) is to be whole numbers.
+    functions.functions["interval"] = _interval
+    return OverridesParser(functions)
+
+
+@lru_cache(maxsize=1024)
+def _meaning(text: str) -> Any:
+    return parse_override(f"key={text}").value()
+
+
+def _interval(start: int | float, end: int | float) -> IntervalSweep:
+    from hydra.core.override_parser.types import IntervalSweep
+
+    return IntervalSweep(start=start, end=end)
+
+
+def _text(value: Any) -> str:
+    item = getattr(value, "item", None)
+    if callable(item) and not isinstance(value, (Mapping, list, tuple)):
+        value = item()  # a number of NumPy's
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(int(value))
+        case float() if math.isfinite(value):
+            return repr(float(value))
+        case str():
+            return _string(value)
+        case list() | tuple():
+            return f"[{','.join(map(_text, value))}]"
+        case Mapping() if all(isinstance(key, str) and _KEY.fullmatch(key) for key in value):
+            return "{" + ",".join(f"{key}:{_text(item)}" for key, item in value.items()) + "}"
+        case _:
+            raise ValueError(f"{value!r} is no finite number, text, list or mapping of them")
+
+
+def _string(value: str) -> str:
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    if "${" in value:
+        raise ValueError(f"{value!r} holds an interpolation")
+    is_plain = _PLAIN.fullmatch(value) and isinstance(_meaning(value), str)
+    return value if is_plain else QuotedString(value, Quote.single).with_quotes()
+
+
+_ABSENT = object()
+
+
+class Values:
+    """A configuration that keys are looked up in."""
+
+    def __init__(self, fixed: Mapping[str, Any]) -> None:
+        """Start with a configuration, nested or by dotted key."""
+        self._fixed = fixed
+        self._drawn: dict[str, Any] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        """Put a drawn value on top."""
+        self._drawn[key] = value
+
+    def has_drawn(self, key: str) -> bool:
+        """Tell whether the key itself was drawn."""
+        return key in self._drawn
+
+    def has(self, key: str) -> bool:
+        """Tell whether the key has a value, be it null."""
+        return self._find(key) is not _ABSENT
+
+    def get(self, key: str) -> Any:
+        """Return the key's value, None if it has none."""
+        value = self._find(key)
+        return None if value is _ABSENT else value
+
+    def keys(self) -> list[str]:
+        """Return all keys of single values."""
+        return [*self._drawn, *_keys_of(self._fixed, "")]
+
+    def _find(self, key: str) -> Any:
+        found = _below(self._drawn, key)
+        return _below(self._fixed, key) if found is _ABSENT else found
+
+
+def ancestors(key: str) -> list[str]:
+    """Return the keys above a dotted one: `a.b.c` -> `a.b`, `a`."""
+    parts = key.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+
+
+def are_related(first: str, second: str) -> bool:
+    """Tell whether two keys are the same or one lies below the other."""
+    return first == second or first in ancestors(second) or second in ancestors(first)
+
+
+def _below(values: Mapping[str, Any], key: str) -> Any:
+    if key in values:
+        return values[key]
+    for above in ancestors(key):
+        inner = values.get(above)
+        if isinstance(inner, Mapping):
+            return _below(inner, key.removeprefix(f"{above}."))
+    return _ABSENT
+
+
+def _keys_of(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _keys_of(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+PARTS = ("space", "when", "at_most")
+
+
+def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a space by the keys that they are for.
+
+    In a file a key is one word, dots and all. Hydra takes `hpo.space.network.net_arch=null` on a
+    command line for a mapping in a mapping; such an entry replaces the file's.
+
+    Raises:
+        ConfigError: An entry is taken out that is not there.
+    """
+    from omegaconf import DictConfig, OmegaConf
+
+    if isinstance(entries, DictConfig):
+        entries = OmegaConf.to_container(entries, resolve=True)  # type: ignore[assignment]
+    found: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
+    for key, entry in entries.items():
+        if _is_nested(entry):
+            typed.update(_leaves(entry, str(key)))
+        else:
+            found[str(key)] = entry
+    for key, entry in typed.items():
+        if entry is None and key not in found:
+            raise ConfigError(f"hpo.space.{key}=null: {unknown_name('key', key, list(found))}")
+        found[key] = entry
+    return found
+
+
+def _is_nested(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and bool(entry) and not set(entry) & set(PARTS)
+
+
+def _leaves(entry: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in entry.items():
+        if _is_nested(value):
+            yield from _leaves(value, f"{prefix}.{key}")
+        else:
+            yield f"{prefix}.{key}", value
