@@ -17,7 +17,6 @@ from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
-from rlzoo_plus.callbacks.beginning import Beginning
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
 from rlzoo_plus.config.errors import RunError
@@ -26,6 +25,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.evaluation import EvaluationStopped
+from rlzoo_plus.resume.resumer import Resumer
 from rlzoo_plus.tracking import Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ class ExpManager:
         log.info("threads: %d (%s)", threads, why)
         seeded = seed_all(self.seeds)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
-        beginning = Beginning(self.config, self.run_dir)
+        resumer = Resumer(self.config, self.run_dir)
         try:
             with self.stop.at_once():
                 train_env, eval_env = self._make_envs()
         except StopTraining as stop:
-            return self._stopped_before(beginning.step, stop.reason)
+            return self._stopped_before(resumer.step, stop.reason)
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
@@ -129,8 +129,9 @@ class ExpManager:
             )
             if self.on_evaluation is not None and callbacks.evaluation is not None:
                 callbacks.evaluation.listeners.append(self.on_evaluation)
-            beginning.attach(agent, callbacks)
-            return self._learn(agent, callbacks, beginning)
+            checkpoint = callbacks.checkpoint
+            resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
+            return self._learn(agent, callbacks, resumer)
         finally:
             if self.progress is not None:
                 self.progress.close()
@@ -162,15 +163,15 @@ class ExpManager:
             raise
 
     def _learn(
-        self, agent: BaseAlgorithm, callbacks: RunCallbacks, beginning: Beginning
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer
     ) -> TrainResult:
-        ended = beginning.ended
+        ended = resumer.ended
         state, reason = FINISHED, ended or ALL_STEPS
         listening = callbacks.as_list()
         try:
             total = self.config.n_timesteps if ended is None else 0
             agent.learn(total, listening, log_interval=self.config.log.interval)
-            beginning.restore_once()  # where there was no iteration left
+            resumer.restore_once()  # where there was no iteration left
             if ended is None and agent.num_timesteps < self.config.n_timesteps:
                 reason = "a callback ended it"
         except StopTraining as stop:

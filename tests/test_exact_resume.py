@@ -198,7 +198,7 @@ def test_a_damaged_checkpoint_costs_nothing_but_time(tmp_path, caplog):
 
 
 def test_another_machine_is_told_with_what_differs(tmp_path, monkeypatch):
-    from rlzoo_plus.callbacks import snapshot
+    from rlzoo_plus.resume import snapshot
 
     config = _config("ppo")
     run_dir = start_run(tmp_path / "run", config)

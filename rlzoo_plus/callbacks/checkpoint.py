@@ -9,12 +9,13 @@ from typing import Any
 
 from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.artifacts.background import BackgroundWriter
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
-from rlzoo_plus.callbacks.snapshot import RunSnapshot, Snapshot
 from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.resume.snapshot import RunSnapshot, Snapshot
 
 log = logging.getLogger(__name__)
 _BEST, _MILESTONE = "best", "milestone"
@@ -48,10 +49,10 @@ class CheckpointCallback(RunCallback):
         """Nothing: where the checkpoints are must not depend on where they were."""
         return {}
 
-    def start_at(self, step: int, kept_as: str | None = None) -> None:
+    def start_at(self, checkpoint: Checkpoint) -> None:
         """Count from a checkpoint that is there already."""
-        self.last_step = self._saved_step = step
-        self._saved_as = kept_as
+        self.last_step = self._saved_step = checkpoint.step
+        self._saved_as = checkpoint.kept_as
 
     def _on_training_start(self) -> None:
         # Before anybody edits a file of what runs here.

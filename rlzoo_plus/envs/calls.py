@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo_plus.agents.plain import is_plain
+from rlzoo_plus.resume.plain import is_plain
 
 # Of one environment: different calls in a row, and all calls.
 MOST_ENTRIES, MOST_CALLS = 10_000, 1_000_000

@@ -18,7 +18,6 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.artifacts.user_code import user_code, user_models
 from rlzoo_plus.envs.calls import Call, CallRecord
 from rlzoo_plus.envs.lasting import (
     accounting_parts,
@@ -29,6 +28,7 @@ from rlzoo_plus.envs.lasting import (
     load_accounts,
 )
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
+from rlzoo_plus.resume.user_code import user_code, user_models
 
 _BLOCK = 4096
 _ACCOUNT = "state_dict() and load_state_dict(state) would keep it"

@@ -11,7 +11,7 @@ import numpy as np
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.envs.long_episodes import PREFIX
+from rlzoo_plus.resume.env_state import PREFIX
 
 _DIGITS = 16
 # Of the clock, and of where a run was interrupted.

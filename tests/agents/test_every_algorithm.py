@@ -11,10 +11,10 @@ from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.policy import Policy, load_policy, save_policy
-from rlzoo_plus.agents.state import capture, restore
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.resume.agent_state import capture, restore
 
 DISCRETE = ("dqn", "qrdqn")
 TANH_ADAMW = ("network.activation=tanh", "network.optimizer=adamw")

@@ -155,7 +155,7 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
 
 
 def test_a_process_that_dies_while_a_run_is_restored_blames_no_checkpoint(tmp_path, monkeypatch):
-    from rlzoo_plus.callbacks import snapshot
+    from rlzoo_plus.resume import snapshot
 
     config = tiny_config("ppo", "tests/TinyReach-v0", *PROCESSES, "checkpoint.every_steps=64")
     run_dir, made = start_run(tmp_path, config), []

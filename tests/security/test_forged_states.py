@@ -9,12 +9,12 @@ import support.tiny_envs  # noqa: F401
 from support.resuming import StopAfter
 from support.training import start_run, tiny_config
 
-from rlzoo_plus.agents.plain import replace_attributes
 from rlzoo_plus.artifacts.atomic import write_folder
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.resume.plain import replace_attributes
 
 pytestmark = pytest.mark.training
 CONFIGS = {

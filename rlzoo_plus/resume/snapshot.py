@@ -5,16 +5,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from rlzoo_plus.agents import replay_rows
-from rlzoo_plus.agents.fingerprint import differences, numeric_fingerprint
 from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.agents.state import (
+from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
+from rlzoo_plus.artifacts.chunk_index import ChunkIndex
+from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
+from rlzoo_plus.artifacts.provenance import code_state
+from rlzoo_plus.artifacts.result import NO_DIFFERENCE
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.single import foreign_code
+from rlzoo_plus.envs.spaces import encode_space
+from rlzoo_plus.resume import replay_rows
+from rlzoo_plus.resume.agent_state import (
     capture,
     parts_of,
     replaced_parts,
@@ -23,37 +34,89 @@ from rlzoo_plus.agents.state import (
     restore_parameters,
     restore_random,
 )
-from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex
-from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
-from rlzoo_plus.artifacts.cut_rows import CutRows
-from rlzoo_plus.artifacts.log_files import log_sizes
-from rlzoo_plus.artifacts.provenance import code_state
-from rlzoo_plus.artifacts.result import NO_DIFFERENCE
-from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.callbacks.code import RunCode
-from rlzoo_plus.callbacks.evaluation import EvaluationCallback
-from rlzoo_plus.callbacks.exactness import Exactness, has_user_code
-from rlzoo_plus.callbacks.outputs import SafeOutput
-from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
-from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
-from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.long_episodes import BLOCK, Past, put_past_back, take_past
-from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.envs.state import (
+from rlzoo_plus.resume.callback_state import (
+    KeepsBest,
+    capture_callbacks,
+    restore_callbacks,
+    unsaved,
+)
+from rlzoo_plus.resume.env_state import (
+    BLOCK,
+    Past,
     capture_envs,
     forgotten,
     normalize_settings,
+    put_past_back,
     restore_envs,
+    take_past,
     unrecorded_calls,
 )
+from rlzoo_plus.resume.fingerprint import differences, numeric_fingerprint
+from rlzoo_plus.resume.log_rows import CutRows, log_sizes
+from rlzoo_plus.resume.user_code import RunCode
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 log = logging.getLogger(__name__)
+
+
+def has_user_code(config: RunConfig) -> bool:
+    """Tell whether code that is not ours takes part in a training."""
+    return bool(foreign_code(config.env) or config.algo.packages or config.callbacks)
+
+
+@dataclass
+class Exactness:
+    """The account of a run's interruptions.
+
+    Attributes:
+        resumed_at: Environment steps at which the run went on.
+        inexact_since: The first step after which it may differ; None if it is exact.
+        because: Why it may.
+    """
+
+    resumed_at: list[int] = field(default_factory=list)
+    inexact_since: int | None = None
+    because: list[str] = field(default_factory=list)
+
+    def note_resume(self, step: int, reasons: list[str]) -> None:
+        """Record that the run went on at a step, with what was not the same there."""
+        self.resumed_at.append(step)
+        if reasons:
+            if self.inexact_since is None:
+                self.inexact_since = step
+            self.because += [reason for reason in reasons if reason not in self.because]
+
+    def note_difference(self, since: int, reason: str) -> bool:
+        """Record a row that came out otherwise than before a stop; tell whether that is news."""
+        if self.inexact_since is not None:
+            return False
+        self.inexact_since = since
+        self.because.append(reason)
+        return True
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Exactness:
+        """Read what `state` returned, which may come from anywhere.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        account = cls(**state)
+        steps = [*account.resumed_at, account.inexact_since or 0]
+        if not all(type(step) is int for step in steps) or not isinstance(account.because, list):
+            raise ValueError("the account of its interruptions is none")
+        because = [printable(reason) for reason in account.because]
+        return cls(list(account.resumed_at), account.inexact_since, because)
+
+    def state(self) -> dict[str, Any]:
+        """Return the account as plain data."""
+        return {
+            "resumed_at": list(self.resumed_at),
+            "inexact_since": self.inexact_since,
+            "because": list(self.because),
+        }
 
 
 @dataclass(frozen=True)
@@ -199,7 +262,7 @@ class RunSnapshot:
         reasons += differences(checkpoint.about.get("fingerprint", {}), now)
         reasons += [printable(reason) for reason in checkpoint.about.get("unsaved", [])]
         for callback in self.callbacks:
-            if isinstance(callback, EvaluationCallback):
+            if isinstance(callback, KeepsBest):
                 reasons += callback.missing_best()
         self.exactness.note_resume(checkpoint.step, reasons)
         self._compare_rows()
@@ -252,7 +315,7 @@ class RunSnapshot:
     def _keep_better_policies(self) -> None:
         """Keep a best policy of the steps that are lost, which may not come again."""
         for callback in self.callbacks:
-            if isinstance(callback, EvaluationCallback):
+            if isinstance(callback, KeepsBest):
                 callback.keep_saved_best()
 
     def _new_steps(self, past: Mapping[str, Past]) -> dict[str, PendingChunks]:
@@ -292,7 +355,7 @@ class RunSnapshot:
 
     def _about(self, agent: BaseAlgorithm) -> dict[str, Any]:
         for output in agent.logger.output_formats:
-            if isinstance(output, SafeOutput):
+            if hasattr(output, "flush"):
                 output.flush()
         missed = [*unsaved(self.callbacks), *unrecorded_calls(agent.env)]
         missed += [

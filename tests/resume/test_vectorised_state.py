@@ -10,7 +10,7 @@ from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.envs.factory import make_train_env
-from rlzoo_plus.envs.state import capture_envs, restore_envs
+from rlzoo_plus.resume.env_state import capture_envs, restore_envs
 
 CASES = {
     "plain": ("tests/TinyReach-v0", "normalize=null"),

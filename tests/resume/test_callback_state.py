@@ -19,10 +19,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from support.tiny_envs import TinyReach
 from support.training import assert_same_tree, start_run, tiny_config
 
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.callbacks import StopRequest, make_callbacks
-from rlzoo_plus.callbacks.state import capture_callbacks, restore_callbacks, unsaved
 from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.resume.callback_state import capture_callbacks, restore_callbacks, unsaved
 
 
 class Plain(BaseCallback):
@@ -268,8 +269,8 @@ def test_the_time_used_is_counted_on(ours, monkeypatch):
     assert 1000.0 <= after.acting[2].state_dict()["clock"] < 1100.0
 
 
-def test_where_checkpoints_were_made_is_not_part_of_the_state(ours):
+def test_where_checkpoints_were_made_is_not_part_of_the_state(ours, tmp_path):
     callbacks = ours()
     before = pack(capture_callbacks([callbacks.checkpoint]))
-    callbacks.checkpoint.start_at(96)
+    callbacks.checkpoint.start_at(Checkpoint(tmp_path, 96, {}, {}))
     assert pack(capture_callbacks([callbacks.checkpoint])) == before

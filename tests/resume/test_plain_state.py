@@ -8,8 +8,8 @@ import pytest
 import torch
 from support.training import assert_same_tree
 
-from rlzoo_plus.agents.plain import in_layout, is_plain, layout_of, like, tensors_of, to_plain
 from rlzoo_plus.artifacts.tree import pack, unpack
+from rlzoo_plus.resume.plain import in_layout, is_plain, layout_of, like, tensors_of, to_plain
 
 
 class Pair(NamedTuple):

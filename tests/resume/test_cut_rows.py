@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from rlzoo_plus.artifacts.cut_rows import CutRows
-from rlzoo_plus.artifacts.log_files import log_sizes, rewind_logs
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.resume.log_rows import CutRows, log_sizes, rewind_logs
 
 EVALUATIONS, MONITOR = "evaluations.jsonl", "monitor/0.monitor.csv"
 
@@ -205,9 +204,9 @@ def test_a_forged_file_names_no_other_file_and_steers_no_terminal(run_dir, tmp_p
 
 
 def test_only_so_many_bytes_are_kept(run_dir, monkeypatch):
-    from rlzoo_plus.artifacts import cut_rows
+    from rlzoo_plus.resume import log_rows
 
-    monkeypatch.setattr(cut_rows, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(log_rows, "_MOST_BYTES", 1000)
     sizes = log_sizes(run_dir)
     for step in range(100):
         metric(run_dir, step, 0.1)

@@ -5,16 +5,15 @@ from support.resuming import StopAfter, assert_same_in_pieces
 from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.artifacts.tree import TENSOR_FILE
-from rlzoo_plus.callbacks import snapshot
-from rlzoo_plus.envs import long_episodes
 from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.resume import env_state, snapshot
 
 pytestmark = pytest.mark.training
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(long_episodes, "BLOCK", 16)
+    monkeypatch.setattr(env_state, "BLOCK", 16)
     monkeypatch.setattr(snapshot, "BLOCK", 16)
 
 

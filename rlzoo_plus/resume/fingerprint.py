@@ -13,7 +13,7 @@ from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CODE = (
-    *(_PACKAGE / name for name in ("agents", "envs", "callbacks", "evaluation.py")),
+    *(_PACKAGE / name for name in ("agents", "envs", "resume", "callbacks", "evaluation.py")),
     *(_PACKAGE / name for name in ("exp_manager.py", "statistics.py", "config/schedules.py")),
     _PACKAGE.parent / "robots",
 )

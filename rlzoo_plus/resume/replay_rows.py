@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo_plus.agents.plain import is_plain, replace_attributes, to_plain
+from rlzoo_plus.resume.plain import is_plain, replace_attributes, to_plain
 
 # Hindsight replay rewrites these in old rows, when an episode ends and when one is overwritten.
 _REWRITTEN = ("ep_start", "ep_length")

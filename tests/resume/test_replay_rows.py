@@ -10,7 +10,9 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from support.tiny_envs import TinyGoal
 from support.training import assert_same_tree
 
-from rlzoo_plus.agents.replay_rows import (
+from rlzoo_plus.artifacts.chunks import ChunkStore
+from rlzoo_plus.artifacts.tree import pack, unpack
+from rlzoo_plus.resume.replay_rows import (
     EPISODES,
     ROWS,
     buffer_state,
@@ -19,8 +21,6 @@ from rlzoo_plus.agents.replay_rows import (
     row_groups,
     unsaved_parts,
 )
-from rlzoo_plus.artifacts.chunks import ChunkStore
-from rlzoo_plus.artifacts.tree import pack, unpack
 
 FLAT = spaces.Box(-1, 1, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (1, 4, 4), np.uint8)

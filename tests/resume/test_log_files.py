@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from rlzoo_plus.artifacts.log_files import log_sizes, rewind_logs
 from rlzoo_plus.artifacts.records import append_records, read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.resume.log_rows import log_sizes, rewind_logs
 
 EVENTS = "tensorboard/events.out.tfevents.1.host.2.0"
 NAMES = ["metrics.jsonl", "evaluations.jsonl", EVENTS, "monitor/0.monitor.csv"]

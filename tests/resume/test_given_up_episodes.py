@@ -7,8 +7,8 @@ import pytest
 from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
-from rlzoo_plus.callbacks.snapshot import _start_new_episodes
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.resume.snapshot import _start_new_episodes
 
 pytestmark = pytest.mark.training
 CASES = {

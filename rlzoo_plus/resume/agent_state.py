@@ -1,8 +1,8 @@
 """An agent's state as plain data with arrays, for checkpoints: taken out, and put back.
 
-Taken at the top of an iteration (see `hooks`), where it is complete: networks and targets,
+Taken at the top of an iteration (see `agents.hooks`), where it is complete: networks and targets,
 optimizers, counters, last observations, exploration noise, pending log values and every random
-number generator. The replay buffer (`replay_rows`) and the environments (`envs.state`) are apart.
+number generator. The replay buffer (`replay_rows`) and the environments (`env_state`) are apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.agents.plain import (
+from rlzoo_plus.resume.plain import (
     fitted,
     in_layout,
     is_plain,

@@ -1,4 +1,4 @@
-"""Plain data of objects: numbers, arrays, tensors and containers of them, taken out and put back.
+"""Plain data: what of an object is saved (numbers, arrays, tensors, containers), and put back.
 
 A checkpoint may be forged: only plain data is replaced, by plain data of the same kind and shape,
 so that no method, network or environment of an object can become something else.

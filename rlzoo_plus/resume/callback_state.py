@@ -10,20 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlzoo_plus.agents.plain import is_plain, replace_attributes, to_plain
 from rlzoo_plus.artifacts.secrets import is_secret
 from rlzoo_plus.artifacts.tree import pack
+from rlzoo_plus.resume.plain import is_plain, replace_attributes, to_plain
 
 _OF_THE_PROCESS = {"locals", "globals", "model", "parent", "verbose"}
 # Settings, and parts of Stable-Baselines3 that are put back elsewhere.
 _CONSTANT = (Path, BuiltinFunctionType, FunctionType, MethodType, ModuleType, Logger, type)
+
+
+@runtime_checkable
+class KeepsBest(Protocol):
+    """A callback whose best policy lies in a folder of its own, beside the checkpoints."""
+
+    def missing_best(self) -> list[str]:
+        """Return what of it is lost, a text for each."""
+
+    def keep_saved_best(self) -> None:
+        """Take the policy that is saved for the best, if it is better than what is remembered."""
 
 
 def capture_callbacks(callbacks: Sequence[BaseCallback]) -> dict[str, dict[str, Any]]:

@@ -1,18 +1,19 @@
-"""How a training begins: from nothing, or from the newest whole checkpoint of its run."""
+"""Resumer: lets a training begin from nothing, or from the newest whole checkpoint of its run."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.artifacts.cut_rows import CutRows
-from rlzoo_plus.artifacts.log_files import check_sizes, rewind_logs
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.callbacks import RunCallbacks
 from rlzoo_plus.config.compare import changed_values, describe_changes
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.resume.log_rows import CutRows, check_sizes, rewind_logs
+from rlzoo_plus.resume.snapshot import RunSnapshot
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Beginning:
+class Resumer:
     """Finds the checkpoint to go on from, and restores it at the first iteration.
 
     Attributes:
@@ -54,10 +55,24 @@ class Beginning:
         except ValueError as error:
             raise self._misfit(error) from error
 
-    def attach(self, agent: BaseAlgorithm, callbacks: RunCallbacks) -> None:
-        """Stand at the top of the agent's loop: restore the first time, then let callbacks act."""
-        self._agent, self._callbacks = agent, callbacks
-        callbacks.checkpoint.snapshot.cut_rows = self._cut_rows
+    def attach(
+        self,
+        agent: BaseAlgorithm,
+        snapshot: RunSnapshot,
+        on_restored: Callable[[Checkpoint], None],
+        on_iteration: Callable[[], None],
+    ) -> None:
+        """Stand at the top of the agent's loop: restore the first time, then let callbacks act.
+
+        Args:
+            agent: Freshly built.
+            snapshot: Restores the run.
+            on_restored: Called once with the checkpoint that the run goes on from.
+            on_iteration: Called at the top of every iteration, after that.
+        """
+        self._agent, self._snapshot = agent, snapshot
+        self._on_restored, self._on_iteration = on_restored, on_iteration
+        snapshot.cut_rows = self._cut_rows
         agent.before_iteration = self._before_iteration
         agent.resume_from = self.step
 
@@ -70,9 +85,9 @@ class Beginning:
         checkpoint = self._checkpoint
         if checkpoint is None:
             return
-        saving = self._callbacks.checkpoint
+        missing = [f"{name} was cut short: records are missing" for name in self._cut_short]
         try:
-            saving.snapshot.restore(self._agent, checkpoint, self._missing_records())
+            self._snapshot.restore(self._agent, checkpoint, missing)
         except RunError:
             # The process of an environment died, which says nothing about the checkpoint.
             raise
@@ -81,18 +96,15 @@ class Beginning:
             log.debug("what does not fit:", exc_info=True)
             raise self._misfit(error) from error
         self._checkpoint = None
-        saving.start_at(checkpoint.step, checkpoint.kept_as)
+        self._on_restored(checkpoint)
         log.info("goes on from step %s", f"{checkpoint.step:,}")
 
     def _before_iteration(self) -> None:
         if not self._has_begun:
-            self._callbacks.checkpoint.snapshot.begin(self._agent)
+            self._snapshot.begin(self._agent)
             self._has_begun = True
         self.restore_once()
-        self._callbacks.on_iteration()
-
-    def _missing_records(self) -> list[str]:
-        return [f"{name} was cut short: records are missing" for name in self._cut_short]
+        self._on_iteration()
 
     def _refuse_another_seed(self, run_dir: RunDir) -> None:
         """Refuse a seed that would do nothing: the random generators are put back."""
