@@ -27,7 +27,7 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     from rlzoo_plus.commands.train import check_before_building, run_plan
     from rlzoo_plus.config.catalog import import_algorithm_packages
     from rlzoo_plus.config.resolve import validate_config
-    from rlzoo_plus.sweeps.controller import EXIT_BUSY
+    from rlzoo_plus.infra.job import EXIT_BUSY
 
     try:
         config = validate_config(data["config"])

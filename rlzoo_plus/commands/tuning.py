@@ -138,12 +138,8 @@ def _conclude(
     plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], console: Console
 ) -> int:
     """Train the best again, write the report and the winner's file, and say what was found."""
-    from rlzoo_plus.tuning.retraining import (
-        ExaminationStopped,
-        best_job,
-        retrained,
-        retraining_jobs,
-    )
+    from rlzoo_plus.infra.scheduler import JobsStopped
+    from rlzoo_plus.tuning.retraining import best_job, retrained, retraining_jobs
     from rlzoo_plus.tuning.study_report import choose_winner
 
     best = study.best(max(plan.hpo.retrain.best, 1))
@@ -162,7 +158,7 @@ def _conclude(
     if job is not None:
         try:
             again = _examined(plan, again, job, launcher, console)
-        except ExaminationStopped as stopped:
+        except JobsStopped as stopped:
             return stopped.code
     report = _report(plan, study, best=best, retrained=again)
     return max(code, _publish(plan, report, job, arguments, console))
@@ -270,7 +266,7 @@ def _examined(
         console: Where to say so.
 
     Raises:
-        ExaminationStopped: By a signal.
+        JobsStopped: By a signal.
     """
     from dataclasses import replace
 

@@ -18,7 +18,8 @@ from rlzoo_plus.diagnosis.probe_plan import (
     short_version,
 )
 from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.scheduler import run_together
 from rlzoo_plus.infra.usage import cores
 
 FIGURES = "figures.json"
@@ -34,7 +35,7 @@ _WORTH_IT = 0.95
 _OVERTIME_S = 10.0
 # Of the whole time: later than this, no other setting is tried.
 _LATE = 0.25
-_POLL_S = 0.1
+_LONGEST_IMPORTS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -143,44 +144,27 @@ class Probe:
         evaluate: bool,
     ) -> None:
         seconds = min(max(share, self._least_s), _LONGEST_S)
-        handles = []
+        specs = []
         folders = []
-        try:
-            for number in range(setting.workers):
-                self._n_started += 1
-                folder = self._folder / str(self._n_started)
-                folders.append(folder)
-                config = short_version(kind.jobs[0], setting, number, str(folder))
-                data = {
-                    "config": config.model_dump(mode="json"),
-                    "seconds": seconds,
-                    "evaluate": evaluate and config.eval.episodes > 0,
-                }
-                handles.append(self._submit(_TARGET, data, folder.with_suffix(".log")))
-            self._wait(handles, seconds + _OVERTIME_S)
-        finally:
-            for handle in handles:
-                handle.kill()
+        for number in range(setting.workers):
+            self._n_started += 1
+            folder = self._folder / str(self._n_started)
+            folders.append(folder)
+            config = short_version(kind.jobs[0], setting, number, str(folder))
+            data = {
+                "config": config.model_dump(mode="json"),
+                "seconds": seconds,
+                "evaluate": evaluate and config.eval.episodes > 0,
+            }
+            specs.append(JobSpec("probe", _TARGET, data, folder.with_suffix(".log")))
+        run_together(self._launcher, specs, seconds + _OVERTIME_S)
         measurement = _read(kind, setting, folders)
         result.measurements.append(measurement)
         tell(measurement)
 
     def _wait_for_imports(self) -> None:
-        handle = self._submit(_READY, {}, self._folder / "ready.log")
-        try:
-            self._wait([handle], 60.0)
-        finally:
-            handle.kill()
-
-    def _submit(self, target: str, data: dict[str, object], log: Path) -> Handle:
-        return self._launcher.submit(JobSpec("probe", target, data, log))
-
-    def _wait(self, handles: list[Handle], at_most_s: float) -> None:
-        deadline = time.monotonic() + at_most_s
-        left = list(handles)
-        while left and time.monotonic() < deadline:
-            self._launcher.wait(left, _POLL_S)
-            left = [handle for handle in left if handle.poll() is None]
+        ready = JobSpec("probe", _READY, {}, self._folder / "ready.log")
+        run_together(self._launcher, [ready], _LONGEST_IMPORTS_S)
 
 
 def pick(measurements: list[Measurement]) -> Measurement | None:

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 GIB = 2**30
+# What a job returns that failed, that ended early because it was asked to, and whose directory
+# another process trains in; what a command or a job returns that a signal has stopped.
+EXIT_FAILED, EXIT_ENDED, EXIT_BUSY = 1, 74, 73
+EXIT_SIGINT, EXIT_SIGTERM = 130, 75
 
 
 @dataclass(frozen=True)

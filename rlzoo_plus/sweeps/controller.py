@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
-from rlzoo_plus.infra.launcher import Handle, Launcher
-from rlzoo_plus.infra.stop_signals import stop_signals_go_to
+from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_FAILED, JobEnd, JobSpec, Limits
+from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.ledger import Ledger
@@ -22,10 +20,6 @@ from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.sweeps.states import JobState, explain_end, log_file
 
 TARGET = "rlzoo_plus.commands.train_job:run_job"
-# What a job returns whose directory another process trains in.
-EXIT_BUSY = 73
-EXIT_SIGINT, EXIT_SIGTERM, EXIT_FAILED = 130, 75, 1
-_POLL_S = 0.2
 _LOOK_AGAIN_S = 1.0
 
 
@@ -37,23 +31,19 @@ class Entry:
         job: The job.
         state: What it does.
         reason: Why it failed.
-        handle: Its process, while it runs here.
-        is_elsewhere: Whether another process trains in its directory.
-        look_at: When it is looked at again, in `time.monotonic` [s].
+        look_at: When it is looked at again if another process trains in its directory, in
+            `time.monotonic` [s].
         ran_s: Time it ran here [s]; 0 for what was done already.
     """
 
     job: SweepJob
     state: JobState = JobState.WAITING
     reason: str = ""
-    handle: Handle | None = None
-    is_elsewhere: bool = False
     look_at: float = 0.0
-    started: float = 0.0
     ran_s: float = 0.0
 
 
-class Controller:
+class Controller(Scheduler[Entry]):
     """Runs jobs until all are done or have failed, or until it is asked to stop."""
 
     def __init__(
@@ -64,6 +54,8 @@ class Controller:
         ended: Callable[[Entry], None] = lambda entry: None,
         tick: Callable[[], None] = lambda: None,
         target: str = TARGET,
+        *,
+        takes_signals: bool = True,
     ) -> None:
         """Take jobs; none is started yet.
 
@@ -74,38 +66,35 @@ class Controller:
             ended: Called with each job that ended, and with what was done already.
             tick: Called some times a second.
             target: What a job's process calls.
+            takes_signals: See `Scheduler`.
         """
+        super().__init__(launcher, takes_signals=takes_signals)
         self.book = book
-        self.launcher = launcher
         self.entries = [Entry(job) for job in jobs]
         # Each poll must cost the same, however many jobs wait.
         self.counts = Counter({JobState.WAITING: len(jobs)})
-        self.running: list[Entry] = []
         self.elsewhere: deque[Entry] = deque()
         self._waiting: deque[Entry] = deque()
         self._news = book.follow()
         self._failed_there: dict[str, str] = {}
-        self.stop_signal: int | None = None
         self._ended, self._tick, self._target = ended, tick, target
-        self._kill = False
+
+    @property
+    def running(self) -> list[Entry]:
+        """The jobs that run here."""
+        return [each.job for each in self.active]
 
     def run(self) -> int:
         """Run the jobs; return 0, 1 if one failed, 75 or 130 if it was stopped."""
-        with stop_signals_go_to(self._on_signal):
-            try:
-                with Presence(self.book.sweep) as presence:
-                    self._work(presence)
-            finally:
-                # Only an error of ours leaves jobs behind.
-                for entry in self.running:
-                    entry.handle.kill()  # type: ignore[union-attr]
+        with Presence(self.book.sweep) as self._presence:
+            self.run_loop()
         if self.stop_signal is not None:
-            return EXIT_SIGINT if self.stop_signal == signal.SIGINT else EXIT_SIGTERM
+            return stop_code(self.stop_signal)
         is_failed = any(entry.state is JobState.FAILED for entry in self.entries)
         return EXIT_FAILED if is_failed else 0
 
-    def _work(self, presence: Presence) -> None:
-        told = False
+    def before_loop(self) -> None:
+        """Tell what is done already."""
         for entry in self.entries:
             if entry.job.is_finished():
                 self._end(entry, JobState.DONE)
@@ -113,33 +102,22 @@ class Controller:
                 self._waiting.append(entry)
             if self.stop_signal is not None:
                 break
-        while self._goes_on():
-            if self.stop_signal is None and presence.is_asked_to_stop():
-                self.stop_signal = signal.SIGTERM
-            if self.stop_signal is None:
-                self._start_some()
-            elif not told:
-                told = True
-                for entry in self.running:
-                    entry.handle.stop()  # type: ignore[union-attr]
-            if self._kill:
-                for entry in self.running:
-                    entry.handle.kill()  # type: ignore[union-attr]
-            self._collect()
-            self._tick()
-            handles = [entry.handle for entry in self.running if entry.handle is not None]
-            if self._goes_on():
-                self.launcher.wait(handles, _POLL_S)
 
-    def _goes_on(self) -> bool:
-        waits = bool(self._waiting or self.elsewhere)
-        return bool(self.running) or (waits and self.stop_signal is None)
+    def is_asked_to_stop(self) -> bool:
+        """Tell whether `sweep cancel` was called."""
+        return self._presence.is_asked_to_stop()
 
-    def _start_some(self) -> None:
-        while len(self.running) < self.launcher.slots and self.stop_signal is None:
-            entry = self._next()
-            if entry is None:
-                return
+    def after_round(self) -> None:
+        """Let the caller show how far it is."""
+        self._tick()
+
+    def has_more(self) -> bool:
+        """Tell whether jobs wait, or run in other processes."""
+        return bool(self._waiting or self.elsewhere)
+
+    def next_job(self) -> Entry | None:
+        """Return a job that nobody has done, tried or begun meanwhile."""
+        while self.stop_signal is None and (entry := self._next()) is not None:
             if entry.job.is_finished():
                 self._end(entry, JobState.DONE)
             elif entry.job.run_dir.lock.is_held_elsewhere():
@@ -149,19 +127,41 @@ class Controller:
                 entry.reason = reason
                 self._ended(entry)
             else:
-                self._submit(entry)
+                return entry
+        return None
+
+    def spec_of(self, job: Entry) -> JobSpec:
+        """Return a job as its launcher takes it; the ledger hears that it starts."""
+        self.book.write(ledger.STARTED, job.job)
+        job.job.check_place()
+        self._become(job, JobState.RUNNING)
+        return job_spec(job.job, self._target)
+
+    def on_refused(self, job: Entry, error: Exception) -> None:
+        """Note why a job could not be started."""
+        is_ours = isinstance(error, ConfigError)
+        self._end(job, JobState.FAILED, str(error) if is_ours else f"cannot be started: {error}")
+
+    def on_end(self, job: Entry, end: JobEnd, ran_s: float) -> None:
+        """Judge a job by its directory first, then by how its process ended."""
+        job.ran_s = ran_s
+        if job.job.is_finished():
+            self._end(job, JobState.DONE)
+        elif end.code == EXIT_BUSY:
+            self._become(job, JobState.WAITING)
+            self._leave_to_others(job)
+        elif self.stop_signal is not None and end.limit is None and end.code not in (1, 2):
+            self._become(job, JobState.WAITING)
+            self.book.write(ledger.STOPPED, job.job, code=end.code)
+        else:
+            self._end(job, JobState.FAILED, explain_end(end, job.job), code=end.code)
 
     def _next(self) -> Entry | None:
         """Return a job whose turn it is; one that runs elsewhere is looked at now and then."""
         # All wait equally long, so that the first is due first.
         if self.elsewhere and self.elsewhere[0].look_at <= time.monotonic():
-            entry = self.elsewhere.popleft()
-        elif self._waiting:
-            entry = self._waiting.popleft()
-        else:
-            return None
-        entry.is_elsewhere = False
-        return entry
+            return self.elsewhere.popleft()
+        return self._waiting.popleft() if self._waiting else None
 
     def _failed_elsewhere(self, entry: Entry) -> str | None:
         """Return why another controller's attempt failed while this one worked."""
@@ -177,45 +177,8 @@ class Controller:
         return self._failed_there.get(entry.job.key)
 
     def _leave_to_others(self, entry: Entry) -> None:
-        entry.is_elsewhere = True
         entry.look_at = time.monotonic() + _LOOK_AGAIN_S
         self.elsewhere.append(entry)
-
-    def _submit(self, entry: Entry) -> None:
-        job = entry.job
-        entry.started = time.monotonic()
-        self.book.write(ledger.STARTED, job)
-        try:
-            job.check_place()
-            entry.handle = self.launcher.submit(job_spec(job, self._target))
-            self._become(entry, JobState.RUNNING)
-            self.running.append(entry)
-        except (OSError, EOFError) as error:
-            self._end(entry, JobState.FAILED, f"cannot be started: {error}")
-        except ConfigError as error:
-            self._end(entry, JobState.FAILED, str(error))
-
-    def _collect(self) -> None:
-        for entry in list(self.running):
-            assert entry.handle is not None
-            end = entry.handle.poll()
-            if end is not None:
-                entry.handle = None
-                self.running.remove(entry)
-                self._judge(entry, end)
-
-    def _judge(self, entry: Entry, end: JobEnd) -> None:
-        entry.ran_s = time.monotonic() - entry.started
-        if entry.job.is_finished():
-            self._end(entry, JobState.DONE)
-        elif end.code == EXIT_BUSY:
-            self._become(entry, JobState.WAITING)
-            self._leave_to_others(entry)
-        elif self.stop_signal is not None and end.limit is None and end.code not in (1, 2):
-            self._become(entry, JobState.WAITING)
-            self.book.write(ledger.STOPPED, entry.job, code=end.code)
-        else:
-            self._end(entry, JobState.FAILED, explain_end(end, entry.job), code=end.code)
 
     def _end(self, entry: Entry, state: JobState, reason: str = "", **details: Any) -> None:
         self._become(entry, state)
@@ -230,10 +193,6 @@ class Controller:
         self.counts[entry.state] -= 1
         self.counts[state] += 1
         entry.state = state
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._kill = self.stop_signal is not None
-        self.stop_signal = self.stop_signal or number
 
 
 def job_spec(job: SweepJob, target: str) -> JobSpec:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Handle, Launcher
-from rlzoo_plus.infra.stop_signals import stop_signals_go_to
-from rlzoo_plus.sweeps.controller import EXIT_SIGINT, EXIT_SIGTERM
+from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.scheduler import run_together
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.tuning.metrics import run_figures
 from rlzoo_plus.tuning.study_plan import StudyPlan
@@ -24,19 +20,6 @@ from rlzoo_plus.tuning.trials import TrialView
 
 EXAMINATION = "rlzoo_plus.commands.trial_job:examine"
 EXAMINED = "held_out.json"
-_POLL_S = 0.2
-
-
-class ExaminationStopped(KeyboardInterrupt):
-    """A signal came while the winner was examined.
-
-    Attributes:
-        code: What the command returns.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.code = EXIT_SIGINT if number == signal.SIGINT else EXIT_SIGTERM
 
 
 def retraining_jobs(
@@ -79,7 +62,7 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
         What it got, None if it could not play; then the run's log says why.
 
     Raises:
-        ExaminationStopped: By Ctrl-C or SIGTERM; the same call begins it again.
+        JobsStopped: By Ctrl-C or SIGTERM; the same call begins it again.
     """
     job.check_place()
     file = job.path / EXAMINED
@@ -89,28 +72,8 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     config = job.config.model_dump(mode="json")
     data = {"run": str(job.path), "config": config, "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
-    handle: Handle | None = None
-    try:
-        with _stoppable():
-            handle = launcher.submit(spec)
-            while handle.poll() is None:
-                launcher.wait([handle], _POLL_S)
-    except BaseException:
-        if handle is not None:
-            handle.kill()
-        raise
+    run_together(launcher, [spec])
     return _read(file)
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Raise where a signal comes, so that the episodes' process is ended too."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise ExaminationStopped(number)
-
-    with stop_signals_go_to(stop):
-        yield
 
 
 def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:

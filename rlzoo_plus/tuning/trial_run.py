@@ -10,10 +10,8 @@ from dataclasses import replace as replaced
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.infra.job import JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.job import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.progress import Progress, read_progress
@@ -24,8 +22,6 @@ from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trials import TrialState
 
 TARGET = "rlzoo_plus.commands.trial_job:run_trial"
-# What a trial's run returns that was pruned.
-EXIT_PRUNED = 74
 _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 
 
@@ -52,25 +48,19 @@ class TrialRun:
     """The runs of a trial, of which one trains at a time."""
 
     def __init__(
-        self,
-        plan: StudyPlan,
-        study: Study,
-        launcher: Launcher,
-        asked: AskedTrial,
-        overrides: list[str],
+        self, plan: StudyPlan, study: Study, asked: AskedTrial, overrides: list[str]
     ) -> None:
-        """Prepare the first run.
+        """Take what was asked for; its first run is due.
 
         Raises:
             ConfigError: The values cannot go together.
         """
-        self.plan, self.study, self.launcher = plan, study, launcher
+        self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
-        self.handle: Handle | None = None
         self.seed_index = self.killed = 0
-        self.is_stopping = False
         self._config = plan.trial_config(overrides, 0, self.folder)
-        self._wait_until = 0.0
+        # When its next run may begin, in `time.monotonic` [s]; never while one runs.
+        self._due = -math.inf
         self._reporter = study.reporter(self.number)
 
     @property
@@ -83,60 +73,48 @@ class TrialRun:
         """How far that run is."""
         return read_progress(self.job.run_dir)
 
-    def start(self) -> Outcome | None:
-        """Begin the present run, or go on with it; return the outcome if there is nothing to run.
-
-        A trial that was told to stop begins no run; it has no handle then.
-        """
+    def skip_finished(self) -> Outcome | None:
+        """Go on to the first run that is not finished; return the outcome if there is none."""
         while self.job.is_finished():
             outcome = self._next_seed()
             if outcome is not None:
                 return outcome
-        if self.is_stopping:
-            return None
-        try:
-            self.job.check_place()
-            self.handle = self.launcher.submit(self._spec())
-        except (OSError, EOFError, ConfigError) as error:
-            return self._outcome(TrialState.FAILED, f"cannot be started: {error}")
         return None
+
+    def start(self) -> JobSpec:
+        """Return the present run as a launcher takes it; it runs from now on.
+
+        Raises:
+            ConfigError: Its directory leads elsewhere.
+        """
+        self._due = math.inf
+        self.job.check_place()
+        return self._spec()
+
+    def is_due(self) -> bool:
+        """Tell whether it does not run, and has waited long enough."""
+        return time.monotonic() >= self._due
 
     def wait(self, duration_s: float) -> None:
         """Let the present run begin again in a while."""
-        self.handle = None
-        self._wait_until = time.monotonic() + duration_s
+        self._due = time.monotonic() + duration_s
 
-    def is_due(self) -> bool:
-        """Tell whether it has waited long enough."""
-        return time.monotonic() >= self._wait_until
-
-    def poll(self) -> JobEnd | None:
-        """Return how the present run ended, None while it goes on."""
-        return None if self.handle is None else self.handle.poll()
-
-    def stop(self) -> None:
-        """Ask its process to end cleanly, with a checkpoint, and begin no other."""
-        self.is_stopping = True
-        if self.handle is not None:
-            self.handle.stop()
-
-    def kill(self) -> None:
-        """End its processes now."""
-        if self.handle is not None:
-            self.handle.kill()
+    def refused(self, error: Exception) -> Outcome:
+        """Say what it means that the present run cannot be started."""
+        return self._outcome(TrialState.FAILED, f"cannot be started: {error}")
 
     def judge(self, end: JobEnd) -> Outcome | None:
         """Say what an ended process means; None if the trial goes on, with another one."""
-        self.handle = None
+        self._due = time.monotonic()
         if self.job.is_finished():
-            return self.start()
-        if end.limit is None and end.code == EXIT_PRUNED:
+            return self.skip_finished()
+        if end.limit is None and end.code == EXIT_ENDED:
             reason = str(self.job.run_dir.read_status().get("message", "pruned"))
             return self._outcome(TrialState.PRUNED, reason)
         if end.limit is None and end.code < 0:
             self.killed += 1
             if self.killed <= self.plan.hpo.retries:
-                return self.start()
+                return None
         reason = explain_end(end, self.job)
         if end.code == 1 and _NOT_A_NUMBER.search(reason):
             # The sampler learns from it, as it would not from a failure.

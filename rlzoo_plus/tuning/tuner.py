@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.harmless import UntrustedError
-from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec
 from rlzoo_plus.infra.launcher import Launcher
-from rlzoo_plus.infra.stop_signals import stop_signals_go_to
-from rlzoo_plus.sweeps.controller import EXIT_BUSY, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
+from rlzoo_plus.infra.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.tuning.lease import Ownership, drop_artifacts
 from rlzoo_plus.tuning.study import AskedTrial, Study
@@ -21,7 +18,6 @@ from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
 from rlzoo_plus.tuning.trials import TrialState
 
-_POLL_S = 0.2
 _LOOK_AROUND_S = 2.0
 _BUSY_S = 1.0
 # So many draws in a row that are no configuration, or trials that fail, are no accident.
@@ -42,8 +38,11 @@ class Progress:
     notes: list[str] = field(default_factory=list)
 
 
-class Tuner:
-    """Asks for trials, runs them, and tells what became of them, until there are enough."""
+class Tuner(Scheduler[TrialRun]):
+    """Asks for trials, runs them, and tells what became of them, until there are enough.
+
+    A trial in hand keeps its slot while it waits for its next run.
+    """
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class Tuner:
         ended: Callable[[int, TrialState, str], None] = lambda number, state, reason: None,
         tick: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        """Prepare.
+        """Take a study; no trial is asked for yet.
 
         Args:
             plan: What is to be done.
@@ -62,11 +61,10 @@ class Tuner:
             ended: Called with each trial that ended here.
             tick: Called some times a second.
         """
-        self.plan, self.study, self.launcher = plan, study, launcher
+        super().__init__(launcher)
+        self.plan, self.study = plan, study
         self.progress = Progress()
-        self.stop_signal: int | None = None
         self._ended, self._tick = ended, tick
-        self._kill = False
         self._in_a_row = self._failures = 0
         self._is_over = False
         self._left: set[int] = set()
@@ -84,50 +82,80 @@ class Tuner:
         Raises:
             ConfigError: The space gives nothing that could be run.
         """
-        with stop_signals_go_to(self._on_signal):
-            try:
-                with Presence(self.plan.folder) as presence:
-                    self._ownership = Ownership(self.plan, presence)
-                    self._work(presence)
-            finally:
-                for trial in self.running:
-                    trial.kill()
+        with Presence(self.plan.folder) as self._presence:
+            self._ownership = Ownership(self.plan, self._presence)
+            self.run_loop()
         if self.stop_signal is not None:
-            return EXIT_SIGINT if self.stop_signal == signal.SIGINT else EXIT_SIGTERM
+            return stop_code(self.stop_signal)
         return 0 if self.study.best(1) else EXIT_FAILED
 
-    def _work(self, presence: Presence) -> None:
-        told = False
-        while True:
-            if self.stop_signal is None and presence.is_asked_to_stop():
-                self.stop_signal = signal.SIGTERM
-            self._look_around()
-            if self.stop_signal is None:
-                self._start_some()
-            elif not told:
-                told = True
-                for trial in self.running:
-                    trial.stop()
-            if self._kill:
-                for trial in self.running:
-                    trial.kill()
-            for trial in list(self.running):
-                self._collect(trial)
-            self._tick(self.progress)
-            if self._is_done():
-                break
-            handles = [trial.handle for trial in self.running if trial.handle is not None]
-            self.launcher.wait(handles, _POLL_S)
-        # What was stopped waits for whoever comes next, and goes on from its checkpoint.
+    def is_asked_to_stop(self) -> bool:
+        """Tell whether `study cancel` was called."""
+        return self._presence.is_asked_to_stop()
+
+    def before_round(self) -> None:
+        """Say that this controller lives, and take up what dead ones have left."""
+        now = time.monotonic()
+        if now - self._beaten >= self.plan.hpo.heartbeat_s:
+            self._beaten = now
+            self.study.beat([trial.number for trial in self.running])
+        if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
+            return
+        self._looked = now
+        requeued = self.study.requeue_orphans(self._ownership.is_dead)
+        for number in requeued:
+            self.progress.notes.append(f"trial {number} was left by a dead process; it goes on")
+        self._is_over = False
+
+    def after_round(self) -> None:
+        """Let the caller show how far it is."""
+        self._tick(self.progress)
+
+    def after_loop(self) -> None:
+        """Lay down what was stopped: whoever comes next goes on from its checkpoint."""
         self.study.requeue_orphans(self._ownership.is_mine, counts=False)
 
-    def _is_done(self) -> bool:
-        if self.running:
-            return False
-        if self.stop_signal is not None:
-            return True
-        # Trials of other controllers may yet come back to the queue.
-        return self._is_over and not self._others_run()
+    def next_job(self) -> TrialRun | None:
+        """Return a trial in hand whose next run is due, or one that was just asked for."""
+        for trial in self.running:
+            if trial.is_due():
+                return trial
+        if self._is_time_up():
+            self._is_over = True
+        while len(self.running) < self.launcher.slots and not self._is_over:
+            trial = self._ask()
+            if trial is None:
+                continue
+            self._in_a_row = 0
+            self.running.append(trial)
+            # A lost attempt may have finished all its runs.
+            outcome = trial.skip_finished()
+            if outcome is None:
+                return trial
+            self._end(trial, outcome)
+        return None
+
+    def spec_of(self, job: TrialRun) -> JobSpec:
+        """Return the trial's present run as a launcher takes it."""
+        return job.start()
+
+    def on_refused(self, job: TrialRun, error: Exception) -> None:
+        """End a trial whose run cannot be started."""
+        self._end(job, job.refused(error))
+
+    def on_end(self, job: TrialRun, end: JobEnd, ran_s: float) -> None:
+        """Let a trial go on with its next run, or end it."""
+        if self._is_stopped(end):
+            self.running.remove(job)
+        elif end.code == EXIT_BUSY:
+            # An earlier attempt is still writing its last checkpoint.
+            job.wait(_BUSY_S)
+        elif (outcome := job.judge(end)) is not None:
+            self._end(job, outcome)
+
+    def has_more(self) -> bool:
+        """Tell whether a trial in hand waits, or trials of others may come back to the queue."""
+        return bool(self.running) or not self._is_over or self._others_run()
 
     def _others_run(self) -> bool:
         if self._is_time_up():
@@ -148,43 +176,27 @@ class Tuner:
         minutes = self.plan.hpo.timeout_minutes
         return float("inf") if minutes is None else 60.0 * minutes
 
-    def _look_around(self) -> None:
-        """Say that this controller lives, and take up what dead ones have left."""
-        now = time.monotonic()
-        if now - self._beaten >= self.plan.hpo.heartbeat_s:
-            self._beaten = now
-            self.study.beat([trial.number for trial in self.running])
-        if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
-            return
-        self._looked = now
-        requeued = self.study.requeue_orphans(self._ownership.is_dead)
-        for number in requeued:
-            self.progress.notes.append(f"trial {number} was left by a dead process; it goes on")
-        self._is_over = False
+    def _ask(self) -> TrialRun | None:
+        """Ask for a trial and draw its values; return None if there is none, or it cannot be run.
 
-    def _start_some(self) -> None:
-        if self._is_time_up():
+        Raises:
+            UntrustedError: It may import code. The user decides; the next command takes it up.
+        """
+        asked = self.study.ask(self._ownership.owner)
+        if asked is None:
             self._is_over = True
-        while len(self.running) < self.launcher.slots and not self._is_over:
-            asked = self.study.ask(self._ownership.owner)
-            if asked is None:
-                self._is_over = True
-                return
-            overrides = self._draw(asked)
-            if overrides is None:
-                continue
-            try:
-                self.study.set_overrides(asked.number, overrides)
-                trial = TrialRun(self.plan, self.study, self.launcher, asked, overrides)
-            except UntrustedError:
-                # The user decides; the next command takes the trial up again.
-                raise
-            except ConfigError as error:
-                self._refuse(asked.number, str(error))
-                continue
-            self._in_a_row = 0
-            self.running.append(trial)
-            self._start(trial)
+            return None
+        overrides = self._draw(asked)
+        if overrides is None:
+            return None
+        try:
+            self.study.set_overrides(asked.number, overrides)
+            return TrialRun(self.plan, self.study, asked, overrides)
+        except UntrustedError:
+            raise
+        except ConfigError as error:
+            self._refuse(asked.number, str(error))
+            return None
 
     def _draw(self, asked: AskedTrial) -> list[str] | None:
         """Return what a trial changes, None if the user's function does not want it.
@@ -218,35 +230,12 @@ class Tuner:
                 f"{reason} Narrow the space."
             )
 
-    def _start(self, trial: TrialRun) -> None:
-        outcome = trial.start()
-        if outcome is not None:
-            self._end(trial, outcome)
-
-    def _collect(self, trial: TrialRun) -> None:
-        end = trial.poll()
-        # Known to it before it could begin its next seed.
-        trial.is_stopping = self.stop_signal is not None
-        if trial.handle is None:
-            if trial.is_stopping:
-                self.running.remove(trial)
-            elif trial.is_due():
-                self._start(trial)
-            return
-        if end is None:
-            return
-        if self._is_stopped(end):
-            self.running.remove(trial)
-        elif end.code == EXIT_BUSY:
-            # An earlier attempt is still writing its last checkpoint.
-            trial.wait(_BUSY_S)
-        else:
-            outcome = trial.judge(end)
-            if outcome is not None:
-                self._end(trial, outcome)
-
     def _is_stopped(self, end: JobEnd) -> bool:
-        return self.stop_signal is not None and end.limit is None and end.code not in (0, 1, 2, 74)
+        return (
+            self.stop_signal is not None
+            and end.limit is None
+            and end.code not in (0, 1, 2, EXIT_ENDED)
+        )
 
     def _end(self, trial: TrialRun, outcome: Outcome) -> None:
         self.running.remove(trial)
@@ -286,7 +275,3 @@ class Tuner:
         if outcome.state is TrialState.PRUNED:
             return self.study.prune(number, outcome.reason, outcome.figures)
         return self.study.fail(number, outcome.reason)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._kill = self.stop_signal is not None
-        self.stop_signal = self.stop_signal or number

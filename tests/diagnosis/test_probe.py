@@ -293,6 +293,7 @@ class PretendLauncher:
         self.seconds = []
 
     def submit(self, spec):
+        probe.time.sleep(self.waits_s)
         if spec.data:
             self.seconds.append(spec.data["seconds"])
             rate = self.rate_of(spec.data["config"])
@@ -306,7 +307,7 @@ class PretendLauncher:
         return Ended()
 
     def wait(self, handles, timeout_s):
-        probe.time.sleep(self.waits_s)
+        pass
 
 
 def run(tmp_path, monkeypatch, configs, rate_of, seconds=20.0, n_cores=2):

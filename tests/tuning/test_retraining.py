@@ -8,8 +8,9 @@ from support.training import make_config
 
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.scheduler import JobsStopped
 from rlzoo_plus.sweeps.job import SweepJob
-from rlzoo_plus.tuning.retraining import EXAMINED, ExaminationStopped, examine
+from rlzoo_plus.tuning.retraining import EXAMINED, examine
 
 
 class Handle:
@@ -24,6 +25,8 @@ class Handle:
 
 
 class Launcher:
+    slots, shows_output = 1, False
+
     def __init__(self, act):
         self.handle, self.submitted = Handle(act), []
 
@@ -49,7 +52,7 @@ def played(path, episodes):
 def test_a_signal_ends_the_examination_and_its_process(tmp_path, number, code):
     before = signal.getsignal(number)
     launcher = Launcher(lambda: os.kill(os.getpid(), number))
-    with pytest.raises(ExaminationStopped) as stopped:
+    with pytest.raises(JobsStopped) as stopped:
         examine(job_in(tmp_path), 5, launcher)
     assert stopped.value.code == code
     assert launcher.handle.killed
