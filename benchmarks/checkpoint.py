@@ -28,11 +28,11 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks import StopRequest, make_callbacks
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.metrics import make_logger
-from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.resume.replay_rows import row_groups
+from rlzoo_plus.runs.compose import compose_run
 
 CADENCE_S = 60.0
 COMMON = ["env=halfcheetah_bullet", "eval.every_steps=null", "device=cpu", "n_timesteps=10000000"]

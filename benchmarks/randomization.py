@@ -87,10 +87,10 @@ def _as_override(value: Any) -> str:
 
 def _returns(run: Path, episodes: int) -> dict[str, float]:
     """Return the mean return of a run's last policy under every change."""
-    from rlzoo_plus.commands.open_run import one_torch_thread, open_run
     from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import evaluate
+    from rlzoo_plus.runs.open import one_torch_thread, open_run
 
     one_torch_thread()
     opened = open_run(str(run), "final")

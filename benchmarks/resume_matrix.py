@@ -155,7 +155,7 @@ def _chosen(only: list[str] | None) -> list[Row]:
 
 
 def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:
-    from rlzoo_plus.commands.composing import compose_run
+    from rlzoo_plus.runs.compose import compose_run
     from rlzoo_plus.verification.trial import TrialFailedError, shortened
     from rlzoo_plus.verification.verify import verify
 

@@ -101,9 +101,10 @@ def _measure(command: list[str], folder: Path) -> Measured:
 
 def _child(arguments: list[str]) -> int:
     """Run a command whose jobs are instant."""
-    from rlzoo_plus.commands import dispatch, train_job
+    from rlzoo_plus.commands import dispatch
+    from rlzoo_plus.runs import job
 
-    train_job.run_job = _instant  # type: ignore[assignment]
+    job.run_job = _instant  # type: ignore[assignment]
     return dispatch.run(arguments[0], arguments[1:])
 
 

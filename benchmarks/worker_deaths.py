@@ -26,7 +26,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.subproc import ProcessVecEnv
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
 COMMON = (
@@ -174,7 +174,7 @@ def _new_run(path: Path, config: RunConfig) -> RunDir:
 
 
 def _compose(overrides: list[str]) -> RunConfig:
-    from rlzoo_plus.commands.composing import compose_run
+    from rlzoo_plus.runs.compose import compose_run
 
     return compose_run(overrides)
 

@@ -20,7 +20,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
-    "ExpManager": "rlzoo_plus.exp_manager",
+    "ExpManager": "rlzoo_plus.runs.exp_manager",
     "load_policy": "rlzoo_plus.agents.policy",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "AlgorithmSpec": "rlzoo_plus.config.catalog",

@@ -10,5 +10,5 @@ with native_output_hidden():
     import torch._dynamo
     import torch.utils.tensorboard  # noqa: F401
 
-    import rlzoo_plus.commands.train_job
-    import rlzoo_plus.exp_manager  # noqa: F401
+    import rlzoo_plus.runs.exp_manager
+    import rlzoo_plus.runs.job  # noqa: F401

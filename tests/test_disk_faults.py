@@ -15,7 +15,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.single import make_env
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 OFTEN = (

@@ -12,7 +12,7 @@ from rlzoo_plus.artifacts.atomic import write_folder
 from rlzoo_plus.artifacts.checkpoint import SCHEMA_VERSION
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from rlzoo_plus.commands.typed import as_typed, tell, throw_away_output
-from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.config.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
 from rlzoo_plus.config.suggest import unknown_name
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -40,7 +40,6 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # Verbs that take the overrides of `train`.
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
-USER_ERROR, RUN_ERROR = 2, 1
 INTERRUPTED = 130
 _LONGEST_SHOWN = 300
 # What the system says of a path that the user chose; anything else is a defect.

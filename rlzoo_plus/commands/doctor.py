@@ -130,9 +130,9 @@ def _machine(configs: list[RunConfig], *, is_sweep: bool) -> list[Finding]:
 
 
 def _single(arguments: list[str]) -> list[JobFindings]:
-    from rlzoo_plus.commands.composing import resolve_cfg
-    from rlzoo_plus.commands.continuing import plan_run
     from rlzoo_plus.config.compose import run_hydra
+    from rlzoo_plus.runs.compose import resolve_cfg
+    from rlzoo_plus.runs.plan import plan_run
 
     jobs: list[JobFindings] = []
 

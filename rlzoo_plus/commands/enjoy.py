@@ -6,8 +6,9 @@ import os
 import sys
 import time
 
-from rlzoo_plus.commands.open_run import one_torch_thread, open_run, positive, run_parser
+from rlzoo_plus.commands.arguments import positive, run_parser
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.open import one_torch_thread, open_run
 
 
 def main(arguments: list[str]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlzoo_plus.commands.open_run import one_torch_thread, open_run, positive, run_parser
+from rlzoo_plus.commands.arguments import positive, run_parser
+from rlzoo_plus.runs.open import one_torch_thread, open_run
 
 
 def main(arguments: list[str]) -> int:

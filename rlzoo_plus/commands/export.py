@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.commands.open_run import note, one_torch_thread, open_run
+from rlzoo_plus.commands.arguments import note
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.open import one_torch_thread, open_run
 
 if TYPE_CHECKING:
     from rlzoo_plus.export.writing import Exported

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.open_run import note
+from rlzoo_plus.commands.arguments import note
 from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.errors import ConfigError
 
@@ -86,7 +86,7 @@ def _environment(name: str, config_dir: Path | None) -> str:
 
 
 def _compose(overrides: list[str], config_dir: Path | None) -> RunConfig:
-    from rlzoo_plus.commands.composing import compose_run
+    from rlzoo_plus.runs.compose import compose_run
 
     if config_dir is None:
         return compose_run(overrides)

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rlzoo_plus.commands.open_run import positive
+from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import CommandParser
 
 _SECONDS = 2.0
@@ -15,9 +15,9 @@ _SECONDS = 2.0
 def main(arguments: list[str]) -> int:
     """Look, play at random, and print; return the exit code."""
     options, overrides = _parse(arguments)
-    from rlzoo_plus.commands.composing import compose_run
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.inspection.report import as_data, inspect_env
+    from rlzoo_plus.runs.compose import compose_run
 
     if options.picture is not None:
         from rlzoo_plus.inspection.pictures import check_path, make_picture

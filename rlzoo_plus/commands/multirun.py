@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.composing import Resolver
 from rlzoo_plus.commands.planning import Planning
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.compose import Resolver
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -241,7 +241,7 @@ def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
 
 def _restarted(job: SweepJob) -> SweepJob:
     """Move an earlier run aside if restart=true, here, so that it happens once."""
-    from rlzoo_plus.commands.continuing import move_aside
+    from rlzoo_plus.runs.claim import move_aside
 
     if not job.config.restart:
         return job

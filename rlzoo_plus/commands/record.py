@@ -7,23 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.commands.filming import Camera
-from rlzoo_plus.commands.open_run import (
-    one_torch_thread,
-    open_config,
-    open_run,
-    positive,
-    run_parser,
-)
+from rlzoo_plus.commands.arguments import positive, run_parser
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.media import film
+from rlzoo_plus.runs.open import one_torch_thread, open_config, open_run
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.config.schema import RunConfig
 
 
 def main(arguments: list[str]) -> int:
@@ -58,47 +50,6 @@ def main(arguments: list[str]) -> int:
     )
     print(f"{out}  ({count} pictures)")
     return 0
-
-
-def film(
-    config: RunConfig,
-    policies: list[tuple[str, Policy]],
-    out: Path,
-    *,
-    seconds: float,
-    seed: int = 0,
-    deterministic: bool = True,
-) -> int:
-    """Film policies one after the other; return the number of pictures.
-
-    Args:
-        config: The run, for its environment.
-        policies: What is shown in the corner, and the policy.
-        out: A .mp4 or .gif file.
-        seconds: Length of each policy's part [s].
-        seed: Which held-out episodes are played.
-        deterministic: Act without exploration.
-
-    Raises:
-        ConfigError: The environment makes no pictures, or the file's ending is not known.
-    """
-    from rlzoo_plus.analysis.video import caption, write_video
-    from rlzoo_plus.envs.seeding import held_out_seeds
-
-    camera = Camera(config.env)
-    seeds = held_out_seeds(100, seed)
-
-    def pictures() -> Iterator[np.ndarray]:
-        for label, policy in policies:
-            for picture, episode_return in camera.frames(
-                policy, seeds, seconds, deterministic=deterministic
-            ):
-                yield caption(picture, f"{label}   return {episode_return:.0f}")
-
-    try:
-        return write_video(pictures(), out, camera.fps)
-    finally:
-        camera.close()
 
 
 def _policies(run: RunDir, options: Namespace) -> Iterator[tuple[str, Policy]]:

@@ -13,9 +13,10 @@ def main(arguments: list[str]) -> int:
     """Resume the run named; return the exit code of `train`."""
     options = _parse(arguments)
     from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.console import make_console, set_up_logging
-    from rlzoo_plus.commands.open_run import open_config
-    from rlzoo_plus.commands.train import plan_or_done, run_plan
+    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.train import plan_or_done, train_and_say
+    from rlzoo_plus.runs.open import open_config
+    from rlzoo_plus.runs.terminal import set_up_logging
 
     run_dir, before = open_config(options.run, trust=options.trust, to_train=True)
     # Whatever the run was started with: here it is to go on.
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if begun is None:
         return 0
     command = command_line(["rlzoo-plus", "resume", *arguments])
-    return run_plan(*begun, console, command)
+    return train_and_say(*begun, console, command)
 
 
 def _with_overrides(data: dict[str, Any], overrides: list[str], path: str) -> Any:

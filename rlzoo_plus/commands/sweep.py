@@ -179,7 +179,7 @@ def _remove(job: SweepJob) -> bool:
 
 def _require_trust(book: Ledger, jobs: list[SweepJob], *, trust: bool) -> None:
     from rlzoo_plus.artifacts.untrusted import printable
-    from rlzoo_plus.commands.open_run import foreign_code_of
+    from rlzoo_plus.runs.open import foreign_code_of
 
     foreign = dict.fromkeys(name for job in jobs for name in foreign_code_of(job.config))
     if foreign and not trust:

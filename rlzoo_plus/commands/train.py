@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
+import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.continuing import (
-    BusyError,
-    Plan,
-    Start,
-    move_aside,
-    plan_run,
-    print_done,
-)
 from rlzoo_plus.commands.typed import tell
 from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.runs.claim import check_before_building
+from rlzoo_plus.runs.plan import Plan, Start, plan_run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.artifacts.lock import RunLock
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.callbacks import ProgressCallback, StopRequest
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.exp_manager import TrainResult
-
-OUTPUTS = Path("outputs")
-EXIT_SIGINT, EXIT_SIGTERM, EXIT_ENDED = 130, 75, 74
-# Follows the evaluations of a run, and may ask it to stop.
-Watcher = Callable[[dict[str, Any], "StopRequest"], None]
 
 
 def main(arguments: list[str]) -> int:
@@ -70,11 +55,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_single(composed: Composed, arguments: list[str]) -> int:
-    from rlzoo_plus.commands.composing import resolve_cfg
+    from rlzoo_plus.runs.compose import resolve_cfg
 
     config, warnings = resolve_cfg(composed, arguments)
     from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.console import make_console, set_up_logging
+    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.runs.terminal import set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)
@@ -86,7 +72,7 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     for warning in warnings:
         console.print(f"[yellow]note:[/] {warning}")
     command = command_line(["rlzoo-plus", "train", *arguments])
-    return run_plan(*begun, console, command)
+    return train_and_say(*begun, console, command)
 
 
 def plan_or_done(config: RunConfig, console: Console) -> tuple[Plan, str | None] | None:
@@ -102,195 +88,71 @@ def plan_or_done(config: RunConfig, console: Console) -> tuple[Plan, str | None]
     return plan, check_before_building(plan)
 
 
-def check_before_building(plan: Plan) -> str | None:
-    """Check what can be wrong without torch, so that a mistake is answered at once.
+def train_and_say(plan: Plan, problem: str | None, console: Console, command: str) -> int:
+    """Train as planned, and print what to type next; return the exit code."""
+    from rlzoo_plus.runs.job import run_plan
 
-    Returns:
-        Why the run could not be resumed bit for bit, None if it could.
-    """
-    from rlzoo_plus.envs.checks import inspect_env
-    from rlzoo_plus.envs.memory import check_memory
-
-    facts = inspect_env(plan.config)
-    check_memory(plan.config, facts.observation_space, facts.action_space)
-    if plan.config.tracker is not None:
-        from rlzoo_plus.tracking import check_tracker
-
-        check_tracker(plan.config.tracker)
-    if plan.run_dir is not None:
-        try:
-            plan.run_dir.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            is_file = plan.run_dir.path.is_file() or isinstance(error, FileExistsError)
-            reason = "it is a file" if is_file else error.strerror
-            raise ConfigError(
-                f"run_dir={plan.config.run_dir} cannot be made: {reason}. Choose another directory."
-            ) from error
-        if not os.access(plan.run_dir.path, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"run_dir={plan.config.run_dir} cannot be written to. Choose another directory, or "
-                "change its permissions."
-            )
-    return facts.replay_problem
+    outcome = run_plan(plan, problem, console, command)
+    console.print(_next_commands(plan.config, outcome.run_dir, outcome.result.state))
+    return outcome.exit_code
 
 
-def run_plan(
-    plan: Plan,
-    problem: str | None,
-    console: Console,
-    command: str,
-    *,
-    is_sweep: bool = False,
-    watch: Watcher | None = None,
-) -> int:
-    """Train as planned, after `check_before_building`; return the exit code.
+def print_done(console: Console, plan: Plan) -> None:
+    """Say that a run is finished, and how it ended."""
+    assert plan.run_dir is not None
+    from rlzoo_plus.analysis.series import finite
+    from rlzoo_plus.artifacts.untrusted import printable
 
-    It is 130 or 75 after a signal, 74 if `watch` has asked to stop.
-
-    Raises:
-        RunError: The run broke off; the exit code is 1 then.
-    """
-    # Only now the second that importing torch takes.
-    from rlzoo_plus.agents.factory import check_device
-    from rlzoo_plus.callbacks import check_user_callbacks
-
-    check_device(plan.config.device)
-    check_user_callbacks(plan.config)
-    run_dir, lock = _take_run_dir(plan, command, problem)
-    try:
-        return _train(plan, run_dir, console, problem, is_sweep=is_sweep, watch=watch)
-    finally:
-        lock.release()
+    result = plan.run_dir.read_result()
+    record = result.get("best")
+    best = finite(record.get("mean_return")) if isinstance(record, dict) else None
+    taken = plan.run_dir.read_status().get("num_timesteps", plan.config.n_timesteps)
+    steps = finite(result.get("num_timesteps", taken))
+    shown = "" if steps is None else f": {steps:,.0f} steps"
+    shown += "" if best is None else f", best mean return {best:.1f}"
+    reason = printable(str(result.get("reason", "all steps taken")))
+    # Only a checkpoint can be gone on from.
+    has_more = plan.run_dir.checkpoints().steps()
+    longer = "a larger n_timesteps makes it longer, " if has_more else ""
+    console.print(
+        f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; {longer}restart=true "
+        "starts it anew.",
+        markup=False,
+    )
 
 
-def _train(
-    plan: Plan,
-    run_dir: RunDir,
-    console: Console,
-    problem: str | None,
-    *,
-    is_sweep: bool,
-    watch: Watcher | None,
-) -> int:
-    from rlzoo_plus.callbacks import StopRequest
-    from rlzoo_plus.commands.report import print_header, print_result, write_report
-    from rlzoo_plus.exp_manager import ExpManager
-
-    config = plan.config
-    print_header(console, config, run_dir, problem)
-    stop = StopRequest()
-    stop.listen()
-    try:
-        manager = ExpManager(
-            config,
-            run_dir,
-            stop,
-            _progress(config, console),
-            report=lambda: write_report(console, config, run_dir, is_sweep=is_sweep),
-            on_evaluation=None if watch is None else lambda record, _: watch(record, stop),
-        )
-        result = manager.train()
-        print_result(console, config, run_dir, result, manager.files, is_sweep=is_sweep)
-    except ConfigError:
-        if plan.start is not Start.RESUME:
-            run_dir.discard()
-        raise
-    except RunError as error:
-        raise RunError(f"{error} {_what_is_left(run_dir)}") from error
-    finally:
-        stop.restore()
-    return _exit_code(result, stop.signal_number)
+def _saved_policy(run_dir: RunDir) -> str:
+    """Return the option that chooses a policy which is there: the best needs none."""
+    if run_dir.best.is_dir():
+        return ""
+    if run_dir.final.is_dir():
+        return " --which final"
+    return "".join(f" --which {step}" for step in run_dir.checkpoints().steps()[-1:])
 
 
-def _what_is_left(run_dir: RunDir) -> str:
-    """Say where a run that broke off can go on from."""
-    steps = run_dir.checkpoints().steps()
-    if not steps:
-        return f"There is no checkpoint yet; {run_dir.path} has the logs."
-    step = f"{steps[-1]:,}"
-    return f"Its last checkpoint is of step {step}: rlzoo-plus resume {run_dir.path}"
-
-
-def _take_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:
-    """Lock the directory and write down what is known before the first step.
-
-    Raises:
-        BusyError: Another process was faster.
-    """
-    from rlzoo_plus.artifacts.run_dir import new_run_dir
-
-    config = plan.config
-    run_dir = plan.run_dir
-    if plan.start is Start.RESTART and run_dir is not None:
-        with run_dir.lock as old:
-            if not old.acquire():
-                raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
-            move_aside(run_dir)
-        run_dir.path.mkdir(parents=True, exist_ok=True)
-    if run_dir is None:
-        run_dir = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
-    lock = run_dir.lock
-    if not lock.acquire() or (plan.start is not Start.RESUME and run_dir.has_begun()):
-        lock.release()
-        raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
-    if plan.start is Start.RESUME:
-        run_dir.go_on(config.model_dump(), command)
-    else:
-        run_dir.start(config.model_dump(), command, _provenance(config, problem))
-    return run_dir, lock
-
-
-def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
-    from rlzoo_plus.artifacts.provenance import collect_provenance
-    from rlzoo_plus.config.resolve import config_hash
-    from rlzoo_plus.envs.seeding import SeedStreams
-
-    return {
-        **collect_provenance(Path(__file__), _user_files(config)),
-        "seed_streams": SeedStreams.from_seed(config.seed).report(),
-        "config_hash": config_hash(config),
-        "exact_resume_problem": problem,
-    }
-
-
-def _user_files(config: RunConfig) -> list[Path]:
-    """Return a file of each package of the user's that the run imports."""
-    from importlib.util import find_spec
-
+def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     from rlzoo_plus.envs.single import foreign_code
 
-    callbacks = [name for entry in config.callbacks for name in _names(entry)]
-    files = []
-    for name in [*foreign_code(config.env), *config.algo.packages, *callbacks]:
-        try:
-            spec = find_spec(name.split(".")[0])
-        except (ImportError, ValueError):
-            continue
-        # A folder without __init__.py has no file.
-        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-        origin = None if spec is None else spec.origin
-        files += [Path(place) for place in ([origin] if origin else folders)]
-    return [file for file in files if file.exists()]
+    program = "rlzoo-plus"
+    options = _saved_policy(run_dir)
+    options += " --trust" if foreign_code(config.env) or config.algo.packages else ""
+    # Without a display there is nothing to watch a robot in.
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
+    trust = " --trust" if "--trust" in options or config.callbacks or config.tracker else ""
+    resume = f"  {program} resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
+    return (
+        f"\nnext:\n{resume}"
+        f"  {program} evaluate {run_dir.path} --episodes 100{options}\n"
+        f"  {program} {watch} {run_dir.path}{options}\n"
+        f"  {_program('tensorboard')} --logdir {run_dir.tensorboard}\n"
+        f"  {program} runs"
+    )
 
 
-def _names(entry: str | dict[str, Any]) -> list[str]:
-    return [entry] if isinstance(entry, str) else list(entry)
-
-
-def _progress(config: RunConfig, console: Console) -> ProgressCallback:
-    from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
-
-    wanted = config.log.progress
-    has_bar = sys.stdout.isatty() if wanted == "auto" else bool(wanted)
-    if has_bar and not config.log.sb3:
-        label = f"{config.algo.name} on {config.env.name}"
-        return BarProgress(config.n_timesteps, console, label)
-    return LineProgress(config.n_timesteps)
-
-
-def _exit_code(result: TrainResult, signal_number: int | None) -> int:
-    if result.state != "interrupted":
-        return 0
-    if signal_number is None:
-        return EXIT_ENDED
-    return EXIT_SIGINT if signal_number == signal.SIGINT else EXIT_SIGTERM
+def _program(name: str) -> str:
+    """Return a program as it must be typed here: with its folder if that is not on the path."""
+    beside = Path(sys.executable).parent / name
+    if shutil.which(name) is not None or not beside.is_file():
+        return name
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.study_plan import StudyPlan
     from rlzoo_plus.tuning.study_report import Retrained, StudyReport
 
-PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.commands.trial_job", "rlzoo_plus.tuning.study")
+PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.tuning.trial_job", "rlzoo_plus.tuning.study")
 
 
 def run_study(arguments: list[str], compose: Compose) -> int:

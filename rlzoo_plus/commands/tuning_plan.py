@@ -42,7 +42,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     sweeps = [word for word in words if _is_sweep(word)]
     plain = [word for word in words if word not in sweeps]
     _refuse_sweeps(sweeps)
-    from rlzoo_plus.commands.composing import Resolver
+    from rlzoo_plus.runs.compose import Resolver
 
     resolver = Resolver(arguments)
 

@@ -81,7 +81,7 @@ def _print_table(expected: dict[str, str], found: dict[str, str]) -> None:
 
 def _config(options: argparse.Namespace) -> RunConfig:
     if options.run is not None:
-        from rlzoo_plus.commands.open_run import open_config
+        from rlzoo_plus.runs.open import open_config
 
         if options.overrides or options.config_dir is not None:
             given = [*options.overrides, f"--config-dir {options.config_dir}"]
@@ -90,7 +90,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
                 "own configuration is taken; --steps, --kills and --seed say how it is tried."
             )
         return open_config(str(options.run), trust=options.trust, to_train=True)[1]
-    from rlzoo_plus.commands.composing import compose_run
+    from rlzoo_plus.runs.compose import compose_run
 
     folder = [] if options.config_dir is None else ["--config-dir", options.config_dir]
     return compose_run([*folder, *options.overrides])

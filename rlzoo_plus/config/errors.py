@@ -1,4 +1,7 @@
-"""The exceptions whose text is all that a user is shown: a mistake, and a run that broke off."""
+"""The errors whose text is all that a user is shown, and the exit codes of commands and jobs."""
+
+# A mistake of the user's, and a run that broke off.
+USER_ERROR, RUN_ERROR = 2, 1
 
 
 class ConfigError(ValueError):

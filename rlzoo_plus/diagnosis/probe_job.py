@@ -18,7 +18,7 @@ from rlzoo_plus.diagnosis.probe import FIGURES
 from rlzoo_plus.diagnosis.probe_plan import warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.evaluation import play
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 
 # Parts of the time that a probe has.
 _LEAST_WINDOW, _FOR_EVALUATION = 0.5, 0.15

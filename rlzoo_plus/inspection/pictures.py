@@ -24,7 +24,7 @@ def make_picture(spec: EnvConfig, path: Path) -> None:
     """
     from PIL import Image
 
-    from rlzoo_plus.analysis.video import caption
+    from rlzoo_plus.runs.media import caption
 
     check_path(path)
     env = make_env(spec, render_mode="rgb_array")

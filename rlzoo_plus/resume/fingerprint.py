@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CODE = (
     *(_PACKAGE / name for name in ("agents", "envs", "resume", "callbacks", "evaluation.py")),
-    *(_PACKAGE / name for name in ("exp_manager.py", "statistics.py", "config/schedules.py")),
+    *(_PACKAGE / name for name in ("runs/exp_manager.py", "statistics.py", "config/schedules.py")),
     _PACKAGE.parent / "robots",
 )
 _CODE_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")

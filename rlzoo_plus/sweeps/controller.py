@@ -19,7 +19,7 @@ from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.sweeps.states import JobState, explain_end, log_file
 
-TARGET = "rlzoo_plus.commands.train_job:run_job"
+TARGET = "rlzoo_plus.runs.job:run_job"
 _LOOK_AGAIN_S = 1.0
 
 

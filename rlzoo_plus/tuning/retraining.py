@@ -18,7 +18,7 @@ from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.study_report import HeldOut, Retrained
 from rlzoo_plus.tuning.trials import TrialView
 
-EXAMINATION = "rlzoo_plus.commands.trial_job:examine"
+EXAMINATION = "rlzoo_plus.tuning.trial_job:examine"
 EXAMINED = "held_out.json"
 
 

@@ -21,7 +21,7 @@ from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trials import TrialState
 
-TARGET = "rlzoo_plus.commands.trial_job:run_trial"
+TARGET = "rlzoo_plus.tuning.trial_job:run_trial"
 _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 
 

@@ -191,7 +191,7 @@ def _nothing() -> None:
 def _train(data: dict[str, Any], path: str) -> None:
     """Train in this process, from the newest checkpoint if there is one."""
     from rlzoo_plus.config.catalog import import_algorithm_packages
-    from rlzoo_plus.exp_manager import ExpManager
+    from rlzoo_plus.runs.exp_manager import ExpManager
 
     config = RunConfig.model_validate(data)
     import_algorithm_packages(config.algo.packages)

@@ -11,8 +11,8 @@ from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.envs.factory import make_eval_env
-from rlzoo_plus.exp_manager import ExpManager
 from rlzoo_plus.resume import snapshot
+from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 OFTEN = ("n_timesteps=320", "eval.every_steps=32", "checkpoint.every_minutes=null")

@@ -7,7 +7,7 @@ from support.training import evaluations, start_run, tiny_config, train_run
 
 from rlzoo_plus import evaluation
 from rlzoo_plus.callbacks import StopRequest
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import train
-from rlzoo_plus.commands.continuing import Start
+from rlzoo_plus.runs import job
+from rlzoo_plus.runs.plan import Start
 
 
 class TrainedError(Exception):
@@ -21,7 +21,7 @@ def start(answer, monkeypatch):
     def refuse(plan, *_, **__):
         raise TrainedError(plan)
 
-    monkeypatch.setattr(train, "_train", refuse)
+    monkeypatch.setattr(job, "_train", refuse)
     return answer
 
 

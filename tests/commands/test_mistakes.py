@@ -8,6 +8,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, sweeping, train
+from rlzoo_plus.runs import claim, job
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_SCREEN = 24
@@ -27,7 +28,7 @@ def start(answer, monkeypatch):
     def refuse_jobs(book, jobs, *_, **__):
         raise TrainedError(jobs[0].config)
 
-    monkeypatch.setattr(train, "run_plan", refuse)
+    monkeypatch.setattr(job, "run_plan", refuse)
     monkeypatch.setattr(sweeping, "run_jobs", refuse_jobs)
     monkeypatch.setattr(sweeping, "PRELOAD", ())
     return lambda *arguments, verb="train": answer(verb, *arguments)
@@ -464,7 +465,7 @@ def test_a_mistake_in_the_tracker_is_answered_before_anything_is_made(
 
 
 def test_a_directory_without_permission_is_told_before_training(start, monkeypatch):
-    monkeypatch.setattr(train.os, "access", lambda *_: False)
+    monkeypatch.setattr(claim.os, "access", lambda *_: False)
     code, text = start("run_dir=mine")
     assert_one_screen(code, text)
     assert "run_dir=mine cannot be written to" in text

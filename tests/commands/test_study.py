@@ -62,7 +62,7 @@ def test_a_path_is_as_good_as_a_name(answer, study, in_process):
 
 
 def test_best_prints_a_command_that_gives_the_trial_again(answer, study):
-    from rlzoo_plus.commands.composing import compose_run
+    from rlzoo_plus.runs.compose import compose_run
 
     code, text = answer("study", "best", "mine")
     lines = text.splitlines()

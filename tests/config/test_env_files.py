@@ -9,9 +9,9 @@ import pytest
 import yaml
 from gymnasium.spaces import flatten, flatten_space
 
-from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.config.compose import prepare_overrides
 from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.runs.compose import compose_run
 
 ENV_DIR = Path(__file__).resolve().parents[2] / "conf" / "env"
 KEYS = [

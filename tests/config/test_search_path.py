@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo_plus.commands.composing import compose_run, resolve_cfg
 from rlzoo_plus.config.compose import conf_dir, config_dirs, group_options, run_hydra
 from rlzoo_plus.config.search_path import own_dirs
+from rlzoo_plus.runs.compose import compose_run, resolve_cfg
 
 FOLDERS = sorted(
     {path.parent.relative_to(conf_dir()).as_posix() for path in conf_dir().rglob("*.yaml")} - {"."}

@@ -10,7 +10,7 @@ from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.diagnosis.env_trial import env_refusals
 from rlzoo_plus.diagnosis.refusals import Refusals
 from rlzoo_plus.envs.checks import inspect_env
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 ENDS = {

@@ -6,7 +6,7 @@ from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.envs.batching import ENOUGH
-from rlzoo_plus.exp_manager import ExpManager
+from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training

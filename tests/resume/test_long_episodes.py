@@ -5,8 +5,8 @@ from support.resuming import StopAfter, assert_same_in_pieces
 from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.artifacts.tree import TENSOR_FILE
-from rlzoo_plus.exp_manager import ExpManager
 from rlzoo_plus.resume import env_state, snapshot
+from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 

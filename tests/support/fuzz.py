@@ -13,6 +13,7 @@ from rlzoo_plus.commands.console import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.runs.job import run_plan
 
 ENVS = {
     "her": "tests/TinyGoal-v0",
@@ -155,7 +156,7 @@ def _run(values: dict[str, object], tally: Tally, *, trains: bool) -> None:
     begun = train.plan_or_done(config, make_console())
     assert begun is not None
     if trains:
-        train.run_plan(*begun, make_console(), "a draw")
+        run_plan(*begun, make_console(), "a draw")
         tally.trained += 1
         return
     _build(config)

@@ -53,7 +53,7 @@ class KillAfter(StopAfter):
 
 def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):
     """Train, killed after so many iterations of each process; return the run and its result."""
-    from rlzoo_plus.exp_manager import ExpManager
+    from rlzoo_plus.runs.exp_manager import ExpManager
 
     run_dir = start_run(path, config)
     for count in n_iterations:
@@ -64,7 +64,7 @@ def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):
 
 def train_in_pieces(path: Path, config: RunConfig, n_iterations: int = 2):
     """Train, stopping after so many iterations each time; return run, result and the stops."""
-    from rlzoo_plus.exp_manager import ExpManager
+    from rlzoo_plus.runs.exp_manager import ExpManager
 
     run_dir = start_run(path, config)
     for stops in range(500):

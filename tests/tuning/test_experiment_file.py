@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.tuning.experiment_file import experiment_name, write_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,8 +198,8 @@ def test_a_folder_with_any_name_will_do(in_process):
 def test_it_can_be_written_while_hydra_is_at_work(target):
     from hydra.core.global_hydra import GlobalHydra
 
-    from rlzoo_plus.commands.composing import resolve_cfg
     from rlzoo_plus.config.compose import run_hydra
+    from rlzoo_plus.runs.compose import resolve_cfg
 
     seen = []
 

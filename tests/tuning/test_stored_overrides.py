@@ -5,10 +5,10 @@ from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from support.training import make_config
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.open_run import ConfigError
 from rlzoo_plus.commands.tuning_plan import make_plan
 from rlzoo_plus.config.harmless import UntrustedError, is_harmless
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.runs.open import ConfigError
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.retraining import retraining_jobs
 
@@ -142,7 +142,7 @@ def planted(path, callback):
 
 
 def test_the_examination_imports_nothing_of_a_run_that_is_not_the_studys_own(tmp_path, monkeypatch):
-    from rlzoo_plus.commands import trial_job
+    from rlzoo_plus.tuning import trial_job
 
     planted(tmp_path / "run", "evil_package.Wrapper")
     own: RunConfig = make_config("algo=ppo", "env=pendulum", "tuned=none")
@@ -152,7 +152,7 @@ def test_the_examination_imports_nothing_of_a_run_that_is_not_the_studys_own(tmp
 
 
 def test_the_examination_imports_what_the_study_has_trained_with(tmp_path):
-    from rlzoo_plus.commands import trial_job
+    from rlzoo_plus.tuning import trial_job
 
     own = planted(tmp_path / "run", "evil_package.Wrapper")
     data = {"run": str(tmp_path / "run"), "config": own.model_dump(mode="json"), "episodes": 1}

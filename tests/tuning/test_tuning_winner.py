@@ -8,10 +8,10 @@ import pytest
 from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from rich.console import Console
 
-from rlzoo_plus.commands.composing import compose_run
 from rlzoo_plus.commands.tuning import _conclude
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
 from rlzoo_plus.tuning.study_plan import study_folder
 

@@ -228,7 +228,7 @@ def test_a_tracker_that_breaks_does_not_end_the_run(tmp_path, monkeypatch):
 
     inner = _Breaking()
     monkeypatch.setattr(
-        "rlzoo_plus.exp_manager.make_tracker", lambda _config: SafeTracker(inner, "test")
+        "rlzoo_plus.runs.exp_manager.make_tracker", lambda _config: SafeTracker(inner, "test")
     )
     config = tiny_config("ppo", "tests/TinyReach-v0", "tracker=wandb")
     _, result = train_run(tmp_path, config)
@@ -252,7 +252,7 @@ def test_a_tracker_gets_configuration_figures_and_outcome(tmp_path, monkeypatch)
         def fail(self, message):
             raise AssertionError(message)
 
-    monkeypatch.setattr("rlzoo_plus.exp_manager.make_tracker", lambda _config: Tracker())
+    monkeypatch.setattr("rlzoo_plus.runs.exp_manager.make_tracker", lambda _config: Tracker())
     _train(tmp_path, "ppo", "tracker=wandb", "seed=5")
     assert seen.config["seed"] == 5
     assert {"eval/mean_return", "train/loss"} <= seen.keys

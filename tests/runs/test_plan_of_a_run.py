@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.continuing import Start, move_aside, plan_run, print_done, stored_config
+from rlzoo_plus.commands.train import print_done
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.claim import move_aside
+from rlzoo_plus.runs.plan import Start, plan_run, stored_config
 
 
 def refusal(config):

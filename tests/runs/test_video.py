@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlzoo_plus.analysis.video import caption, write_video
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.media import caption, write_video
 
 
 def film(n_frames, height=48, width=64):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from argparse import ArgumentParser
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 
 # Gymnasium's bridges to old Gym: their arguments name a module to import.
@@ -147,59 +143,8 @@ def _check_stack(config: RunConfig, policy: Policy) -> None:
         )
 
 
-def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
-    """Return a parser with the arguments that all commands on a run share."""
-    parser = CommandParser(
-        prog=f"rlzoo-plus {verb}", description=f"{description} Example: {example}"
-    )
-    parser.add_argument("run", metavar="RUN", help="a run directory, e.g. outputs/<env>/<algo>/...")
-    parser.add_argument(
-        "--which", default="best", help="best (default), final, or the step of a checkpoint"
-    )
-    parser.add_argument(
-        "--seed", type=_not_negative, default=0, help="another set of held-out episodes"
-    )
-    parser.add_argument("--stochastic", action="store_true", help="act with exploration")
-    parser.add_argument(
-        "--trust", action="store_true", help="import the run's own packages and wrappers"
-    )
-    return parser
-
-
-# Episodes, seconds and the like; far more is a slip of the keyboard.
-_MOST = 1_000_000
-
-
-def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return an argparse type that accepts numbers above 0, up to a million."""
-
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not 0 < value <= _MOST:
-            raise ValueError
-        return value
-
-    parse.__name__ = "number above 0, up to a million"
-    return parse
-
-
-def _not_negative(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
-
-
-_not_negative.__name__ = "whole number of at least 0"
-
-
 def one_torch_thread() -> None:
     """Use one thread: acting alone is fastest with it."""
     import torch
 
     torch.set_num_threads(1)
-
-
-def note(text: str) -> None:
-    """Print a remark where it does not disturb the output that others read."""
-    print(text, file=sys.stderr)

@@ -1,13 +1,10 @@
-"""What `train` does with a directory that holds a run already: go on, say it is done, or refuse."""
+"""What is done with a directory that may hold a run already: begin, resume, nothing, or refuse."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
@@ -16,9 +13,6 @@ from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class BusyError(ConfigError):
@@ -102,42 +96,6 @@ def stored_config(run_dir: RunDir) -> RunConfig:
             f"{run_dir.config_file} is damaged: {one_line(error)}. restart=true starts anew and "
             "keeps that run aside."
         ) from error
-
-
-def move_aside(run_dir: RunDir) -> Path:
-    """Give a run's directory another name, so that a new run can have its own."""
-    stem = f"{run_dir.path.name}-before-{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    target = run_dir.path.with_name(stem)
-    number = 1
-    while target.exists():
-        number += 1
-        target = run_dir.path.with_name(f"{stem}-{number}")
-    os.rename(run_dir.path, target)
-    return target
-
-
-def print_done(console: Console, plan: Plan) -> None:
-    """Say that a run is finished, and how it ended."""
-    assert plan.run_dir is not None
-    from rlzoo_plus.analysis.series import finite
-    from rlzoo_plus.artifacts.untrusted import printable
-
-    result = plan.run_dir.read_result()
-    record = result.get("best")
-    best = finite(record.get("mean_return")) if isinstance(record, dict) else None
-    taken = plan.run_dir.read_status().get("num_timesteps", plan.config.n_timesteps)
-    steps = finite(result.get("num_timesteps", taken))
-    shown = "" if steps is None else f": {steps:,.0f} steps"
-    shown += "" if best is None else f", best mean return {best:.1f}"
-    reason = printable(str(result.get("reason", "all steps taken")))
-    # Only a checkpoint can be gone on from.
-    has_more = plan.run_dir.checkpoints().steps()
-    longer = "a larger n_timesteps makes it longer, " if has_more else ""
-    console.print(
-        f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; {longer}restart=true "
-        "starts it anew.",
-        markup=False,
-    )
 
 
 def _require_a_whole_checkpoint(run_dir: RunDir) -> None:

@@ -1,0 +1,1 @@
+"""One run: composed, planned, claimed, trained, opened again."""

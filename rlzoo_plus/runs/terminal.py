@@ -1,0 +1,145 @@
+"""What a run prints around its training: a header, progress, log lines, and the closing table."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.artifacts.secrets import redact
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlzoo_plus.artifacts.run_dir import RunDir
+    from rlzoo_plus.callbacks import ProgressCallback
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.runs.exp_manager import TrainResult
+
+_QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
+
+
+def plain_console() -> Console:
+    """Return a console of plain lines, as a job's log wants them."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=200, soft_wrap=True, force_jupyter=False)
+
+
+def set_up_logging(level: str, console: Console) -> None:
+    """Send log lines of this package to the console; warnings and errors say what they are.
+
+    Args:
+        level: `debug`, `info`, `warning` or `error`.
+        console: Shares the terminal with a progress bar without tearing it.
+    """
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    root.addHandler(_ConsoleHandler(console))
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rlzoo_plus").setLevel(level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.captureWarnings(True)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = redact(self.format(record))
+            if record.levelno >= logging.WARNING:
+                text = f"{record.levelname.lower()}: {text}"
+            self.console.print(text, markup=False)
+        except Exception:
+            self.handleError(record)
+
+
+def make_progress(config: RunConfig, console: Console) -> ProgressCallback:
+    """Return a bar in a terminal, else a line for each evaluation."""
+    from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
+
+    wanted = config.log.progress
+    has_bar = sys.stdout.isatty() if wanted == "auto" else bool(wanted)
+    if has_bar and not config.log.sb3:
+        label = f"{config.algo.name} on {config.env.name}"
+        return BarProgress(config.n_timesteps, console, label)
+    return LineProgress(config.n_timesteps)
+
+
+def print_header(
+    console: Console, config: RunConfig, run_dir: RunDir, problem: str | None = None
+) -> None:
+    """Say what is about to be trained, where it goes, and if it cannot go on exactly after a kill.
+
+    Args:
+        console: Where to.
+        config: The run.
+        run_dir: Its directory.
+        problem: Why it cannot be resumed bit for bit, None if nothing is known against it.
+    """
+    envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
+    console.print(
+        f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {config.n_timesteps:,} steps, "
+        f"{envs}, seed {config.seed}"
+    )
+    console.print(f"run directory: {run_dir.path}")
+    if problem is not None:
+        console.print(f"exact resume: no, because {problem}", markup=False)
+
+
+def print_result(
+    console: Console,
+    config: RunConfig,
+    run_dir: RunDir,
+    result: TrainResult,
+    files: list[Path],
+    *,
+    is_sweep: bool,
+) -> None:
+    """Print the closing table, the files and the commands to type next."""
+    console.print()
+    table = _Lines(console)
+    table.add_row("state", f"{result.state}: {result.reason}")
+    rate = result.num_timesteps / max(result.training_time_s, 1e-9)
+    table.add_row(
+        "trained",
+        f"{result.num_timesteps:,} steps in {result.training_time_s:.1f} s ({rate:,.0f} steps/s)",
+    )
+    for name, record in (("best", result.best), ("final", result.final)):
+        if record is not None:
+            success = record["success_rate"]
+            extra = "" if success is None else f", success {100 * success:.0f}%"
+            table.add_row(
+                f"{name} evaluation",
+                f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
+                f"at step {record['step']:,}",
+            )
+    if result.resumed_at:
+        steps = ", ".join(f"{step:,}" for step in result.resumed_at)
+        exactly = "exactly as if never stopped" if result.exact is True else str(result.exact)
+        if not result.exact:
+            exactly = f"not exactly, since step {result.inexact_since:,}: "
+            exactly += result.inexact_because[0]
+        table.add_row("resumed", f"at step {steps}; {exactly}")
+    if result.solved is not None:
+        word = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
+        table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")
+    for path in files:
+        table.add_row("seen", str(path))
+
+
+class _Lines:
+    """Rows of a name and a text; not a table, which would break a long path over lines."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def add_row(self, name: str, text: str) -> None:
+        """Print a row."""
+        self.console.print(f"{name:<18}{text}")
