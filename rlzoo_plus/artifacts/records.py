@@ -14,13 +14,21 @@ from rlzoo_plus.artifacts.inside import open_to_append
 from rlzoo_plus.artifacts.untrusted import LONGEST_RECORD_BYTES, open_plain, read_plain_lines
 
 
-def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def append_records(
+    path: Path, records: Iterable[Mapping[str, Any]], *, keep_infinities: bool = False
+) -> None:
     """Append records, each on a line of its own, with one write.
+
+    Args:
+        path: The file.
+        records: What is added.
+        keep_infinities: Write what JSON does not know as Python does, `Infinity`; else as null.
 
     Raises:
         OutsideError: The file is a link, or no plain file.
     """
-    text = "".join(json.dumps(_finite(record)) + "\n" for record in records)
+    kept = records if keep_infinities else map(_finite, records)
+    text = "".join(json.dumps(record) + "\n" for record in kept)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
         append_lines(path, text)

@@ -29,7 +29,7 @@ def diagnose(config: RunConfig) -> list[Finding]:
         config: The run, as `resolve` returns it.
     """
     try:
-        found = [warning(text) for text in resolve(config.model_dump(mode="json")).warnings]
+        found = [warning(text) for text in resolve(config.model_dump()).warnings]
     except ConfigError as mistake:
         return [error(str(mistake))]
     refused = [*infra_refusals(config), *_refusals.of(config)]

@@ -57,7 +57,7 @@ def try_all(data: dict[str, Any]) -> int:
 def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], JobEnd, str]:
     """Try environments in one process; return the answers, how it ended, and what it said last."""
     log, answers = place.with_suffix(".log"), place.with_suffix(".jsonl")
-    values = [config.model_dump(mode="json") for config in configs]
+    values = [config.model_dump() for config in configs]
     data = {"configs": values, "answers": str(answers)}
     handle = spawn(make_ticket(JobSpec("environments", _TARGET, data, log)))
     try:

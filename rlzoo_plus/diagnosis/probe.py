@@ -152,7 +152,7 @@ class Probe:
             folders.append(folder)
             config = short_version(kind.jobs[0], setting, number, str(folder))
             data = {
-                "config": config.model_dump(mode="json"),
+                "config": config.model_dump(),
                 "seconds": seconds,
                 "evaluate": evaluate and config.eval.episodes > 0,
             }

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
+from types import ModuleType
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
@@ -57,7 +58,7 @@ class LocalLauncher:
     def submit(self, spec: JobSpec) -> LocalHandle:
         """Start a process for a job."""
         spec.log.parent.mkdir(parents=True, exist_ok=True)
-        with _one_thread():
+        with _one_thread(), _without_main():
             process = self._context.Process(
                 target=run_worker, args=(spec.target, spec.data, str(spec.log)), name=spec.name
             )
@@ -97,6 +98,21 @@ def _one_thread() -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a process that starts inside not run the user's script again.
+
+    Each process of multiprocessing would import the main module of the one that started it, so
+    that a script had to guard its lines with `if __name__ == "__main__"`. Jobs name what they call.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextlib.contextmanager

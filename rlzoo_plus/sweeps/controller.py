@@ -199,6 +199,6 @@ def job_spec(job: SweepJob, target: str) -> JobSpec:
     """Return a job as a launcher takes it."""
     infra = job.config.infra
     minutes = infra.time_limit_minutes
-    data = {"config": job.config.model_dump(mode="json"), "command": job.command}
+    data = {"config": job.config.model_dump(), "command": job.command}
     limits = Limits(infra.memory_gib, None if minutes is None else 60.0 * minutes)
     return JobSpec(job.title, target, data, log_file(job.run_dir), limits)

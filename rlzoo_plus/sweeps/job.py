@@ -68,7 +68,7 @@ class SweepJob:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data, without the place where the sweep lies."""
-        config = self.config.model_dump(mode="json", exclude={"run_dir", "sweep"})
+        config = self.config.model_dump(exclude={"run_dir", "sweep"})
         return {"job": self.key, "config": config, "command": self.command}
 
 

@@ -60,7 +60,8 @@ class Ledger:
             before = known.get(job.key, {})
             if any(before.get(name) != value for name, value in record.items()):
                 new.append({**_event(ADDED, job), **record})
-        append_records(self.path, new)
+        # A value of the user's may be infinite, which is not the same as null.
+        append_records(self.path, new, keep_infinities=True)
 
     def write(self, event: str, job: SweepJob, **details: Any) -> None:
         """Write down what happened to a job."""

@@ -184,7 +184,7 @@ def _settings(configs: Mapping[tuple[str, str, str], RunConfig]) -> dict[tuple[s
 
 
 def _values(config: RunConfig) -> Iterator[tuple[str, Any]]:
-    return _flat(config.model_dump(mode="json", exclude=set(UNHASHED)))
+    return _flat(config.model_dump(exclude=set(UNHASHED)))
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

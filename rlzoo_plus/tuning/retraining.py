@@ -69,7 +69,7 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     known = _read(file)
     if known is not None and known.episodes == episodes:
         return known
-    config = job.config.model_dump(mode="json")
+    config = job.config.model_dump()
     data = {"run": str(job.path), "config": config, "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
     run_together(launcher, [spec])

@@ -171,7 +171,7 @@ def _temporary_files(checkpoints: Path) -> set[str]:
 
 
 def _start(config: RunConfig, path: Path) -> BaseProcess:
-    process = _context().Process(target=_train, args=(config.model_dump(mode="json"), str(path)))
+    process = _context().Process(target=_train, args=(config.model_dump(), str(path)))
     process.start()
     return process
 

@@ -93,3 +93,27 @@ def test_whoever_reads_the_output_need_not_wait_for_the_fork_server(tmp_path):
     words = [sys.executable, "-c", f"{code}; print('done')"]
     done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=15)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_its_jobs(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from pathlib import Path\n"
+        "from rlzoo_plus.infra.job import JobSpec\n"
+        "from rlzoo_plus.infra.local import LocalLauncher\n"
+        "from rlzoo_plus.infra.scheduler import run_together\n"
+        "print('from the beginning')\n"
+        "spec = JobSpec('say', 'support.infra_jobs:say', {'word': 'hello'}, Path('log.txt'))\n"
+        "run_together(LocalLauncher(1), [spec])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environ_of_tests(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == ("from the beginning\n", "")
+    log = (tmp_path / "log.txt").read_text()
+    assert "said hello" in log
+    assert "from the beginning" not in log

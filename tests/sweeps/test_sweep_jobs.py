@@ -1,16 +1,19 @@
 """Names by content, the ledger, who is at work, and what is said of a job."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from support.training import make_config, tiny_config
 
+from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.sweeps import ledger
+from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import load_job, make_job, sweep_dir
 from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
 from rlzoo_plus.sweeps.presence import Presence, ask_to_stop, living_controllers
@@ -72,6 +75,20 @@ def test_a_job_is_written_down_once(tmp_path):
     book.add([job])
     book.add([job])
     assert len(book.path.read_text().splitlines()) == 1
+
+
+def test_an_infinite_value_reaches_the_job_and_stays_in_the_ledger(tmp_path):
+    job = job_of(tmp_path, "algo.hyperparams.max_grad_norm=inf")
+    data = json.loads(json.dumps(job_spec(job, "a:b").data))
+    assert data["config"]["algo"]["hyperparams"]["max_grad_norm"] == math.inf
+    book = Ledger(tmp_path)
+    # As it was written before: the job is added again, as what it is.
+    append_records(book.path, [{"event": "added", **job.record()}])
+    assert 'max_grad_norm": null' in book.path.read_text()
+    book.add([job])
+    book.add([job])
+    assert len(book.path.read_text().splitlines()) == 2
+    assert book.read().jobs[job.key].config == job.config
 
 
 def test_a_torn_last_line_loses_nothing_else(tmp_path):
