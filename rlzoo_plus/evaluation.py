@@ -1,4 +1,4 @@
-"""Playing whole episodes with a policy: the one loop behind every figure that is reported."""
+"""Playing whole episodes with a policy: the one loop behind every metric that is reported."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rlzoo_plus.artifacts.result import EvaluationRecord
+from rlzoo_plus.envs.monitor import mean_of_episodes, told_by
+from rlzoo_plus.metrics import EpisodeMeter, MetricMaker
 from rlzoo_plus.statistics import iqm
 
 if TYPE_CHECKING:
@@ -23,8 +26,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # Steps; those of Gymnasium's own environments end after 1,600 at most.
 _LONG_EPISODE = 10_000
+# Return, length, success and what else was measured of an episode.
+_Outcome = tuple[float, int, bool | None, dict[str, float]]
 
-Step = tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]
+
+class Step(NamedTuple):
+    """One step of all environments.
+
+    Attributes:
+        observation: What the policy saw, shape (n_envs, ...), or a dictionary of such.
+        action: What it did, shape (n_envs, ...).
+        reward: Shape (n_envs,).
+        done: Whether the episode ended, shape (n_envs,).
+        infos: One for each environment.
+    """
+
+    observation: Any
+    action: np.ndarray
+    reward: np.ndarray
+    done: np.ndarray
+    infos: list[dict[str, Any]]
 
 
 class EvaluationStopped(Exception):  # noqa: N818 - an answer, not an error
@@ -39,11 +60,13 @@ class Evaluation:
         returns: Sum of raw rewards of each episode.
         episode_lengths: Steps of each episode.
         successes: `is_success` of each episode's last step, None if it was not reported.
+        measured: What else is known of each episode, by name.
     """
 
     returns: list[float]
     episode_lengths: list[int]
     successes: list[bool | None]
+    measured: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def mean_return(self) -> float:
@@ -56,7 +79,13 @@ class Evaluation:
         known = [float(success) for success in self.successes if success is not None]
         return float(np.mean(known)) if known else None
 
-    def record(self, step: int) -> dict[str, Any]:
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the episodes, by name."""
+        length = float(np.mean(self.episode_lengths))
+        return {"mean_episode_length": length, **mean_of_episodes(self.measured)}
+
+    def record(self, step: int) -> EvaluationRecord:
         """Return the line for `evaluations.jsonl`; nothing in it depends on the clock."""
         return {
             "step": step,
@@ -66,6 +95,7 @@ class Evaluation:
             "iqm_return": iqm(self.returns),
             "success_rate": self.success_rate,
             "episode_lengths": self.episode_lengths,
+            "metrics": self.metrics,
         }
 
 
@@ -75,6 +105,7 @@ def evaluate(
     seeds: Sequence[int],
     *,
     deterministic: bool = True,
+    metrics: Mapping[str, MetricMaker] | None = None,
     is_asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
     """Play one episode for each seed; the result does not depend on how many run side by side.
@@ -84,6 +115,7 @@ def evaluate(
         venv: From `make_eval_env`.
         seeds: One for each episode.
         deterministic: Act without exploration.
+        metrics: What else to measure, from `load_metrics`.
         is_asked_to_stop: Asked at every step; episodes can be long, or never end.
 
     Raises:
@@ -93,25 +125,27 @@ def evaluate(
     for rank in range(n_envs):
         venv.env_method("set_episode_seeds", list(seeds[rank::n_envs]), indices=rank)
     left = np.array([len(seeds[rank::n_envs]) for rank in range(n_envs)])
-    finished: list[list[tuple[float, int, bool | None]]] = [[] for _ in range(n_envs)]
+    meters = [EpisodeMeter(metrics or {}) for _ in range(n_envs)]
+    finished: list[list[_Outcome]] = [[] for _ in range(n_envs)]
     with _random_state_kept():
         lengths = np.zeros(n_envs, dtype=int)
-        for _, dones, infos in play(policy, venv, deterministic=deterministic):
+        for step in play(policy, venv, deterministic=deterministic):
             if is_asked_to_stop():
                 raise EvaluationStopped
-            lengths = np.where(dones, 0, lengths + 1)
+            lengths = np.where(step.done, 0, lengths + 1)
             if lengths.max() == _LONG_EPISODE:
                 _warn_of_a_long_episode()
-            for rank in np.flatnonzero(dones & (left > 0)):
-                finished[rank].append(_outcome(infos[rank]))
+            if metrics:
+                for rank in np.flatnonzero(left > 0):
+                    meters[rank].step(*_row(step, rank))
+            for rank in np.flatnonzero(step.done & (left > 0)):
+                finished[rank].append(_outcome(step.infos[rank], meters[rank].end()))
                 left[rank] -= 1
             if not left.any():
                 break
     # Episode k was played by environment k modulo n_envs.
     ordered = [finished[k % n_envs][k // n_envs] for k in range(len(seeds))]
-    return Evaluation(
-        [r for r, _, _ in ordered], [n for _, n, _ in ordered], [s for _, _, s in ordered]
-    )
+    return Evaluation(*map(list, zip(*ordered, strict=True)))
 
 
 def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterator[Step]:
@@ -123,15 +157,16 @@ def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterato
         deterministic: Act without exploration.
 
     Yields:
-        Rewards and ends of episodes, shape (n_envs,) each, and the infos, after every step.
+        Every step.
     """
     observation, state = venv.reset(), None
     starts = np.ones(venv.num_envs, dtype=bool)
     while True:
         masks = np.stack(venv.env_method("action_masks")) if policy.maskable else None
         actions, state = policy.predict(observation, state, starts, deterministic, masks)
+        seen = observation
         observation, rewards, starts, infos = venv.step(actions)
-        yield rewards, starts, infos
+        yield Step(seen, actions, rewards, starts, infos)
 
 
 @functools.cache
@@ -144,9 +179,17 @@ def _warn_of_a_long_episode() -> None:
     )
 
 
-def _outcome(info: dict[str, Any]) -> tuple[float, int, bool | None]:
+def _row(step: Step, rank: int) -> tuple[Any, np.ndarray, float, dict[str, Any]]:
+    """Return observation, action, reward and info of one environment."""
+    seen = step.observation
+    one = {k: v[rank] for k, v in seen.items()} if isinstance(seen, dict) else seen[rank]
+    return one, step.action[rank], float(step.reward[rank]), step.infos[rank]
+
+
+def _outcome(info: dict[str, Any], measured: Mapping[str, float]) -> _Outcome:
     episode, success = info["episode"], info.get("is_success")
-    return float(episode["r"]), int(episode["l"]), None if success is None else bool(success)
+    is_success = None if success is None else bool(success)
+    return float(episode["r"]), int(episode["l"]), is_success, {**told_by(info), **measured}
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 from rlzoo_plus.agents.finite import has_lost_a_loss, raise_if_diverged, require_finite
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.envs.finite import NonFiniteError
+from rlzoo_plus.envs.monitor import mean_of_episodes
 
 
 class StopTraining(Exception):  # noqa: N818 - a signal, not an error
@@ -38,12 +39,14 @@ class IterationHook:
         resume_from: Environment steps that were taken before this process began.
         log_every: Iterations between two dumps of an on-policy algorithm's log.
         iterations: Iterations begun so far; SB3 counts them in a variable that a resume loses.
+        logged_at: Environment steps at the newest row of the log.
     """
 
     before_iteration: Callable[[], None] | None = None
     resume_from: int = 0
     log_every: int = 1
     iterations: int = 0
+    logged_at: int = -1
 
     def learn(
         self, total_timesteps: int, callback: Any = None, log_interval: int = 1, **kwargs: Any
@@ -58,12 +61,19 @@ class IterationHook:
         if isinstance(self, OnPolicyAlgorithm):
             self.log_every, log_interval = log_interval, 1
         try:
-            return super().learn(  # type: ignore[misc]
+            learned = super().learn(  # type: ignore[misc]
                 total_timesteps, callback, log_interval=log_interval, **kwargs
             )
+            self._log_the_end()
+            return learned
         except NonFiniteError as error:
             raise error.after(self.resume_from) from None
-        except (StopTraining, RunError, ConfigError):
+        except StopTraining as stop:
+            # A run that goes on logs at its own time.
+            if not stop.interrupted:
+                self._log_the_end()
+            raise
+        except (RunError, ConfigError):
             raise
         except Exception as error:
             raise_if_diverged(self, error)  # type: ignore[arg-type]
@@ -89,9 +99,23 @@ class IterationHook:
     def dump_logs(self, *iteration: int) -> None:
         """Write the log; an on-policy algorithm passes its iteration, which is counted here."""
         if not iteration:
-            super().dump_logs()  # type: ignore[misc]
+            self._write_log()
         elif self.iterations % self.log_every == 0:
-            super().dump_logs(self.iterations)  # type: ignore[misc]
+            self._write_log(self.iterations)
+
+    def _write_log(self, *iteration: int) -> None:
+        for name, value in mean_of_episodes(self.ep_info_buffer or ()).items():  # type: ignore[attr-defined]
+            self.logger.record(f"rollout/{name}", value)  # type: ignore[attr-defined]
+        super().dump_logs(*iteration)  # type: ignore[misc]
+        self.logged_at = self.num_timesteps
+
+    def _log_the_end(self) -> None:
+        """Log what came after the last row: a run can be shorter than `log.interval`."""
+        from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+        has_log = hasattr(super(), "dump_logs")
+        if has_log and self.iterations and self.logged_at != self.num_timesteps:
+            self._write_log(*([self.iterations] if isinstance(self, OnPolicyAlgorithm) else []))
 
     def _begin_iteration(self) -> None:
         if has_lost_a_loss(self):  # type: ignore[arg-type]
@@ -101,7 +125,7 @@ class IterationHook:
         self.iterations += 1
 
     def _excluded_save_params(self) -> list[str]:
-        mine = ["before_iteration", "resume_from", "log_every", "iterations"]
+        mine = ["before_iteration", "resume_from", "log_every", "iterations", "logged_at"]
         return [*super()._excluded_save_params(), *mine]  # type: ignore[misc]
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from rlzoo_plus.artifacts.records import iter_records
+from rlzoo_plus.artifacts.result import recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
 
 TRAINING_RETURN = "rollout/ep_rew_mean"
-# What evaluations record besides the returns of single episodes.
-EVALUATION_KEYS = ("mean_return", "iqm_return", "success_rate")
 
 
 @dataclass(frozen=True)
@@ -81,15 +80,16 @@ def load_evaluations(run: RunDir) -> list[Evaluation]:
 
 
 def load_series(run: RunDir, key: str) -> Series:
-    """Return a metric of a run, or what its evaluations record under that name.
+    """Return a metric of a run.
 
     Args:
         run: The run.
-        key: A key of its metrics file, or one of `EVALUATION_KEYS`.
+        key: What its evaluations record, e.g. `success_rate`, or a key of its metrics file.
     """
-    if key in EVALUATION_KEYS:
-        records = iter_records(run.evaluations_file)
-        return _series((r.get("step"), r.get(key)) for r in records)
+    numbers = ((r.get("step"), recorded_numbers(r)) for r in iter_records(run.evaluations_file))
+    series = _series((step, found.get(key)) for step, found in numbers)
+    if len(series):
+        return series
     records = iter_records(run.metrics_file)
     return _series((r.get("step"), r.get("value")) for r in records if r.get("key") == key)
 
@@ -98,10 +98,9 @@ def metric_keys(run: RunDir) -> set[str]:
     """Return the names that `load_series` finds values for."""
     records = iter_records(run.metrics_file)
     keys = {str(r["key"]) for r in records if "key" in r and finite(r.get("value")) is not None}
-    evaluations = list(iter_records(run.evaluations_file))
-    return keys | {
-        k for k in EVALUATION_KEYS if any(finite(e.get(k)) is not None for e in evaluations)
-    }
+    for record in iter_records(run.evaluations_file):
+        keys |= {k for k, v in recorded_numbers(record).items() if finite(v) is not None}
+    return keys
 
 
 def _series(pairs: Iterable[tuple[Any, Any]]) -> Series:

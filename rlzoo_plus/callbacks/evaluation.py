@@ -12,6 +12,7 @@ from rlzoo_plus.agents.policy import Policy, save_policy
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import append_records
+from rlzoo_plus.artifacts.result import EvaluationRecord, recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback, StopRequest
 from rlzoo_plus.config.schema import RunConfig
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 log = logging.getLogger(__name__)
-_RECORD = (
-    "step",
-    "returns",
-    "mean_return",
-    "std_return",
-    "iqm_return",
-    "success_rate",
-    "episode_lengths",
-)
-_SCALARS = ("mean_return", "std_return", "iqm_return", "success_rate")
 
 
 class EvaluationCallback(RunCallback):
@@ -52,12 +43,12 @@ class EvaluationCallback(RunCallback):
         self.venv = venv
         self.stop = stop or StopRequest()
         self.seeds = evaluation_seeds(config.eval.episodes)
-        self.last: dict[str, Any] | None = None
-        self.best: dict[str, Any] | None = None
+        self.last: EvaluationRecord | None = None
+        self.best: EvaluationRecord | None = None
         self.since_best = 0
         # What the environments remember after the last whole evaluation.
         self._accounts: list[dict[str, Any]] = []
-        self.listeners: list[Callable[[dict[str, Any], bool], None]] = []
+        self.listeners: list[Callable[[EvaluationRecord, bool], None]] = []
         self._next = 0 if config.eval.at_start else config.eval.every_steps
 
     def on_iteration(self) -> None:
@@ -74,7 +65,7 @@ class EvaluationCallback(RunCallback):
         else:
             self._next = (self.model.num_timesteps // every + 1) * every
 
-    def evaluate_now(self) -> dict[str, Any]:
+    def evaluate_now(self) -> EvaluationRecord:
         """Evaluate the policy as it is, unless that was done at this very step.
 
         Raises:
@@ -108,7 +99,7 @@ class EvaluationCallback(RunCallback):
             listener(self.last, is_best)
         return self.last
 
-    def _record(self, record: dict[str, Any]) -> None:
+    def _record(self, record: EvaluationRecord) -> None:
         """Append a record to the run's file; an error costs the record, not the training."""
         file = self.run_dir.evaluations_file
         try:
@@ -156,8 +147,10 @@ class EvaluationCallback(RunCallback):
             about = load_bundle(self.run_dir.best).about
         except DamagedFolderError:
             return
-        record = {key: about[key] for key in _RECORD if key in about}
-        if len(record) == len(_RECORD) and self._is_best(record["mean_return"]):
+        record: Any = {key: about[key] for key in EvaluationRecord.__annotations__ if key in about}
+        # Those of an earlier version have no metrics.
+        is_whole = len({**record, "metrics": {}}) == len(EvaluationRecord.__annotations__)
+        if is_whole and self._is_best(record["mean_return"]):
             self.best = record
             log.info("best/ of step %s stays the best", f"{record['step']:,}")
 
@@ -166,24 +159,23 @@ class EvaluationCallback(RunCallback):
         before = math.nan if self.best is None else self.best["mean_return"]
         return self.best is None or mean_return > before or not math.isfinite(before)
 
-    def _write_metrics(self, record: dict[str, Any]) -> None:
-        """Pass the figures to every output at once, apart from the training metrics pending."""
-        values = {f"eval/{key}": record[key] for key in _SCALARS if record[key] is not None}
-        lengths = record["episode_lengths"]
-        values["eval/mean_episode_length"] = sum(lengths) / len(lengths)
+    def _write_metrics(self, record: EvaluationRecord) -> None:
+        """Pass the numbers to every output at once, apart from the training metrics pending."""
+        values = {f"eval/{name}": value for name, value in recorded_numbers(record).items()}
         for output in self.model.logger.output_formats:
             output.write(values, dict.fromkeys(values, ()), record["step"])
 
 
-def _checked_record(record: Any) -> dict[str, Any] | None:
+def _checked_record(record: Any) -> EvaluationRecord | None:
     """Check what a checkpoint says of an evaluation: it is compared, printed and written."""
     if record is None:
         return None
     needed = [record["step"], record["mean_return"], record["std_return"]]
-    success = record["success_rate"]
-    if not all(isinstance(v, (int, float)) for v in [*needed, 0 if success is None else success]):
+    success, metrics = record["success_rate"], record.get("metrics", {})
+    needed += [0 if success is None else success, *metrics.values()]
+    if not all(isinstance(v, (int, float)) for v in needed):
         raise ValueError("an evaluation has no mean return")
-    return dict(record)
+    return record  # type: ignore[no-any-return]
 
 
 def export_sb3(agent: Any, run_dir: RunDir, which: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
+from rlzoo_plus.artifacts.result import EvaluationRecord
 from rlzoo_plus.callbacks.base import RunCallback
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class LineProgress(RunCallback):
         self._started = time.monotonic()
         self._first_step = self.model.num_timesteps
 
-    def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
+    def on_evaluation(self, record: EvaluationRecord, is_best: bool) -> None:
         """Write the line."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (record["step"] - self._first_step) / seconds
@@ -87,7 +87,7 @@ class BarProgress(RunCallback):
             self.progress.update(self._task, completed=self.num_timesteps)
         return True
 
-    def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
+    def on_evaluation(self, record: EvaluationRecord, is_best: bool) -> None:
         """Show the newest and the best mean return."""
         if is_best:
             self._best = record["mean_return"]

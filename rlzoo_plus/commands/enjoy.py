@@ -41,12 +41,12 @@ def main(arguments: list[str]) -> int:
     steps = play(opened.policy, venv, deterministic=not options.stochastic)
     played, begun = 0, time.monotonic()
     try:
-        for _, dones, infos in steps:
+        for step in steps:
             time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
             begun = time.monotonic()
-            if dones[0]:
+            if step.done[0]:
                 played += 1
-                episode = infos[0]["episode"]
+                episode = step.infos[0]["episode"]
                 print(f"episode {played}: return {episode['r']:.2f} in {episode['l']} steps")
             if played == options.episodes:
                 break

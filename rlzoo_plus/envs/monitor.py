@@ -1,14 +1,16 @@
-"""The record of training episodes: of bounded memory, and never the end of a training."""
+"""The record of episodes: what the last step tells of each, a file, and memory that is bounded."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections import deque
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from stable_baselines3.common.monitor import Monitor, ResultsWriter
 
 from rlzoo_plus.config.errors import RunError
@@ -16,10 +18,18 @@ from rlzoo_plus.config.errors import RunError
 log = logging.getLogger(__name__)
 # As many as the averages of the log are over.
 _KEPT = 100
+# What the last info of an episode may hold, and what its entries are logged under.
+_TOTALS = {"episode_terms": "reward", "episode_violations": "violations"}
+_END = "end/"
+# What a `Monitor` itself says of an episode: return, length, time.
+_OF_MONITOR = ("r", "l", "t")
 
 
 class EpisodeMonitor(Monitor):
-    """A `Monitor` that remembers the last hundred episodes only; its file has them all."""
+    """A `Monitor` that remembers the last hundred episodes only; its file has them all.
+
+    The last info's `episode` also has what that info tells of the whole episode, see `told_by`.
+    """
 
     def __init__(self, env: gym.Env, file: Path | None = None) -> None:
         """Record an environment.
@@ -52,9 +62,13 @@ class EpisodeMonitor(Monitor):
             RunError: The environment called `sys.exit`.
         """
         try:
-            return super().step(action)
+            result = super().step(action)
         except SystemExit as error:
             raise _exited(error) from error
+        # Set by the last step only.
+        if self.needs_reset:
+            result[4]["episode"].update(told_by(result[4]))
+        return result
 
     def _open(self, file: Path) -> Any:
         env_id = None if self.env.spec is None else self.env.spec.id
@@ -65,6 +79,48 @@ class EpisodeMonitor(Monitor):
             log.warning("%s cannot be written: %s; training goes on", file, error)
             return None
         return _SafeRows(rows, file)
+
+
+def told_by(info: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the last info of an episode tells of all of it, by the name it is logged under.
+
+    Our robots tell the sum of each reward term (`reward/<term>`), why the episode ended
+    (`end/<reason>`, 1) and how often limits were broken (`violations/<limit>`); any environment
+    may, with `episode_terms`, `end_reason` and `episode_violations` in its last info.
+    """
+    told: dict[str, float] = {}
+    for key, prefix in _TOTALS.items():
+        entries = info.get(key)
+        if isinstance(entries, Mapping):
+            told |= {f"{prefix}/{k}": float(v) for k, v in entries.items() if is_number(v)}
+    reason = info.get("end_reason")
+    return {**told, f"{_END}{reason}": 1.0} if isinstance(reason, str) else told
+
+
+def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each number over the episodes that have it; of ends, over all of them.
+
+    Args:
+        episodes: What is known of each, by name; return, length and time are left out.
+    """
+    values: dict[str, list[float]] = {}
+    n_ended = 0
+    for episode in episodes:
+        ends = 0
+        for name, value in episode.items():
+            if name not in _OF_MONITOR:
+                values.setdefault(name, []).append(value)
+                ends = ends or name.startswith(_END)
+        n_ended += ends
+    return {
+        name: float(np.sum(found)) / (n_ended if name.startswith(_END) else len(found))
+        for name, found in sorted(values.items())
+    }
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value can be logged: a number of Python or NumPy, and no truth value."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _exited(error: SystemExit) -> RunError:

@@ -157,9 +157,9 @@ class Camera:
         self.venv.env_method("set_episode_seeds", seeds)
         left, episode_return = max(1, round(seconds * self.fps)), 0.0
         steps = play(policy, self.venv, deterministic=deterministic)
-        for step, (rewards, dones, _) in enumerate(steps):
-            episode_return = 0.0 if dones[0] else episode_return + float(rewards[0])
-            if step % self.stride == 0:
+        for number, step in enumerate(steps):
+            episode_return = 0.0 if step.done[0] else episode_return + float(step.reward[0])
+            if number % self.stride == 0:
                 yield self._picture(), episode_return
                 left -= 1
             if not left:

@@ -172,7 +172,7 @@ def test_values_that_are_no_numbers_are_left_out_of_a_series(make_run):
     with run.metrics_file.open("a") as file:
         file.write('{"step": 900, "key": "train/loss", "value": null}\n{"step": 1000, "key": "tr')
     assert load_series(run, "train/loss").steps[-1] == 400
-    assert metric_keys(run) == {"mean_return", "rollout/ep_rew_mean", "train/loss"}
+    assert metric_keys(run) == {"mean_return", "std_return", "rollout/ep_rew_mean", "train/loss"}
 
 
 @pytest.mark.parametrize(
