@@ -18,6 +18,7 @@ from rlzoo_plus.verification.digests import run_digests
 pytestmark = pytest.mark.training
 REACH = "tests/TinyReach-v0"
 SHORT = ("n_timesteps=192", "eval.every_steps=64", "log.tensorboard=true")
+EXTRACTOR = "network.features_extractor_kwargs"
 TWO_ENVS = ("n_envs=2", "n_timesteps=384", "eval.every_steps=128")
 
 
@@ -90,6 +91,28 @@ def test_features_of_off_policy_algorithms(tmp_path, overrides):
 )
 def test_features_of_on_policy_algorithms(tmp_path, overrides):
     assert_same_in_pieces(tmp_path, _config("ppo", REACH, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "overrides"),
+    [
+        ("ppo", "TinyCrowd", ("network=attention", "normalize=true")),
+        ("ppo", "TinyReach", ("network=attention", "env.frame_stack=3")),
+        ("sac", "TinyCrowd", ("network=attention",)),
+        (
+            "ppo",
+            "TinyReach",
+            ("network=attention", f"{EXTRACTOR}.dropout=0.2"),
+        ),
+        ("recurrent_ppo", "TinyCrowd", ("network=deep_sets", "normalize=true")),
+        ("td3", "TinyCrowd", ("network=deep_sets", "n_envs=2")),
+    ],
+)
+def test_features_extractors_for_parts_and_sets(tmp_path, algo, env, overrides):
+    masks = (EXTRACTOR + ".masks={obstacles: there}",)
+    more = masks if env == "TinyCrowd" else ()
+    config = _config(algo, f"tests/{env}-v0", *overrides, *more)
+    assert_same_in_pieces(tmp_path, config, 2 if "ppo" in algo else 7)
 
 
 @pytest.mark.parametrize("env", ["TinyImage", "TinyDict", "TinyMemory"])

@@ -56,7 +56,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
     alias = policy_alias(config.network, spec, venv.observation_space)
-    kwargs = policy_kwargs(config.network, spec, algorithm.policy_aliases[alias])
+    kwargs = policy_kwargs(config, spec, algorithm.policy_aliases[alias])
     arguments = {
         **_hyperparams(config.algo, spec),
         **_off_policy_parts(config.algo, spec, venv.action_space),
@@ -70,6 +70,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
             return with_iteration_hook(algorithm)(alias, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
+    except ConfigError:
+        raise
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
@@ -82,7 +84,7 @@ def make_policy(
     spec = get_algorithm(config.algo.name)
     alias = policy_alias(config.network, spec, observation_space)
     policy_class = algorithm_class(spec).policy_aliases[alias]
-    kwargs = policy_kwargs(config.network, spec, policy_class)
+    kwargs = policy_kwargs(config, spec, policy_class)
     if config.algo.hyperparams.get("use_sde"):
         kwargs["use_sde"] = True
     if spec.family is not Family.EVOLUTION:

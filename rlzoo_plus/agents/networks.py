@@ -16,7 +16,7 @@ from rlzoo_plus.config.catalog import (
     load_named,
 )
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import NetworkConfig
+from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import HELP, unknown_name
 from rlzoo_plus.envs.checks import policy_kind
@@ -82,14 +82,13 @@ def _check_kind(kind: str, network: NetworkConfig, space: spaces.Space) -> None:
             )
 
 
-def policy_kwargs(
-    network: NetworkConfig, spec: AlgorithmSpec, policy_class: type
-) -> dict[str, Any]:
+def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) -> dict[str, Any]:
     """Return the policy's constructor arguments; what is null in the configuration is left out.
 
     Raises:
-        ConfigError: The policy class does not take one of them.
+        ConfigError: The policy class, or its features extractor, does not take one of them.
     """
+    network = config.network
     kwargs: dict[str, Any] = dict(spec.policy_defaults)
     if network.net_arch is not None:
         kwargs["net_arch"] = _net_arch(network.net_arch, spec)
@@ -110,8 +109,22 @@ def policy_kwargs(
         if arguments and kind is not None:
             kwargs[f"{part}_kwargs"] = with_sequences(kind, arguments)
     kwargs = with_sequences(policy_class, kwargs)
-    _check(kwargs, spec, policy_class)
+    _check(f"argument of {spec.name}'s policy", kwargs, policy_class)
+    _set_extractor_arguments(kwargs, network.features_extractor, config.env.frame_stack)
     return kwargs
+
+
+def _set_extractor_arguments(kwargs: dict[str, Any], name: str | None, n_frames: int) -> None:
+    """Check a features extractor's arguments; one with `n_frames` is told the stacked frames."""
+    extractor, given = (
+        kwargs.get("features_extractor_class"),
+        kwargs.get("features_extractor_kwargs"),
+    )
+    if extractor is None:
+        return
+    _check(f"argument of network.features_extractor={name}", given or {}, extractor)
+    if n_frames > 1 and "n_frames" in inspect.signature(extractor).parameters:
+        kwargs["features_extractor_kwargs"] = {"n_frames": n_frames, **(given or {})}
 
 
 def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
@@ -129,12 +142,11 @@ def _class_of(part: str, kwargs: dict[str, Any], policy_class: type) -> Any:
     return kwargs.get(name, None if default is None else default.default)
 
 
-def _check(kwargs: dict[str, Any], spec: AlgorithmSpec, policy_class: type) -> None:
-    parameters = inspect.signature(policy_class.__init__).parameters  # type: ignore[misc]
+def _check(what: str, kwargs: dict[str, Any], kind: type) -> None:
+    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return
     known = set(parameters) - _GIVEN_BY_SB3
     for name in kwargs:
         if name not in known:
-            message = unknown_name(f"argument of {spec.name}'s policy", name, known, HELP)
-            raise ConfigError(f"network: {message}")
+            raise ConfigError(f"network: {unknown_name(what, name, known, HELP)}")

@@ -83,7 +83,12 @@ ALGORITHMS: dict[str, AlgorithmSpec] = {
         AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
         AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
         AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
-        AlgorithmSpec("crossq", "sb3_contrib.crossq.crossq:CrossQ", _OFF),
+        AlgorithmSpec(
+            "crossq",
+            "sb3_contrib.crossq.crossq:CrossQ",
+            _OFF,
+            policies=(("mlp", "MlpPolicy"),),
+        ),
         AlgorithmSpec("qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",)),
         AlgorithmSpec("trpo", "sb3_contrib.trpo.trpo:TRPO", _ON, _ANY_ACTIONS),
         AlgorithmSpec(
@@ -142,6 +147,8 @@ FEATURES_EXTRACTORS: dict[str, str] = {
     "flatten": "stable_baselines3.common.torch_layers:FlattenExtractor",
     "nature_cnn": "stable_baselines3.common.torch_layers:NatureCNN",
     "combined": "stable_baselines3.common.torch_layers:CombinedExtractor",
+    "attention": "rlzoo_plus.agents.extractors:AttentionExtractor",
+    "deep_sets": "rlzoo_plus.agents.extractors:DeepSetsExtractor",
 }
 
 ACTION_NOISES: dict[str, str] = {

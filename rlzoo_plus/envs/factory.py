@@ -35,7 +35,7 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
     venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor, recorded=True)
     if config.normalize is not None:
         gamma = float(config.algo.hyperparams.get("gamma", 0.99))
-        venv = _normalize(venv, config.normalize, gamma)
+        venv = _normalize(venv, config.normalize, gamma, _mask_keys(config))
     venv.seed(seed)
     return venv
 
@@ -144,13 +144,24 @@ def _has_channels_last(space: spaces.Space) -> bool:
     return any(is_image(part) and part.shape[-1] < part.shape[0] for part in parts if part.shape)
 
 
-def _normalize(venv: VecEnv, normalize: NormalizeConfig, gamma: float) -> VecNormalize:
+def _mask_keys(config: RunConfig) -> list[str]:
+    """Return the entries that are masks for the features extractor: they stay 0 and 1."""
+    masks = (config.network.features_extractor_kwargs or {}).get("masks")
+    return list(masks.values()) if isinstance(masks, dict) else []
+
+
+def _normalize(
+    venv: VecEnv, normalize: NormalizeConfig, gamma: float, masks: list[str]
+) -> VecNormalize:
     from stable_baselines3.common.vec_env import VecNormalize
 
     space = venv.observation_space
     keys = None
     if isinstance(space, spaces.Dict):
-        keys = [k for k, s in space.spaces.items() if isinstance(s, spaces.Box) and not is_image(s)]
+        boxes = [
+            k for k, s in space.spaces.items() if isinstance(s, spaces.Box) and not is_image(s)
+        ]
+        keys = [key for key in boxes if key not in masks]
     is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
     observation = normalize.observation and is_normalizable and keys != []
     return VecNormalize(

@@ -121,11 +121,13 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
     if spec.family is Family.OFF_POLICY:
         # Not filled here, so not allocated; the zip's reader allocates it.
         arguments["buffer_size"] = 1
-    kwargs = policy_kwargs(config.network, spec, algorithm.policy_aliases[alias])
+    kwargs = policy_kwargs(config, spec, algorithm.policy_aliases[alias])
     try:
         agent = algorithm(
             alias, venv, policy_kwargs=kwargs, seed=config.seed, device="cpu", **arguments
         )
+    except ConfigError:
+        raise
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"{spec.name} refuses its configuration: {error}") from error
     if size is not None and spec.family is Family.OFF_POLICY:

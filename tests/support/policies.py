@@ -28,11 +28,25 @@ MIXED = spaces.Dict(
         picture=IMAGE,
     )
 )
+TABLE = spaces.Box(-np.inf, np.inf, (4, 3), np.float32)
+# Obstacles of which some are there, beside a robot, a choice and a picture.
+CROWD = spaces.Dict(
+    OrderedDict(
+        robot=spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        obstacles=TABLE,
+        there=spaces.MultiBinary(4),
+        kind=spaces.Discrete(3),
+        picture=IMAGE,
+    )
+)
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32))
 FREE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 CHOICE = spaces.Discrete(4)
 CHOICES = spaces.MultiDiscrete([3, 2])
 SWITCHES = spaces.MultiBinary(3)
+MASKED = ("network.features_extractor_kwargs.masks={obstacles: there}",)
+ATTENTION = ("network=attention", "network.features_extractor_kwargs.width=16", *MASKED)
+DEEP_SETS = ("network=deep_sets", "network.features_extractor_kwargs.element_arch=[8, 6]", *MASKED)
 DISCRETE = ("dqn", "qrdqn", "maskable_ppo")
 SDE = ("algo.hyperparams.use_sde=true",)
 CNN = ("network.features_extractor_kwargs={features_dim: 6}",)
@@ -64,6 +78,20 @@ VARIANTS = {
         f"{algo}-dict": (algo, MIXED, CHOICE if algo in DISCRETE else ARM, True, COMBINED)
         for algo in ("ppo", "sac", "td3", "dqn", "recurrent_ppo", "maskable_ppo")
     },
+    **{
+        f"{algo}-attention": (algo, CROWD, CHOICE if algo in DISCRETE else ARM, True, ATTENTION)
+        for algo in ("ppo", "sac", "td3", "dqn", "recurrent_ppo", "maskable_ppo")
+    },
+    **{
+        f"{algo}-deep_sets": (algo, CROWD, CHOICE if algo in DISCRETE else ARM, True, DEEP_SETS)
+        for algo in ("ppo", "sac", "qrdqn")
+    },
+    "ppo-attention-frames": (
+        "ppo", spaces.Box(-np.inf, np.inf, (6,), np.float32), ARM, True,
+        ("network=attention", "env.frame_stack=2"),
+    ),
+    "sac-attention-numbers": ("sac", FLAT, ARM, True, ("network=attention",)),
+    "crossq-deep_sets-alone": ("crossq", TABLE, ARM, True, ("network=deep_sets",)),
     "ppo-squashed": ("ppo", FLAT, ARM, True, (*SDE, "network.squash_output=true")),
     "ppo-double": ("ppo", DOUBLE, ARM, True, ()),
     "ppo-unbounded": ("ppo", FLAT, FREE, True, ()),

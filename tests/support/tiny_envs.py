@@ -115,6 +115,28 @@ class TinyDict(TinyReach):
         return {key: values[key] for key in self.observation_space.spaces}
 
 
+class TinyCrowd(TinyReach):
+    """The goal is one of four obstacles in a table, of which a mask shows some to be there."""
+
+    def __init__(self):
+        super().__init__()
+        parts = {
+            "robot": spaces.Box(-np.inf, np.inf, (1,), np.float32),
+            "obstacles": spaces.Box(-np.inf, np.inf, (4, 2), np.float32),
+            "there": spaces.Box(0, 1, (4,), np.float32),
+        }
+        self.observation_space = spaces.Dict(parts)
+
+    def _observe(self):
+        there = np.arange(4) <= self.steps % 4
+        obstacles = np.stack([self.goal + np.arange(4), np.arange(4) * self.steps], axis=1)
+        return {
+            "robot": np.array([self.point], np.float32),
+            "obstacles": obstacles.astype(np.float32),
+            "there": there.astype(np.float32),
+        }
+
+
 class TinyGoal(TinyReach):
     """The point is to be brought to a goal that can be changed afterwards, for hindsight replay."""
 
@@ -286,7 +308,7 @@ class Doubled(gym.RewardWrapper):
         return self.factor * reward
 
 
-_ENVS = [TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyGoal, TinyBroken]
+_ENVS = [TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyGoal, TinyCrowd, TinyBroken]
 _ENVS += [TinyEndless, TinyClock, TinyGlobal, TinyHidden, TinyLate, TinyLevers]
 _ENVS += [TinyFatal]
 for _env in _ENVS:
