@@ -16,12 +16,10 @@ from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
-    ALGORITHMS,
     REPLAY_BUFFERS,
     AlgorithmSpec,
     Family,
     get_algorithm,
-    load_named,
 )
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
@@ -127,7 +125,7 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
     """
     if config.num_threads != "auto":
         return int(config.num_threads), "as num_threads says"
-    spec = ALGORITHMS[config.algo.name]
+    spec = get_algorithm(config.algo.name)
     if spec.family is not Family.OFF_POLICY:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -172,14 +170,14 @@ def _off_policy_parts(
         parts["action_noise"] = _action_noise(algo.action_noise, action_space)
     buffer = algo.replay_buffer or spec.replay_buffer
     if buffer is not None:
-        parts["replay_buffer_class"] = load_named("algo.replay_buffer", buffer, REPLAY_BUFFERS)
+        parts["replay_buffer_class"] = REPLAY_BUFFERS.load(buffer)
     return parts
 
 
 def _action_noise(noise: NoiseConfig, action_space: spaces.Space) -> ActionNoise:
     shape = action_space.shape or ()
     mean, std = np.zeros(shape), np.full(shape, noise.std)
-    noise_class = load_named("action noise", noise.type, ACTION_NOISES)
+    noise_class = ACTION_NOISES.load(noise.type)
     if noise.type == "ou":
         return noise_class(mean, std, theta=noise.theta, dt=noise.dt)
     return noise_class(mean, std)

@@ -13,12 +13,15 @@ from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, one_line, parse_y
 from rlzoo_plus.config.errors import ConfigError
 
 
-def load_run_policy(run: RunDir, which: str = "best") -> tuple[Policy, dict[str, Any]]:
+def load_run_policy(
+    run: RunDir, which: str = "best", *, trust: bool = False
+) -> tuple[Policy, dict[str, Any]]:
     """Load a policy of a run.
 
     Args:
         run: The run.
         which: `best`, `final` or the step of a checkpoint.
+        trust: Import what this project does not ship.
 
     Returns:
         The policy, and what was recorded with it (at least `step`).
@@ -37,7 +40,7 @@ def load_run_policy(run: RunDir, which: str = "best") -> tuple[Policy, dict[str,
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{which} is damaged: {one_line(error)}. {_available(run)}") from error
-    return policy_from_bundle(bundle), bundle.about
+    return policy_from_bundle(bundle, trust=trust), bundle.about
 
 
 def _bundle(run: RunDir, which: str) -> Bundle:

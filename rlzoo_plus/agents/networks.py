@@ -13,7 +13,6 @@ from rlzoo_plus.config.catalog import (
     OPTIMIZERS,
     AlgorithmSpec,
     Family,
-    load_named,
 )
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import NetworkConfig, RunConfig
@@ -93,13 +92,11 @@ def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) ->
     if network.net_arch is not None:
         kwargs["net_arch"] = _net_arch(network.net_arch, spec)
     if network.activation is not None:
-        kwargs["activation_fn"] = load_named("network.activation", network.activation, ACTIVATIONS)
+        kwargs["activation_fn"] = ACTIVATIONS.load(network.activation)
     if network.optimizer is not None:
-        kwargs["optimizer_class"] = load_named("network.optimizer", network.optimizer, OPTIMIZERS)
+        kwargs["optimizer_class"] = OPTIMIZERS.load(network.optimizer)
     if network.features_extractor is not None:
-        kwargs["features_extractor_class"] = load_named(
-            "network.features_extractor", network.features_extractor, FEATURES_EXTRACTORS
-        )
+        kwargs["features_extractor_class"] = FEATURES_EXTRACTORS.load(network.features_extractor)
     values = network.model_dump()
     kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
     kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}

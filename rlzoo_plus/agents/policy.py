@@ -13,8 +13,9 @@ from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
+from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 
@@ -112,11 +113,13 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
     )
 
 
-def load_policy(path: str | Path) -> Policy:
-    """Load a policy from a bundle; nothing in it is imported, instantiated or unpickled.
+def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
+    """Load a policy from a bundle; nothing in it is unpickled.
 
     Args:
         path: A bundle's folder, or a run directory, whose best policy is then taken.
+        trust: Import the algorithm, network and packages that it names and this project does not
+            ship; without it nothing is imported.
 
     Raises:
         ConfigError: There is no whole bundle, or it is for an algorithm not known here.
@@ -128,11 +131,15 @@ def load_policy(path: str | Path) -> Policy:
         bundle = load_bundle(folder)
     except DamagedFolderError as error:
         raise ConfigError(f"no usable policy: {error}.") from error
-    return policy_from_bundle(bundle)
+    return policy_from_bundle(bundle, trust=trust)
 
 
-def policy_from_bundle(bundle: Bundle) -> Policy:
+def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
     """Build a policy from a bundle that was read and verified; whoever wrote it.
+
+    Args:
+        bundle: The bundle.
+        trust: See `load_policy`.
 
     Raises:
         ConfigError: It describes no policy, or another than its weights are for.
@@ -147,7 +154,10 @@ def policy_from_bundle(bundle: Bundle) -> Policy:
             normalizer.check_fits(observation_space)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"the policy's description cannot be read: {one_line(error)}.") from error
-    _check_known(config)
+    if trust:
+        import_packages(config)
+    else:
+        _refuse_own_code(config)
     network = _build(config, observation_space, action_space, bundle.weights)
     return Policy(network, normalizer, maskable=get_algorithm(config.algo.name).maskable)
 
@@ -198,16 +208,13 @@ def _build(
     return network
 
 
-def _check_known(config: RunConfig) -> None:
-    """Name the package that a policy needs; it is the user's to import it."""
-    if config.algo.name in ALGORITHMS or not config.algo.packages:
-        return
-    packages = printable(", ".join(config.algo.packages))
-    raise ConfigError(
-        f"the policy's algorithm {config.algo.name!r} is registered by {packages}, which is not "
-        "imported. If you know where the policy comes from, import it first, or add --trust to "
-        "the command."
-    )
+def _refuse_own_code(config: RunConfig) -> None:
+    """Name the code that a policy needs and that is not ours; it is the user's to import it."""
+    if names := own_code(config, "act"):
+        raise ConfigError(
+            f"the policy needs code that is not ours: {printable(', '.join(names))}. If you know "
+            "where it comes from, add --trust to the command, or load_policy(..., trust=True)."
+        )
 
 
 def _described(tensor: Any) -> str:

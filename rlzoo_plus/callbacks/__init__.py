@@ -13,10 +13,11 @@ from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
+from rlzoo_plus.config.catalog import CALLBACKS
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.imports import import_user_class, where_raised
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.registry import where_raised
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -106,7 +107,7 @@ def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
 
 
 def _user_callback(path: str, kwargs: dict[str, Any]) -> BaseCallback:
-    callback = import_user_class("callbacks", path, BaseCallback)
+    callback = CALLBACKS.load(path)
     arguments = reveal(kwargs, "callbacks")
     try:
         return callback(**arguments)

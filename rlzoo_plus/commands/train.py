@@ -131,11 +131,11 @@ def _saved_policy(run_dir: RunDir) -> str:
 
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
-    from rlzoo_plus.envs.single import foreign_code
+    from rlzoo_plus.config.own_code import own_code
 
     program = "rlzoo-plus"
     options = _saved_policy(run_dir)
-    options += " --trust" if foreign_code(config.env) or config.algo.packages else ""
+    options += " --trust" if own_code(config, "play") else ""
     # Without a display there is nothing to watch a robot in.
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"

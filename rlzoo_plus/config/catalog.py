@@ -1,19 +1,17 @@
-"""The closed sets a configuration chooses from: algorithms, activations, optimizers and the like.
+"""The registries that a configuration chooses from: algorithms, activations, wrappers, ...
 
-Each is a plain dictionary from a name to where the object lives (`module:attribute`), so that a
-configuration can be checked without importing torch, and nothing in a configuration is evaluated.
+Each maps the shipped names to where the object lives; own and installed ones are found by
+`rlzoo_plus.registry`. A name that maps to None stands for what depends on more than the name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib import import_module
 from typing import Any
 
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.imports import import_user_module
-from rlzoo_plus.config.suggest import HELP, unknown_name
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.registry import Registry
 
 
 class Family(StrEnum):
@@ -65,145 +63,226 @@ class AlgorithmSpec:
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
 _PPO_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 
-ALGORITHMS: dict[str, AlgorithmSpec] = {
-    spec.name: spec
-    for spec in (
-        AlgorithmSpec(
-            "ppo", "stable_baselines3.ppo.ppo:PPO", _ON, _ANY_ACTIONS, schedules=_PPO_SCHEDULES
-        ),
-        AlgorithmSpec("a2c", "stable_baselines3.a2c.a2c:A2C", _ON, _ANY_ACTIONS),
-        AlgorithmSpec("sac", "stable_baselines3.sac.sac:SAC", _OFF),
-        AlgorithmSpec("td3", "stable_baselines3.td3.td3:TD3", _OFF),
-        AlgorithmSpec(
-            "ddpg",
-            "stable_baselines3.ddpg.ddpg:DDPG",
-            _OFF,
-            policy_defaults=(("n_critics", 1),),
-        ),
-        AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
-        AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
-        AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
-        AlgorithmSpec(
-            "crossq",
-            "sb3_contrib.crossq.crossq:CrossQ",
-            _OFF,
-            policies=(("mlp", "MlpPolicy"),),
-        ),
-        AlgorithmSpec("qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",)),
-        AlgorithmSpec("trpo", "sb3_contrib.trpo.trpo:TRPO", _ON, _ANY_ACTIONS),
-        AlgorithmSpec(
-            "recurrent_ppo",
-            "sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
-            _ON,
-            _ANY_ACTIONS,
-            policies=tuple(_LSTM_POLICIES.items()),
-            schedules=_PPO_SCHEDULES,
-            recurrent=True,
-        ),
-        AlgorithmSpec(
-            "maskable_ppo",
-            "sb3_contrib.ppo_mask.ppo_mask:MaskablePPO",
-            _ON,
-            ("Discrete", "MultiDiscrete", "MultiBinary"),
-            schedules=_PPO_SCHEDULES,
-            maskable=True,
-        ),
-        AlgorithmSpec(
-            "ars",
-            "sb3_contrib.ars.ars:ARS",
-            Family.EVOLUTION,
-            ("Box", "Discrete"),
-            policies=(("mlp", "MlpPolicy"), ("linear", "LinearPolicy")),
-            schedules=("learning_rate", "delta_std"),
-        ),
-    )
-}
+_ALGORITHMS = (
+    AlgorithmSpec(
+        "ppo", "stable_baselines3.ppo.ppo:PPO", _ON, _ANY_ACTIONS, schedules=_PPO_SCHEDULES
+    ),
+    AlgorithmSpec("a2c", "stable_baselines3.a2c.a2c:A2C", _ON, _ANY_ACTIONS),
+    AlgorithmSpec("sac", "stable_baselines3.sac.sac:SAC", _OFF),
+    AlgorithmSpec("td3", "stable_baselines3.td3.td3:TD3", _OFF),
+    AlgorithmSpec(
+        "ddpg",
+        "stable_baselines3.ddpg.ddpg:DDPG",
+        _OFF,
+        policy_defaults=(("n_critics", 1),),
+    ),
+    AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
+    AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
+    AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
+    AlgorithmSpec(
+        "crossq",
+        "sb3_contrib.crossq.crossq:CrossQ",
+        _OFF,
+        policies=(("mlp", "MlpPolicy"),),
+    ),
+    AlgorithmSpec("qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",)),
+    AlgorithmSpec("trpo", "sb3_contrib.trpo.trpo:TRPO", _ON, _ANY_ACTIONS),
+    AlgorithmSpec(
+        "recurrent_ppo",
+        "sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
+        _ON,
+        _ANY_ACTIONS,
+        policies=tuple(_LSTM_POLICIES.items()),
+        schedules=_PPO_SCHEDULES,
+        recurrent=True,
+    ),
+    AlgorithmSpec(
+        "maskable_ppo",
+        "sb3_contrib.ppo_mask.ppo_mask:MaskablePPO",
+        _ON,
+        ("Discrete", "MultiDiscrete", "MultiBinary"),
+        schedules=_PPO_SCHEDULES,
+        maskable=True,
+    ),
+    AlgorithmSpec(
+        "ars",
+        "sb3_contrib.ars.ars:ARS",
+        Family.EVOLUTION,
+        ("Box", "Discrete"),
+        policies=(("mlp", "MlpPolicy"), ("linear", "LinearPolicy")),
+        schedules=("learning_rate", "delta_std"),
+    ),
+)
 
-ACTIVATIONS: dict[str, str] = {
-    "tanh": "torch.nn:Tanh",
-    "relu": "torch.nn:ReLU",
-    "elu": "torch.nn:ELU",
-    "leaky_relu": "torch.nn:LeakyReLU",
-    "gelu": "torch.nn:GELU",
-    "silu": "torch.nn:SiLU",
-    "selu": "torch.nn:SELU",
-    "mish": "torch.nn:Mish",
-    "softplus": "torch.nn:Softplus",
-    "sigmoid": "torch.nn:Sigmoid",
-    "identity": "torch.nn:Identity",
-}
+ALGORITHMS = Registry(
+    "algorithm",
+    "algo.name",
+    {spec.name: spec for spec in _ALGORITHMS},
+    bases=["stable_baselines3.common.base_class:BaseAlgorithm"],
+)
 
-OPTIMIZERS: dict[str, str] = {
-    "adam": "torch.optim:Adam",
-    "adamw": "torch.optim:AdamW",
-    "radam": "torch.optim:RAdam",
-    "nadam": "torch.optim:NAdam",
-    "sgd": "torch.optim:SGD",
-    "rmsprop": "torch.optim:RMSprop",
-    "rmsprop_tf": "stable_baselines3.common.sb2_compat.rmsprop_tf_like:RMSpropTFLike",
-}
+ACTIVATIONS = Registry(
+    "activation",
+    "network.activation",
+    {
+        "tanh": "torch.nn:Tanh",
+        "relu": "torch.nn:ReLU",
+        "elu": "torch.nn:ELU",
+        "leaky_relu": "torch.nn:LeakyReLU",
+        "gelu": "torch.nn:GELU",
+        "silu": "torch.nn:SiLU",
+        "selu": "torch.nn:SELU",
+        "mish": "torch.nn:Mish",
+        "softplus": "torch.nn:Softplus",
+        "sigmoid": "torch.nn:Sigmoid",
+        "identity": "torch.nn:Identity",
+    },
+    bases=["torch.nn.modules.module:Module"],
+)
 
-FEATURES_EXTRACTORS: dict[str, str] = {
-    "flatten": "stable_baselines3.common.torch_layers:FlattenExtractor",
-    "nature_cnn": "stable_baselines3.common.torch_layers:NatureCNN",
-    "combined": "stable_baselines3.common.torch_layers:CombinedExtractor",
-    "attention": "rlzoo_plus.agents.extractors:AttentionExtractor",
-    "deep_sets": "rlzoo_plus.agents.extractors:DeepSetsExtractor",
-}
+OPTIMIZERS = Registry(
+    "optimizer",
+    "network.optimizer",
+    {
+        "adam": "torch.optim:Adam",
+        "adamw": "torch.optim:AdamW",
+        "radam": "torch.optim:RAdam",
+        "nadam": "torch.optim:NAdam",
+        "sgd": "torch.optim:SGD",
+        "rmsprop": "torch.optim:RMSprop",
+        "rmsprop_tf": "stable_baselines3.common.sb2_compat.rmsprop_tf_like:RMSpropTFLike",
+    },
+    bases=["torch.optim.optimizer:Optimizer"],
+)
 
-ACTION_NOISES: dict[str, str] = {
-    "normal": "stable_baselines3.common.noise:NormalActionNoise",
-    "ou": "stable_baselines3.common.noise:OrnsteinUhlenbeckActionNoise",
-}
+FEATURES_EXTRACTORS = Registry(
+    "features_extractor",
+    "network.features_extractor",
+    {
+        "flatten": "stable_baselines3.common.torch_layers:FlattenExtractor",
+        "nature_cnn": "stable_baselines3.common.torch_layers:NatureCNN",
+        "combined": "stable_baselines3.common.torch_layers:CombinedExtractor",
+        "attention": "rlzoo_plus.agents.extractors:AttentionExtractor",
+        "deep_sets": "rlzoo_plus.agents.extractors:DeepSetsExtractor",
+    },
+    bases=["stable_baselines3.common.torch_layers:BaseFeaturesExtractor"],
+)
 
-REPLAY_BUFFERS: dict[str, str] = {
-    "default": "stable_baselines3.common.buffers:ReplayBuffer",
-    "dict": "stable_baselines3.common.buffers:DictReplayBuffer",
-    "nstep": "stable_baselines3.common.buffers:NStepReplayBuffer",
-    "her": "stable_baselines3.her.her_replay_buffer:HerReplayBuffer",
-}
+ACTION_NOISES = Registry(
+    "action_noise",
+    "algo.action_noise.type",
+    {
+        "normal": "stable_baselines3.common.noise:NormalActionNoise",
+        "ou": "stable_baselines3.common.noise:OrnsteinUhlenbeckActionNoise",
+    },
+    bases=["stable_baselines3.common.noise:ActionNoise"],
+)
 
-WRAPPERS: dict[str, str] = {
-    "time_feature": "sb3_contrib.common.wrappers:TimeFeatureWrapper",
-    "flatten_observation": "gymnasium.wrappers:FlattenObservation",
-    "rescale_action": "gymnasium.wrappers:RescaleAction",
-    "clip_action": "gymnasium.wrappers:ClipAction",
-    "clip_reward": "gymnasium.wrappers:ClipReward",
-    "grayscale_observation": "gymnasium.wrappers:GrayscaleObservation",
-    "resize_observation": "gymnasium.wrappers:ResizeObservation",
-    "render_observation": "gymnasium.wrappers:AddRenderObservation",
-    "filter_observation": "gymnasium.wrappers:FilterObservation",
-    "time_aware_observation": "gymnasium.wrappers:TimeAwareObservation",
-    "sticky_action": "gymnasium.wrappers:StickyAction",
-    "max_and_skip": "gymnasium.wrappers:MaxAndSkipObservation",
-    "reproducible_resets": "rlzoo_plus.envs.wrappers:ReproducibleResets",
-    "mask_observation": "rlzoo_plus.envs.wrappers:MaskObservation",
-    "mask_velocity": "rlzoo_plus.envs.task_wrappers:MaskVelocity",
-    "history": "rlzoo_plus.envs.task_wrappers:History",
-    "frame_skip": "rlzoo_plus.envs.task_wrappers:FrameSkip",
-    "delayed_reward": "rlzoo_plus.envs.task_wrappers:DelayedReward",
-    "truncate_on_success": "rlzoo_plus.envs.task_wrappers:TruncateOnSuccess",
-    "noisy_action": "rlzoo_plus.envs.task_wrappers:NoisyAction",
-    "smooth_action": "rlzoo_plus.envs.task_wrappers:SmoothAction",
-    "atari": "stable_baselines3.common.atari_wrappers:AtariWrapper",
-}
+REPLAY_BUFFERS = Registry(
+    "replay_buffer",
+    "algo.replay_buffer",
+    {
+        "default": "stable_baselines3.common.buffers:ReplayBuffer",
+        "dict": "stable_baselines3.common.buffers:DictReplayBuffer",
+        "nstep": "stable_baselines3.common.buffers:NStepReplayBuffer",
+        "her": "stable_baselines3.her.her_replay_buffer:HerReplayBuffer",
+    },
+    bases=["stable_baselines3.common.buffers:ReplayBuffer"],
+)
 
-LAUNCHERS = ("local", "debug", "slurm", "ray")
+WRAPPERS = Registry(
+    "wrapper",
+    "env.wrappers",
+    {
+        "time_feature": "sb3_contrib.common.wrappers:TimeFeatureWrapper",
+        "flatten_observation": "gymnasium.wrappers:FlattenObservation",
+        "rescale_action": "gymnasium.wrappers:RescaleAction",
+        "clip_action": "gymnasium.wrappers:ClipAction",
+        "clip_reward": "gymnasium.wrappers:ClipReward",
+        "grayscale_observation": "gymnasium.wrappers:GrayscaleObservation",
+        "resize_observation": "gymnasium.wrappers:ResizeObservation",
+        "render_observation": "gymnasium.wrappers:AddRenderObservation",
+        "filter_observation": "gymnasium.wrappers:FilterObservation",
+        "time_aware_observation": "gymnasium.wrappers:TimeAwareObservation",
+        "sticky_action": "gymnasium.wrappers:StickyAction",
+        "max_and_skip": "gymnasium.wrappers:MaxAndSkipObservation",
+        "reproducible_resets": "rlzoo_plus.envs.wrappers:ReproducibleResets",
+        "mask_observation": "rlzoo_plus.envs.wrappers:MaskObservation",
+        "mask_velocity": "rlzoo_plus.envs.task_wrappers:MaskVelocity",
+        "history": "rlzoo_plus.envs.task_wrappers:History",
+        "frame_skip": "rlzoo_plus.envs.task_wrappers:FrameSkip",
+        "delayed_reward": "rlzoo_plus.envs.task_wrappers:DelayedReward",
+        "truncate_on_success": "rlzoo_plus.envs.task_wrappers:TruncateOnSuccess",
+        "noisy_action": "rlzoo_plus.envs.task_wrappers:NoisyAction",
+        "smooth_action": "rlzoo_plus.envs.task_wrappers:SmoothAction",
+        "atari": "stable_baselines3.common.atari_wrappers:AtariWrapper",
+    },
+    bases=["gymnasium.core:Wrapper"],
+)
+
+POLICIES = Registry(
+    "policy",
+    "network.policy",
+    dict.fromkeys(("auto", "mlp", "cnn", "multi_input", "linear")),
+    bases=["stable_baselines3.common.policies:BasePolicy"],
+)
+
+VEC_ENVS = Registry(
+    "vec_env",
+    "vec_env",
+    dict.fromkeys(("auto", "dummy", "batched", "subproc")),
+    bases=[
+        "stable_baselines3.common.vec_env.base_vec_env:VecEnv",
+        "gymnasium.vector.vector_env:VectorEnv",
+    ],
+)
+
+CALLBACKS = Registry(
+    "callback", "callbacks", bases=["stable_baselines3.common.callbacks:BaseCallback"]
+)
+
+METRICS = Registry("metric", "eval.metrics")
+
+LAUNCHERS = Registry(
+    "launcher",
+    "infra.name",
+    {
+        "local": "rlzoo_plus.infra.local:LocalLauncher",
+        "debug": "rlzoo_plus.infra.debug:DebugLauncher",
+        "slurm": "rlzoo_plus.infra.slurm:SlurmLauncher",
+        "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
+    },
+    methods=["from_config", "submit", "wait"],
+)
+
+TRACKERS = Registry(
+    "tracker",
+    "tracker.name",
+    {
+        "mlflow": "rlzoo_plus.tracking.mlflow_tracker:MlflowTracker",
+        "wandb": "rlzoo_plus.tracking.wandb_tracker:WandbTracker",
+    },
+    methods=["start", "log", "finish", "fail"],
+)
+
+REGISTRIES = (
+    *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
+    *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),
+)
 
 
 def get_algorithm(name: str) -> AlgorithmSpec:
-    """Return the specification of an algorithm.
+    """Return the specification of an algorithm; a class of the user's is asked for its own.
 
     Raises:
         ConfigError: No algorithm has that name.
     """
-    if name not in ALGORITHMS:
-        raise ConfigError(unknown_name("algorithm", name, ALGORITHMS, HELP))
-    return ALGORITHMS[name]
+    found = ALGORITHMS.load(name)
+    return found if isinstance(found, AlgorithmSpec) else _spec_of(name, found)
 
 
 def register_algorithm(spec: AlgorithmSpec) -> None:
-    """Add an algorithm of your own, e.g. from a module named in `algo.packages`.
+    """Add an algorithm of your own, e.g. from a module named in `packages`.
 
     Raises:
         ConfigError: The name is taken by another algorithm.
@@ -216,23 +295,20 @@ def register_algorithm(spec: AlgorithmSpec) -> None:
     ALGORITHMS[spec.name] = spec
 
 
-def import_algorithm_packages(packages: list[str]) -> None:
-    """Import the packages that register algorithms of the user's own.
+def _spec_of(name: str, algorithm: type) -> AlgorithmSpec:
+    """Describe a class by the algorithm of ours that it extends, else by how it gathers.
 
-    Raises:
-        ConfigError: One cannot be imported.
+    A class says itself what is otherwise, in an attribute `spec`.
     """
-    for name in packages:
-        import_user_module("algo.packages", name)
-
-
-def load_named(what: str, name: str, known: dict[str, str]) -> Any:
-    """Import the object that a name of one of the dictionaries above stands for.
-
-    Raises:
-        ConfigError: The name is not in the dictionary.
-    """
-    if name not in known:
-        raise ConfigError(unknown_name(what, name, known, HELP))
-    module, attribute = known[name].split(":")
-    return getattr(import_module(module), attribute)
+    own = vars(algorithm).get("spec")
+    if isinstance(own, AlgorithmSpec):
+        return replace(own, name=name)
+    place = f"{algorithm.__module__}:{algorithm.__qualname__}"
+    classes = [f"{kind.__module__}:{kind.__qualname__}" for kind in algorithm.__mro__]
+    for known in _ALGORITHMS:
+        if known.entry_point in classes:
+            return replace(known, name=name, entry_point=place)
+    base = "stable_baselines3.common.on_policy_algorithm:OnPolicyAlgorithm"
+    if base in classes:
+        return AlgorithmSpec(name, place, _ON, _ANY_ACTIONS)
+    return AlgorithmSpec(name, place, _OFF)

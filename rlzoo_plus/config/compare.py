@@ -14,7 +14,7 @@ from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
-_MAY_CHANGE_TOO = ("infra", "sweep")
+_MAY_CHANGE_TOO = ("infra", "sweep", "packages")
 _ABSENT = "not set"
 # Reported by itself; and what steers a search, not a run.
 _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.catalog import REGISTRIES
 from rlzoo_plus.config.errors import ConfigError
 
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
@@ -19,6 +20,9 @@ _HARMLESS = re.compile(
     r"|(network|normalize|eval|stop|checkpoint|log|report|export)\.[\w.]+"
     r"|algo|env|network|tuned|n_envs|vec_env|normalize|n_timesteps|seed|device|num_threads)"
 )
+_NAME = re.compile(r"\b[^\W\d][\w.]*")
+# What else a value may say that names objects of ours, e.g. algo.action_noise={type: ou, std: 0.1}.
+_NO_NAMES = ("null", "type", "std", "theta", "dt")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w-]*(/[A-Za-z0-9_][\w-]*)*")
 _GROUPS = ("algo", "env", "network", "tuned")
 # A window without a display ends the process.
@@ -61,6 +65,18 @@ def is_harmless(word: str) -> bool:
         return False
     if match["key"] in _GROUPS and not _PLAIN_NAME.fullmatch(match["value"]):
         return False
+    if match["key"] not in _GROUPS and _asks_for_own_code(match["key"], match["value"]):
+        return False
     # Gymnasium imports the module before a colon, and its bridges the module of their argument.
     is_id = match["key"] == "env.id"
     return not (is_id and (":" in match["value"] or "Environment" in match["value"]))
+
+
+def _asks_for_own_code(key: str, value: str) -> bool:
+    """Tell whether a value at, above or below a key that chooses an object names none of ours."""
+    return any(
+        word not in registry and word not in _NO_NAMES
+        for registry in REGISTRIES
+        if f"{key}.".startswith(f"{registry.key}.") or registry.key.startswith(f"{key}.")
+        for word in _NAME.findall(value)
+    )

@@ -100,16 +100,14 @@ def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
                 f"algo.action_noise is for off-policy algorithms with continuous actions; "
                 f"{spec.name} explores by itself. Remove it."
             )
-        if algo.action_noise.type not in ACTION_NOISES:
-            raise ConfigError(unknown_name("action noise", algo.action_noise.type, ACTION_NOISES))
+        ACTION_NOISES.check_name(algo.action_noise.type)
     if algo.replay_buffer is not None:
         if not is_off_policy:
             raise ConfigError(
                 f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. "
                 "Set algo.replay_buffer=null."
             )
-        if algo.replay_buffer not in REPLAY_BUFFERS:
-            raise ConfigError(unknown_name("replay buffer", algo.replay_buffer, REPLAY_BUFFERS))
+        REPLAY_BUFFERS.check_name(algo.replay_buffer)
 
 
 def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> list[str]:

@@ -24,10 +24,10 @@ from rlzoo_plus.config.catalog import (
     AlgorithmSpec,
     Family,
     get_algorithm,
-    import_algorithm_packages,
 )
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
+from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import IN_PROCESS, EvalConfig, RunConfig
 from rlzoo_plus.config.sections import check_types
@@ -44,6 +44,7 @@ UNHASHED = (
     "checkpoint",
     "infra",
     "export",
+    "packages",
 )
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
 _EVALUATIONS_PER_RUN = 20
@@ -92,7 +93,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     """
     config = validate_config(_with_defaults(values, env_name), check_types)
     refuse_secrets(config.model_dump())
-    import_algorithm_packages(config.algo.packages)
+    import_packages(config)
     spec = get_algorithm(config.algo.name)
     config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
     warnings = check_hyperparams(config.algo, spec, config.n_envs)
@@ -248,23 +249,15 @@ def _fields_at(path: Iterable[str]) -> list[str]:
 
 def _check_names(config: RunConfig) -> None:
     network = config.network
-    for what, name, known in (
-        ("network.activation", network.activation, ACTIVATIONS),
-        ("network.optimizer", network.optimizer, OPTIMIZERS),
-        ("network.features_extractor", network.features_extractor, FEATURES_EXTRACTORS),
+    for name, registry in (
+        (network.activation, ACTIVATIONS),
+        (network.optimizer, OPTIMIZERS),
+        (network.features_extractor, FEATURES_EXTRACTORS),
+        (config.infra.name, LAUNCHERS),
+        *((name, WRAPPERS) for entry in config.env.wrappers for name in _names(entry)),
     ):
-        if name is not None and name not in known:
-            raise ConfigError(unknown_name(what, name, known, HELP))
-    for entry in config.env.wrappers:
-        names = [entry] if isinstance(entry, str) else list(entry)
-        for name in names:
-            if name not in WRAPPERS and "." not in name:
-                raise ConfigError(
-                    unknown_name("wrapper", name, WRAPPERS, HELP)
-                    + " A wrapper of your own is a dotted path: my_package.MyWrapper."
-                )
-    if config.infra.name not in LAUNCHERS:
-        raise ConfigError(unknown_name("infra.name", config.infra.name, LAUNCHERS))
+        if name is not None:
+            registry.check_name(name)
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
         raise ConfigError(
@@ -273,6 +266,10 @@ def _check_names(config: RunConfig) -> None:
         )
     if not DEVICE.fullmatch(config.device):
         raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
+
+
+def _names(entry: str | dict[str, Any]) -> list[str]:
+    return [entry] if isinstance(entry, str) else list(entry)
 
 
 def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:

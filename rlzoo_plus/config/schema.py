@@ -263,6 +263,7 @@ class RunConfig(Section):
     infra: InfraConfig
     hpo: HpoConfig | None
     tracker: TrackerConfig | None
+    packages: list[Line] = []
     n_timesteps: Count
     seed: NonNegative
     n_envs: EnvCount

@@ -36,7 +36,7 @@ def env_refusals(configs: list[RunConfig]) -> list[list[str]]:
 
 def try_all(data: dict[str, Any]) -> int:
     """Try the environments of `configs`; append a line with the reasons of each to `answers`."""
-    from rlzoo_plus.config.catalog import import_algorithm_packages
+    from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config
     from rlzoo_plus.envs.checks import inspect_env
 
@@ -45,7 +45,7 @@ def try_all(data: dict[str, Any]) -> int:
             reasons = []
             try:
                 config = validate_config(values)
-                import_algorithm_packages(config.algo.packages)
+                import_packages(config)
                 inspect_env(config)
             except ConfigError as error:
                 reasons.append(str(error))

@@ -11,8 +11,8 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
-from rlzoo_plus.config.catalog import import_algorithm_packages
 from rlzoo_plus.config.errors import RunError
+from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.probe import FIGURES
 from rlzoo_plus.diagnosis.probe_plan import warm_steps
@@ -96,7 +96,7 @@ def run_probe(data: dict[str, Any]) -> int:
     for_evaluation = _FOR_EVALUATION * seconds if data["evaluate"] else 0.0
     until = time.monotonic() + seconds - for_evaluation
     config = RunConfig.model_validate(data["config"])
-    import_algorithm_packages(config.algo.packages)
+    import_packages(config)
     run_dir = RunDir(Path(str(config.run_dir)))
     run_dir.path.mkdir(parents=True)
     run_dir.start(data["config"], "rlzoo-plus doctor", {})

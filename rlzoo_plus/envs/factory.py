@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymnasium import spaces
 
+from rlzoo_plus.config.own_code import imported_packages
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
 from rlzoo_plus.envs.checks import is_image
 from rlzoo_plus.envs.seeding import seed_generators
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.registry import import_user_module
 
 if TYPE_CHECKING:
     from stable_baselines3.common.monitor import Monitor
@@ -78,7 +81,7 @@ def _make_vec_env(
             None if monitor is None else monitor / str(rank),
             render_mode=render_mode,
             recorded=recorded,
-            is_worker=vec_env == "subproc",
+            packages=imported_packages() if vec_env == "subproc" else None,
         )
         for rank in range(n_envs)
     ]
@@ -126,15 +129,18 @@ def _make_monitored(
     *,
     render_mode: str | None,
     recorded: bool,
-    is_worker: bool,
+    packages: Sequence[str] | None,
 ) -> Monitor:
+    """Make one environment; in a process of its own import first what its run imports."""
     from rlzoo_plus.envs.monitor import EpisodeMonitor
 
-    if is_worker:
+    if packages is not None:
+        for name in packages:
+            import_user_module("packages", name)
         # What the constructor draws; each reset seeds again.
         seed_generators(rank)
     env = make_env(spec, render_mode, recorded=recorded)
-    env.has_own_process = is_worker
+    env.has_own_process = packages is not None
     file = None if monitor is None else monitor.with_name(f"{monitor.name}.{EpisodeMonitor.EXT}")
     return EpisodeMonitor(env, file)
 

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.imports import where_raised
 from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.registry import where_raised
 
 _OLD = (
     "Written for the old gym? https://gymnasium.farama.org/introduction/migration_guide says what "

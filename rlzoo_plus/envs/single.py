@@ -11,9 +11,9 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import Error as GymError
 
 import robots
-from rlzoo_plus.config.catalog import WRAPPERS, load_named
+from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.imports import import_user_class, import_user_module, where_raised
+from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.config.signatures import with_sequences
@@ -23,8 +23,8 @@ from rlzoo_plus.envs.interface import check_spaces
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.task_wrappers import register_without_velocities
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
+from rlzoo_plus.registry import import_user_module, where_raised
 
-EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
 # What the manager itself gives to `gymnasium.make`.
 _MANAGED = {
     "id": "use env.id=...",
@@ -33,7 +33,6 @@ _MANAGED = {
     "disable_env_checker": "rlzoo-plus doctor checks the environment",
 }
 _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
-SHIPPED_PACKAGES = (*EXTRAS, "robots")
 
 
 def make_env(
@@ -75,24 +74,12 @@ def import_packages(spec: EnvConfig) -> None:
     register_without_velocities()
     # PyBullet prints its build time when it is imported.
     early = ["pybullet"] if spec.id.startswith("robots/") else []
+    extras = {"pybullet": "", **{name: f"[{extra}]" for name, extra in EXTRAS.items()}}
     for name in [*early, *spec.packages]:
-        extra = EXTRAS.get(name)
-        install = f"Install it: pip install 'rlzoo-plus[{extra}]'" if extra else None
+        extra = extras.get(name.partition(".")[0])
+        install = None if extra is None else f"Install it: pip install 'rlzoo-plus{extra}'"
         with native_output_hidden():
             import_user_module("env.packages", name, install)
-
-
-def foreign_code(spec: EnvConfig) -> list[str]:
-    """Return packages and dotted wrappers that a specification would import and we do not ship."""
-    wrappers = [
-        w for entry in spec.wrappers for w in ([entry] if isinstance(entry, str) else entry)
-    ]
-    module, colon, _ = spec.id.partition(":")
-    packages = [*spec.packages, *([module] if colon else [])]
-    return [
-        *(name for name in packages if name.split(".")[0] not in SHIPPED_PACKAGES),
-        *(name for name in wrappers if name not in WRAPPERS),
-    ]
 
 
 def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
@@ -137,12 +124,7 @@ def _creator(env_id: str) -> Callable[..., Any]:
 def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.Env:
     pairs = [(entry, {})] if isinstance(entry, str) else list(entry.items())
     for name, kwargs in pairs:
-        is_ours = name in WRAPPERS
-        wrapper = (
-            load_named("wrapper", name, WRAPPERS)
-            if is_ours
-            else import_user_class("env.wrappers", name, gym.Wrapper)
-        )
+        wrapper = WRAPPERS.load(name)
         where = f"env.wrappers: {name} with {kwargs or {}}"
         arguments = reveal(kwargs or {}, "env.wrappers")
         try:
@@ -150,7 +132,7 @@ def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.En
         except (*_REFUSALS, GymError) as error:
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:
-            if is_ours:
+            if name in WRAPPERS:
                 raise
             raise ConfigError(f"{where}: {where_raised(error)}.") from error
     return env

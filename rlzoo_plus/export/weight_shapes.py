@@ -134,7 +134,7 @@ def _hints(kwargs: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _known(text: Any, catalog: dict[str, str]) -> str | None:
+def _known(text: Any, catalog: dict[str, Any]) -> str | None:
     match = _CLASS.search(text) if isinstance(text, str) and len(text) < 200 else None
     names = {entry.partition(":")[2]: name for name, entry in catalog.items()}
     return names.get(match.group(1)) if match else None

@@ -20,9 +20,9 @@ from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
+from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.single import foreign_code
 from rlzoo_plus.envs.spaces import encode_space
 from rlzoo_plus.resume import replay_rows
 from rlzoo_plus.resume.agent_state import (
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 def has_user_code(config: RunConfig) -> bool:
     """Tell whether code that is not ours takes part in a training."""
-    return bool(foreign_code(config.env) or config.algo.packages or config.callbacks)
+    return bool(own_code(config))
 
 
 @dataclass

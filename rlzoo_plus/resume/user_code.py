@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 from rlzoo_plus.artifacts.provenance import PACKAGES
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _VERSIONED = {name.replace("-", "_") for name in PACKAGES}
 _OURS = Path(__file__).resolve().parents[1]
 _MAIN = ("__main__", "__mp_main__")
 _OF_THE_SITE = ("sitecustomize", "usercustomize")
+_IMPORTING = {"env", "algo", "network", "callbacks", "packages", "vec_env", "eval"}
 _DOTTED = re.compile(r"([A-Za-z_]\w*)(?:[.:][A-Za-z_]\w*)+(?:-v\d+)?")
 
 
@@ -55,10 +57,10 @@ class RunCode:
 
     def __init__(self, config: RunConfig) -> None:
         self._is_apart = config.vec_env == "subproc"
-        texts = list(_texts(config.model_dump(include={"env", "algo", "network", "callbacks"})))
+        texts = list(_texts(config.model_dump(include=_IMPORTING)))
         named = {match[1] for text in texts if (match := _DOTTED.fullmatch(text))}
-        named |= {name.partition(".")[0] for name in (*config.env.packages, *config.algo.packages)}
-        self._packages = sorted(named)
+        named |= {name.partition(".")[0] for name in config.env.packages}
+        self._packages = sorted({*named, *own_modules(config)})
         self._files = [text for text in texts if "/" in text or "." in text]
         self._seen: dict[str, str] = {}
 

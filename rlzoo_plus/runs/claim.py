@@ -108,13 +108,12 @@ def _user_files(config: RunConfig) -> list[Path]:
     """Return a file of each package of the user's that the run imports."""
     from importlib.util import find_spec
 
-    from rlzoo_plus.envs.single import foreign_code
+    from rlzoo_plus.config.own_code import own_modules
 
-    callbacks = [name for entry in config.callbacks for name in _names(entry)]
     files = []
-    for name in [*foreign_code(config.env), *config.algo.packages, *callbacks]:
+    for name in own_modules(config):
         try:
-            spec = find_spec(name.split(".")[0])
+            spec = find_spec(name)
         except (ImportError, ValueError):
             continue
         # A folder without __init__.py has no file.
@@ -122,7 +121,3 @@ def _user_files(config: RunConfig) -> list[Path]:
         origin = None if spec is None else spec.origin
         files += [Path(place) for place in ([origin] if origin else folders)]
     return [file for file in files if file.exists()]
-
-
-def _names(entry: str | dict[str, Any]) -> list[str]:
-    return [entry] if isinstance(entry, str) else list(entry)

@@ -62,13 +62,13 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         watch: Follows the evaluations.
     """
     from rlzoo_plus.artifacts.secrets import redact
-    from rlzoo_plus.config.catalog import import_algorithm_packages
+    from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config
     from rlzoo_plus.runs.terminal import plain_console, set_up_logging
 
     try:
         config = validate_config(data["config"])
-        import_algorithm_packages(config.algo.packages)
+        import_packages(config)
         console = plain_console()
         set_up_logging(config.log.level, console)
         plan = plan_run(config)

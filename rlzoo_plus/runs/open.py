@@ -50,7 +50,7 @@ def open_run(path: str, which: str = "best", *, trust: bool = False) -> OpenedRu
     run, config = open_config(path, trust=trust)
     from rlzoo_plus.agents.loading import load_run_policy
 
-    policy, about = load_run_policy(run, which)
+    policy, about = load_run_policy(run, which, trust=trust)
     _check_stack(config, policy)
     return OpenedRun(run, config, policy, int(about["step"]))
 
@@ -84,16 +84,15 @@ def open_config(
             f"{path} needs what is not ours: {printable(', '.join(foreign))}. If you know "
             "where the run comes from, add --trust to import it."
         )
-    if config.algo.packages:
-        from rlzoo_plus.config.catalog import import_algorithm_packages
+    from rlzoo_plus.config.own_code import import_packages
 
-        import_algorithm_packages(config.algo.packages)
+    import_packages(config)
     return run, config
 
 
 def foreign_code_of(config: RunConfig) -> list[str]:
     """Return what training would import that this project does not ship."""
-    return [*_foreign(config), *_foreign_to_train(config)]
+    return list(dict.fromkeys([*_foreign(config), *_foreign_to_train(config)]))
 
 
 def _read_config(run: RunDir) -> RunConfig:
@@ -109,21 +108,20 @@ def _read_config(run: RunDir) -> RunConfig:
 
 def _foreign(config: RunConfig) -> list[str]:
     """Return what evaluating a run would import and we do not ship."""
+    from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.references import variables_in
-    from rlzoo_plus.envs.single import foreign_code
 
-    names = [*foreign_code(config.env), *config.algo.packages]
+    names = own_code(config, "play")
     names += [f"the variable {name}" for name in variables_in(config.env.model_dump())]
     return [*names, *([config.env.id] if config.env.id in IMPORTING_IDS else [])]
 
 
 def _foreign_to_train(config: RunConfig) -> list[str]:
     """Return what going on would import besides, or where it would send what it learns."""
-    names = [
-        n for entry in config.callbacks for n in ([entry] if isinstance(entry, str) else entry)
-    ]
+    from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.references import variables_in
 
+    names = own_code(config)
     names += [f"the variable {name}" for name in variables_in(config.callbacks)]
     tracker = config.tracker
     return [*names, *([] if tracker is None else [f"tracker {tracker.name}"])]

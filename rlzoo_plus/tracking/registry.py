@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.catalog import TRACKERS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import TrackerConfig
-from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.tracking.base import Tracker
-from rlzoo_plus.tracking.mlflow_tracker import MlflowTracker
 from rlzoo_plus.tracking.safe import SafeTracker
-from rlzoo_plus.tracking.wandb_tracker import WandbTracker
-
-TRACKERS: dict[str, Callable[[TrackerConfig], Tracker]] = {
-    "mlflow": MlflowTracker,
-    "wandb": WandbTracker,
-}
 
 
 def check_tracker(config: TrackerConfig, *, installed_here: bool = True) -> None:
@@ -29,8 +19,7 @@ def check_tracker(config: TrackerConfig, *, installed_here: bool = True) -> None
     Raises:
         ConfigError: The name is unknown, its package is missing or its settings are wrong.
     """
-    if config.name not in TRACKERS:
-        raise ConfigError(unknown_name("tracker", config.name, TRACKERS))
+    TRACKERS.check_name(config.name)
     if installed_here:
         make_tracker(config)
 
@@ -43,5 +32,5 @@ def make_tracker(config: TrackerConfig) -> Tracker:
     """
     check_tracker(config, installed_here=False)
     kwargs = reveal(config.kwargs, "tracker.kwargs")
-    tracker = TRACKERS[config.name](config.model_copy(update={"kwargs": kwargs}))
+    tracker = TRACKERS.load(config.name)(config.model_copy(update={"kwargs": kwargs}))
     return SafeTracker(tracker, config.name)

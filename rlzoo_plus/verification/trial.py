@@ -190,11 +190,11 @@ def _nothing() -> None:
 
 def _train(data: dict[str, Any], path: str) -> None:
     """Train in this process, from the newest checkpoint if there is one."""
-    from rlzoo_plus.config.catalog import import_algorithm_packages
+    from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.runs.exp_manager import ExpManager
 
     config = RunConfig.model_validate(data)
-    import_algorithm_packages(config.algo.packages)
+    import_packages(config)
     run_dir = RunDir(Path(path))
     if not run_dir.has_begun():
         run_dir.path.mkdir(parents=True, exist_ok=True)

@@ -248,7 +248,8 @@ def test_a_tuned_file_of_the_users_own_is_found(start, capsys, tmp_path, option)
 def test_an_algorithm_of_the_users_own_is_registered_by_its_package(start, tmp_path, monkeypatch):
     from rlzoo_plus.config import catalog
 
-    monkeypatch.setattr(catalog, "ALGORITHMS", dict(catalog.ALGORITHMS))
+    monkeypatch.setitem(catalog.ALGORITHMS, "mine", None)  # taken out again after the test
+    del catalog.ALGORITHMS["mine"]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_algorithms.py").write_text(
         "from rlzoo_plus import AlgorithmSpec, register_algorithm\n"

@@ -6,11 +6,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from support.tiny_envs import Doubled
-from support.training import make_config, tiny_config
+from support.training import tiny_config
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs import single
-from rlzoo_plus.envs.single import foreign_code, make_env
+from rlzoo_plus.envs.single import make_env
 
 
 def _spec(*overrides, env="tests/TinyReach-v0"):
@@ -104,22 +104,6 @@ def test_arguments_that_a_wrapper_refuses_are_shown():
 def test_a_masked_entry_that_does_not_exist_is_a_user_error():
     with pytest.raises(ConfigError, match=r"env\.wrappers: mask_observation"):
         make_env(_spec("env.wrappers=[{mask_observation: {hidden: [99]}}]"))
-
-
-def test_shipped_code_is_not_foreign():
-    config = make_config("env=panda_reach", "algo=her")
-    assert foreign_code(config.env) == []
-
-
-def test_foreign_packages_and_wrappers_are_named():
-    spec = _spec("env.packages=[my_robots]", "env.wrappers=[clip_reward,{my.Wrapper: {a: 1}}]")
-    assert foreign_code(spec) == ["my_robots", "my.Wrapper"]
-
-
-def test_a_module_named_in_the_id_is_foreign():
-    # gymnasium.make imports what stands before the colon.
-    spec = _spec("env.packages=[]", env="some_module:Robot-v0")
-    assert foreign_code(spec) == ["some_module"]
 
 
 def test_what_compiled_modules_print_on_import_is_hidden(tmp_path, monkeypatch, capfd):

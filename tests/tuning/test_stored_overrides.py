@@ -24,6 +24,15 @@ EVIL = [
     "--config-dir=/tmp/evil",
     "run_dir=/tmp/evil",
     "env.kwargs.key=${oc.env:HOME}",
+    "packages=[evil]",
+    "algo.name=evil.Algorithm",
+    "algo.replay_buffer=evil.Buffer",
+    "algo.action_noise.type=evil.Noise",
+    "algo.action_noise={type: evil.Noise, std: 0.1}",
+    "network.features_extractor=evil.Extractor",
+    "++network.activation=evil\\.Activation",
+    "vec_env=evil.VecEnv",
+    "eval.metrics=[evil.Metric]",
 ]
 CHOICE = {"callbacks": "choice([], [mine.Callback])"}
 
@@ -106,7 +115,11 @@ def test_a_lost_attempt_with_harmless_values_goes_on(make, base):
 
 @pytest.mark.parametrize(
     "word",
-    ["algo.hyperparams.gamma=0.9", "env=cartpole_bullet", "++network.net_arch=[64,64]", "seed=3"],
+    [
+        *("algo.hyperparams.gamma=0.9", "env=cartpole_bullet", "++network.net_arch=[64,64]"),
+        *("seed=3", "network.activation=relu", "algo.action_noise={type:ou,std:0.1}"),
+        *("algo.action_noise.std=1e-3", "algo.replay_buffer=null", "vec_env=batched"),
+    ],
 )
 def test_plain_values_and_shipped_names_are_harmless(word):
     assert is_harmless(word)

@@ -1,0 +1,90 @@
+"""What a configuration imports that this project does not ship: of the user's own, or installed.
+
+From someone else's run none of it is imported unless the user trusts it. Whatever opens a stored
+configuration asks `own_code` first, whatever trains with one calls `import_packages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from rlzoo_plus.config.catalog import ALGORITHMS, REGISTRIES
+from rlzoo_plus.config.schema import EnvConfig, RunConfig
+from rlzoo_plus.registry import Registry, import_user_module
+
+# Packages of environments that conf/env names, and the extra that brings each.
+EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda"}
+_SHIPPED_PACKAGES = (*EXTRAS, "robots")
+# The kinds that a policy needs to act, and those that only training needs. A launcher starts jobs,
+# it is no part of one.
+_TO_ACT = ("algorithm", "policy", "features_extractor", "activation", "optimizer")
+_TO_TRAIN = ("action_noise", "replay_buffer", "callback", "tracker")
+_OUTSIDE = ("launcher",)
+
+_imported: dict[str, None] = {}
+
+
+def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") -> list[str]:
+    """Return the packages and names of a configuration that import what is not ours.
+
+    Args:
+        config: A checked configuration; nothing of it is imported.
+        use: What it is opened for: to train, to play its policy in its environment, or to let the
+            policy act without one. An algorithm that is registered already needs no package.
+    """
+    packages = [*config.packages, *config.algo.packages]
+    if use == "act":
+        names = [] if config.algo.name in ALGORITHMS else packages
+        left_out = {registry.kind for registry in REGISTRIES}.difference(_TO_ACT)
+    else:
+        names = [*_packages(config.env), *packages]
+        left_out = {*_OUTSIDE, *(_TO_TRAIN if use == "play" else ())}
+    for registry in REGISTRIES:
+        if registry.kind not in left_out:
+            names += [name for name in _chosen(config, registry) if registry.is_own(name)]
+    return list(dict.fromkeys(names))
+
+
+def own_modules(config: RunConfig) -> list[str]:
+    """Return the top-level modules that `own_code` stands for."""
+    modules = {module: None for name in own_code(config) for module in _modules_of(name)}
+    return [name.partition(".")[0].partition(":")[0] for name in modules]
+
+
+def import_packages(config: RunConfig) -> None:
+    """Import the packages that register algorithms, environments and the like.
+
+    Raises:
+        ConfigError: One cannot be imported.
+    """
+    for key, packages in (("packages", config.packages), ("algo.packages", config.algo.packages)):
+        for name in packages:
+            import_user_module(key, name)
+            _imported[name] = None
+
+
+def imported_packages() -> tuple[str, ...]:
+    """Return what `import_packages` has imported, which processes of environments need as well."""
+    return tuple(_imported)
+
+
+def _packages(spec: EnvConfig) -> list[str]:
+    module, colon, _ = spec.id.partition(":")
+    packages = [*spec.packages, *([module] if colon else [])]
+    return [name for name in packages if name.split(".")[0] not in _SHIPPED_PACKAGES]
+
+
+def _modules_of(name: str) -> Iterator[str]:
+    found = [module for registry in REGISTRIES if (module := registry.installed_module(name))]
+    yield from found or [name]
+
+
+def _chosen(config: RunConfig, registry: Registry) -> list[str]:
+    """Return the names at a registry's key: a text, or a list of texts and of `{name: {...}}`."""
+    value: Any = config
+    for part in registry.key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+    entries: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+    names = [name for e in entries for name in (e if isinstance(e, Mapping) else [e])]
+    return [name for name in names if isinstance(name, str)]

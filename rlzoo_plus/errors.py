@@ -1,0 +1,58 @@
+"""The errors whose text is all that a user is shown, their exit codes, and did-you-mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# So many names are shown of those that exist, and up to so many are all shown.
+NEAREST, FEW = 3, 12
+HELP = "rlzoo-plus train --help"
+# Exit codes of commands and jobs: a mistake of the user's, and a run that broke off.
+USER_ERROR, RUN_ERROR = 2, 1
+
+
+class ConfigError(ValueError):
+    """A value, the rule it breaks and the fix; shown without a traceback."""
+
+
+class RunError(RuntimeError):
+    """Why a run had to end that was configured correctly; shown without a traceback.
+
+    Everything that the run saved before stays, and it can be resumed.
+    """
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `name`, or None when nothing is near."""
+    names = [str(candidate) for candidate in known]
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    matches = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str = "") -> str:
+    """Describe an unknown name with the nearest ones that exist; with all if they are few.
+
+    Args:
+        what: What the name stands for, e.g. `algo.hyperparams key`.
+        name: What the user wrote.
+        known: The names that would have been right.
+        listed_by: The command that lists all of them, if there are many.
+    """
+    names = sorted({str(candidate) for candidate in known})
+    suggestion = closest(name, names)
+    hint = "" if suggestion is None else f" Did you mean {suggestion!r}?"
+    if len(names) <= FEW:
+        return f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}."
+    near = [other for other in _nearest(name, names) if other != suggestion]
+    label = "Nearest" if suggestion is None else "Also near"
+    shown = ", ".join(near[: NEAREST - (suggestion is not None)])
+    how = f" All {len(names)}: `{listed_by}`." if listed_by else f" There are {len(names)}."
+    return f"unknown {what} {name!r}.{hint} {label}: {shown}.{how}"
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    near = get_close_matches(name.lower(), list(by_lower), n=NEAREST, cutoff=0.0)
+    return [by_lower[match] for match in near]

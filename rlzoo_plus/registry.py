@@ -1,0 +1,230 @@
+"""The registries: from a name in a configuration to the object that it stands for.
+
+A name is one that this project ships, the dotted path of an object of the user's own
+(`my_module.MyClass`, in the current folder or installed), or a name under which an installed
+package offers an object: an entry point of the group `rlzoo_plus.<kind>`.
+
+Shipped objects are texts until they are loaded, so that a configuration is checked without torch.
+Nothing is imported but what a name asks for, and entry points are read only for a name that is not
+shipped. Whether a configuration may ask at all is decided elsewhere: see `config.own_code`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+
+_OURS = Path(__file__).resolve().parent
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Registry(dict[str, Any]):
+    """The objects of one kind: a mapping of shipped names to `module:attribute`, or to an object.
+
+    Attributes:
+        kind: What they are, e.g. `features_extractor`; entry points are of `rlzoo_plus.<kind>`.
+        key: The configuration's key that chooses one, for errors.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        key: str,
+        shipped: Mapping[str, Any] | None = None,
+        *,
+        bases: Iterable[str] = (),
+        methods: Iterable[str] = (),
+    ) -> None:
+        """Make a registry.
+
+        Args:
+            kind: What its objects are.
+            key: The configuration's key that chooses one.
+            shipped: The objects of this project by name.
+            bases: Classes as `module:Class`; an object of the user's must inherit from one.
+            methods: Methods that a class of the user's must have, where it inherits from nothing.
+        """
+        super().__init__(shipped or {})
+        self.kind, self.key = kind, key
+        self._bases, self._methods = tuple(bases), tuple(methods)
+
+    def is_own(self, name: str) -> bool:
+        """Tell whether a name asks for an import of what is neither shipped nor registered."""
+        return name not in self and ("." in name or name in self._installed())
+
+    def installed_module(self, name: str) -> str | None:
+        """Return the module of an installed package's object, None if no package offers it."""
+        entry = None if name in self or "." in name else self._installed().get(name)
+        return None if entry is None else entry.module
+
+    def check_name(self, name: str) -> None:
+        """Check that a name can stand for an object; imports nothing.
+
+        Raises:
+            ConfigError: It is neither in the mapping, nor a dotted path, nor installed.
+        """
+        if name not in self and not self.is_own(name):
+            if not self and not self._installed():
+                raise ConfigError(f"{self.key}: {name} is not a dotted path. {self._rule()}")
+            known = unknown_name(self.key, name, [*self, *self._installed()], HELP)
+            raise ConfigError(f"{known} One of your own is a dotted path: my_module.MyClass.")
+
+    def load(self, name: str) -> Any:
+        """Return the object that a name stands for; what is not shipped is checked, never called.
+
+        Raises:
+            ConfigError: There is none, its import fails, or it is no object of this kind.
+        """
+        self.check_name(name)
+        if name in self:
+            return _attribute(self[name]) if isinstance(self[name], str) else self[name]
+        where = f"{self.key}: {name}"
+        if "." in name:
+            module, _, attribute = name.rpartition(".")
+            if not module:
+                raise ConfigError(f"{where} is not a dotted path. {self._rule()}")
+            return self._checked(where, vars(import_user_module(where, module)).get(attribute))
+        entry = self._installed()[name]
+        try:
+            found = entry.load()
+        # The package is somebody else's, whatever it raises.
+        except (Exception, SystemExit) as error:
+            text = f"{where}: {entry.value} cannot be imported: {where_raised(error)}."
+            raise ConfigError(text) from error
+        return self._checked(where, found)
+
+    def _installed(self) -> Mapping[str, EntryPoint]:
+        return _entry_points(f"rlzoo_plus.{self.kind}")
+
+    def _checked(self, where: str, found: Any) -> Any:
+        """Return an object of the user's if it is of this kind."""
+        if found is None:
+            raise ConfigError(f"{where} is not in its module. {self._rule()}")
+        if not isinstance(found, type) or (self._bases and not self._inherits(found)):
+            what = _names(self._bases) or "class"
+            raise ConfigError(f"{where} is not a {what}. {self._rule()}")
+        missing = [m for m in self._methods if not callable(getattr(found, m, None))]
+        if missing:
+            raise ConfigError(f"{where} has no method {', '.join(missing)}. {self._rule()}")
+        return found
+
+    def _inherits(self, found: type) -> bool:
+        # A class that inherits from one of them has imported it.
+        bases = [_if_imported(base) for base in self._bases]
+        return any(base is not None and issubclass(found, base) for base in bases)
+
+    def _rule(self) -> str:
+        if self._bases:
+            packages = {base.partition(".")[0] for base in self._bases}
+            owners = " or ".join(sorted(packages))
+            rule = f"Name a class that inherits from {owners}'s {_names(self._bases)}"
+        elif self._methods:
+            rule = f"Name a class with the methods {', '.join(self._methods)}"
+        else:
+            rule = "Name a class"
+        return f"{rule}, e.g. my_module.MyClass."
+
+
+def import_user_module(key: str, name: str, install: str | None = None) -> ModuleType:
+    """Import a module that a configuration names, from the current folder or installed.
+
+    Args:
+        key: The key that names it, for the error.
+        name: The module's dotted name.
+        install: How to install it, None if it can only be the user's own.
+
+    Raises:
+        ConfigError: There is none, or its import fails; the text says where.
+    """
+    if not _MODULE.fullmatch(name):
+        raise ConfigError(
+            f"{key}: {name!r} is not the name of a module. Write it as after import, e.g. "
+            "my_package.my_module."
+        )
+    if install is None:
+        # A library that is missing is never taken from wherever a user happens to be.
+        _find_in_current_folder(name.partition(".")[0])
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ConfigError(_describe(key, name, error)) from error
+        how = install or _how_to_find(name)
+        raise ConfigError(f"{key}: there is no module {error.name}. {how}.") from error
+    # The module is the user's, whatever it raises; a script may end the process.
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_describe(key, name, error)) from error
+
+
+def where_raised(error: BaseException) -> str:
+    """Return what was raised and where, in one line: `KeyError: 'x' (my_env.py, line 3)`."""
+    lines = str(error).splitlines()
+    kind = type(error).__name__
+    text = f"{kind}: {lines[0]}" if lines else kind
+    if isinstance(error, SyntaxError):
+        # Its text has the place.
+        return text
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and not Path(frame.filename).is_relative_to(_OURS)
+    ]
+    return (
+        f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
+    )
+
+
+def _find_in_current_folder(top: str) -> None:
+    """Let Python look into the current folder, last, for a module that is nowhere else.
+
+    The command's own search path begins with the folder of the script. The folder stays on the
+    path: workers inherit it, and the module may import its neighbours late.
+    """
+    if top in sys.modules or importlib.util.find_spec(top) is not None:
+        return
+    here = Path.cwd()
+    if (here / f"{top}.py").is_file() or (here / top).is_dir():
+        sys.path.append(str(here))
+        importlib.invalidate_caches()
+
+
+def _how_to_find(name: str) -> str:
+    top, _, rest = name.partition(".")
+    if top == "robots":
+        return (
+            f"`robots` is a package of rlzoo_plus: give yours another name, e.g. my_robots.{rest}"
+        )
+    return "Install it; if it is a file of yours, name its folder in PYTHONPATH"
+
+
+def _describe(key: str, name: str, error: BaseException) -> str:
+    return f"{key}: {name} cannot be imported: {where_raised(error)}."
+
+
+@cache
+def _entry_points(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def _attribute(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _if_imported(path: str) -> type | None:
+    module, _, name = path.partition(":")
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _names(paths: Iterable[str]) -> str:
+    return " or ".join(path.partition(":")[2] for path in paths)
