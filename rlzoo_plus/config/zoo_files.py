@@ -217,7 +217,7 @@ def _render_tuned(
     comments = [
         f"Hyperparameters of {algorithm} for {_GENERIC.get(name, env_id)}.",
         f"Use: python train.py algo={algorithm} {chosen}",
-        "Extend: set single values on the command line; tuned=none leaves this file out.",
+        "Extend: set single values on the command line; tuned=none ignores this file.",
         f"Source of all values: {request.source}, entry {entry_id}.",
         *(f"Note: {warning}" for warning in converted.warnings),
     ]
