@@ -4,73 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.commands.multirun import Multirun, refuse_shared_directory, several_sweeps
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.diagnosis.command_line import MULTIRUN, is_search, is_sweep_override
-from rlzoo_plus.diagnosis.findings import Finding, Level, error, shared, warning
-from rlzoo_plus.diagnosis.outcome import JobFindings, Outcome, names_of
+from rlzoo_plus.config.errors import USER_ERROR, ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.diagnosis.findings import Outcome
+    from rlzoo_plus.tuning.study_plan import StudyPlan
 
-USER_ERROR = 2
 _PROBE_S = 20.0
 _SHORTEST_PROBE_S = 2.0
-
-
-class _Jobs(Multirun):
-    """The jobs of a sweep, collected as training does, and never run."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        super().__init__(arguments)
-        self.found: list[JobFindings] = []
-        self._n_returned = 0
-
-    def collect(self, composed: Composed) -> None:
-        """Check the configuration of a job as training does, and keep what was said."""
-        n_notes = len(self._notes)
-        super().collect(composed)
-        self._keep(list(composed.overrides), [warning(note) for note in self._notes[n_notes:]])
-
-    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
-        """Keep the reason why a job cannot be composed."""
-        super().refuse(error, overrides)
-        self._keep(list(overrides), [])
-
-    def run(self) -> list[float | None]:
-        """Run nothing."""
-        self._end_planning()
-        n_jobs, self._n_returned = len(self.found) - self._n_returned, len(self.found)
-        return [None] * n_jobs
-
-    def _console_of_planning(self) -> Console:
-        from rlzoo_plus.commands.console import make_console
-
-        # What is printed for programs goes to the output.
-        return make_console(stderr=True)
-
-    def _keep(self, words: list[str], notes: list[Finding]) -> None:
-        mistakes, self._mistakes = self._mistakes, []
-        config = self._batch[-1].config if not mistakes else None
-        plain = [str(word).lstrip("+").replace("\\:", ":") for word in words]
-        self.found.append(JobFindings(plain, config, [*map(error, mistakes), *notes]))
-        if not mistakes:
-            self.jobs.append(self._batch[-1])
 
 
 def main(arguments: list[str]) -> int:
     """Look at all jobs; return 0 if they can be trained, else 2."""
     options, overrides = _parse(arguments)
-    outcome = _look(overrides)
+    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.sweep_view import CountView
+    from rlzoo_plus.diagnosis.diagnose import look
+
+    # What is printed for programs goes to the output.
+    outcome = look(overrides, CountView(lambda: make_console(stderr=True)), _plan_study)
     if not options.json:
         _print_findings(outcome)
     if outcome.configs and not outcome.is_refused and options.probe:
@@ -83,94 +40,14 @@ def main(arguments: list[str]) -> int:
     return USER_ERROR if outcome.is_refused else 0
 
 
-def _look(arguments: list[str]) -> Outcome:
-    """Compose all jobs, and look at each of them and at all together."""
-    if is_search(arguments):
-        return _look_at_study(arguments)
-    is_sweep = any(a in MULTIRUN for a in arguments) or any(map(is_sweep_override, arguments))
-    try:
-        jobs, together = _sweep(arguments) if is_sweep else (_single(arguments), [])
-    except ConfigError as mistake:
-        jobs, together = [JobFindings([], None, [error(str(mistake))])], []
-    _diagnose(jobs)
-    configs = [job.config for job in jobs if job.config is not None]
-    findings = shared(zip(names_of(jobs), [job.findings for job in jobs], strict=True))
-    if configs and not any(one.finding.level is Level.ERROR for one in findings):
-        together = [*together, *_machine(configs, is_sweep=is_sweep)]
-    everyone = names_of(jobs)
-    findings += shared((name, together) for name in everyone)
-    findings.sort(key=lambda one: one.finding.level is not Level.ERROR)
-    return Outcome(findings, configs, len(jobs), is_sweep)
+def _plan_study(
+    arguments: list[str], compose: Callable[[Sequence[str]], Composed]
+) -> tuple[StudyPlan, list[str], list[str]]:
+    from rlzoo_plus.commands.tuning import study_mistakes
+    from rlzoo_plus.commands.tuning_plan import make_plan
 
-
-def _look_at_study(arguments: list[str]) -> Outcome:
-    """Draw some trials of a study, and look at each as at the job of a sweep."""
-    from rlzoo_plus.commands.doctor_study import draw_trials
-
-    study = draw_trials(arguments)
-    _diagnose(study.jobs)
-    configs, together = study.configs, study.together
-    names = [f"draw {number}" for number in range(len(study.jobs))] or ["the study"]
-    findings = shared(zip(names, [job.findings for job in study.jobs], strict=False))
-    if configs and not any(f.level is Level.ERROR for job in study.jobs for f in job.findings):
-        together = [*together, *_machine(configs, is_sweep=True)]
-    findings += shared((name, together) for name in names)
-    findings.sort(key=lambda one: one.finding.level is not Level.ERROR)
-    return Outcome(findings, configs, len(names), is_sweep=True, draws=len(study.jobs))
-
-
-def _machine(configs: list[RunConfig], *, is_sweep: bool) -> list[Finding]:
-    from rlzoo_plus.diagnosis.machine import check_machine, slots_for
-    from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
-
-    if configs[0].infra.name not in ON_THIS_MACHINE:
-        return []
-    slots = slots_for(configs) if is_sweep else 1
-    return check_machine(configs, slots, Path(configs[0].run_dir or "outputs"))
-
-
-def _single(arguments: list[str]) -> list[JobFindings]:
-    from rlzoo_plus.config.compose import run_hydra
-    from rlzoo_plus.runs.compose import resolve_cfg
-    from rlzoo_plus.runs.plan import plan_run
-
-    jobs: list[JobFindings] = []
-
-    def job(composed: Composed) -> None:
-        # Hydra would add a line of its own to an error that passes through it.
-        try:
-            config, notes = resolve_cfg(composed, arguments)
-            jobs.append(JobFindings([], plan_run(config).config, [warning(note) for note in notes]))
-        except ConfigError as mistake:
-            jobs.append(JobFindings([], None, [error(str(mistake))]))
-
-    run_hydra(job, arguments)
-    return jobs
-
-
-def _sweep(arguments: list[str]) -> tuple[list[JobFindings], list[Finding]]:
-    """Return the jobs of a sweep, and what is wrong with all of them together."""
-    from rlzoo_plus.config.compose import run_hydra
-
-    if not any(argument in MULTIRUN for argument in arguments):
-        arguments = ["-m", *arguments]
-    refuse_shared_directory(arguments)
-    sweep = _Jobs(arguments)
-    run_hydra(sweep.collect, arguments, sweep)
-    together = [error(text) for text in several_sweeps(sweep.jobs)]
-    n_same = len(sweep.jobs) - len({job.key for job in sweep.jobs})
-    if n_same:
-        together.append(warning(f"{n_same} of the jobs are the same run as another one"))
-    return sweep.found, together
-
-
-def _diagnose(jobs: list[JobFindings]) -> None:
-    from rlzoo_plus.diagnosis.diagnose import diagnose, try_environments
-
-    try_environments([job.config for job in jobs if job.config is not None])
-    for job in jobs:
-        if job.config is not None:
-            job.findings += diagnose(job.config)
+    plan, notes = make_plan(arguments, compose)
+    return plan, notes, study_mistakes(plan)
 
 
 def _print_findings(outcome: Outcome) -> None:
@@ -195,29 +72,18 @@ def _print_findings(outcome: Outcome) -> None:
 def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
     """Train a little, and say how fast that was and what would be fastest."""
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.commands.sweeping import PRELOAD
-    from rlzoo_plus.diagnosis.building import agent_facts
-    from rlzoo_plus.diagnosis.estimate import estimate, overrides_for
-    from rlzoo_plus.diagnosis.probe import Probe
+    from rlzoo_plus.diagnosis.estimate import measure
     from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
-    from rlzoo_plus.infra.local import LocalLauncher
     from rlzoo_plus.infra.usage import cores
 
-    configs, console = outcome.configs, make_console()
-    if configs[0].infra.name not in ON_THIS_MACHINE:
+    console, infra = make_console(), outcome.configs[0].infra
+    if infra.name not in ON_THIS_MACHINE:
         if not quiet:
-            console.print(f"no probe: infra={configs[0].infra.name} trains on other machines")
+            console.print(f"no probe: infra={infra.name} trains on other machines")
         return
     if not quiet:
         console.print(f"\nprobe: training for about {seconds:g} s, on {cores()} cores ...")
-    launcher = LocalLauncher(cores(), PRELOAD)
-    with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-", ignore_cleanup_errors=True) as folder:
-        probe = Probe(launcher, Path(folder), seconds, is_sweep=outcome.is_sweep)
-        outcome.result = probe.run(configs)
-    longest = {str(config.env.name): agent_facts(config).episode_steps for config in configs}
-    outcome.estimate = estimate(outcome.result, configs, longest)
-    if outcome.result.best is not None:
-        outcome.overrides = overrides_for(outcome.result.best, is_sweep=outcome.is_sweep)
+    measure(outcome, seconds)
     if not quiet:
         _print_probe(outcome, console)
 

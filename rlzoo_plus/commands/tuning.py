@@ -56,9 +56,9 @@ def run_study(arguments: list[str], compose: Compose) -> int:
 
 def _open(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher]:
     """Check what can be checked before anything is written, and open the study."""
-    from rlzoo_plus.commands.sweeping import busy_cores
     from rlzoo_plus.config.compose import config_options
     from rlzoo_plus.infra.launcher import make_launcher
+    from rlzoo_plus.sweeps.job import busy_cores
     from rlzoo_plus.tuning.experiment_file import check_target
     from rlzoo_plus.tuning.stored_study import write_study_file
     from rlzoo_plus.tuning.study import Study
@@ -236,8 +236,9 @@ def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
 def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, console: Console) -> int:
     if not jobs:
         return 0
-    from rlzoo_plus.commands.sweeping import run_jobs
+    from rlzoo_plus.commands.sweep_view import SweepView
     from rlzoo_plus.sweeps.ledger import Ledger
+    from rlzoo_plus.sweeps.multirun import run_jobs
 
     unique = list({job.key: job for job in jobs}.values())
     count = len({job.command.split(" seed=")[0] for job in jobs})
@@ -246,11 +247,11 @@ def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, console:
         f"{plan.base.n_timesteps:,} steps",
         markup=False,
     )
-    book = Ledger(unique[0].sweep)
     unique[0].sweep.mkdir(parents=True, exist_ok=True)
-    book.add(unique)
-    code, _ = run_jobs(book, unique, launcher, console)
-    return code
+    Ledger(unique[0].sweep).add(unique)
+    view = SweepView(lambda: console)
+    view.expect(len(unique), launcher)
+    return run_jobs(unique, launcher, view)
 
 
 def _examined(

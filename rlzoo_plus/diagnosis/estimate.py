@@ -1,13 +1,19 @@
-"""How long all jobs will take, from what a probe measured."""
+"""How fast jobs train and how long all of them will take, from what a probe measures."""
 
 from __future__ import annotations
 
 import heapq
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult
+from rlzoo_plus.diagnosis.findings import Outcome
+from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult
 from rlzoo_plus.diagnosis.probe_plan import kinds_of
+from rlzoo_plus.infra.local import LocalLauncher
+from rlzoo_plus.infra.usage import cores
+from rlzoo_plus.sweeps import multirun
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,26 @@ class Estimate:
     training_s: float
     with_evaluations_s: float | None
     workers: int
+
+
+def measure(outcome: Outcome, seconds: float) -> None:
+    """Train some of the jobs for a few seconds, in a temporary folder, and add what was found.
+
+    Args:
+        outcome: A diagnosis without errors, of jobs for this machine.
+        seconds: Time for all measurements.
+    """
+    from rlzoo_plus.diagnosis.building import agent_facts
+
+    configs = outcome.configs
+    launcher = LocalLauncher(cores(), multirun.PRELOAD)
+    with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-", ignore_cleanup_errors=True) as folder:
+        probe = Probe(launcher, Path(folder), seconds, is_sweep=outcome.is_sweep)
+        outcome.result = probe.run(configs)
+    longest = {str(config.env.name): agent_facts(config).episode_steps for config in configs}
+    outcome.estimate = estimate(outcome.result, configs, longest)
+    if outcome.result.best is not None:
+        outcome.overrides = overrides_for(outcome.result.best, is_sweep=outcome.is_sweep)
 
 
 def overrides_for(best: Measurement, *, is_sweep: bool) -> list[str]:

@@ -12,6 +12,7 @@ from rlzoo_plus.diagnosis.findings import Finding, warning
 from rlzoo_plus.infra.job import GIB
 from rlzoo_plus.infra.launcher import workers
 from rlzoo_plus.infra.usage import cores
+from rlzoo_plus.sweeps.job import busy_cores
 
 if TYPE_CHECKING:
     from rlzoo_plus.diagnosis.building import AgentFacts
@@ -39,13 +40,7 @@ def check_machine(configs: list[RunConfig], slots: int, folder: Path) -> list[Fi
 
 def slots_for(configs: list[RunConfig]) -> int:
     """Return how many jobs of a sweep run at once on this machine."""
-    return min(len(configs), workers(configs[0].infra, max(map(job_cores, configs))))
-
-
-def job_cores(config: RunConfig) -> int:
-    """Return the cores that a job of a sweep keeps busy."""
-    threads = 1 if config.num_threads == "auto" else int(config.num_threads)
-    return max(threads, config.n_envs if config.vec_env == "subproc" else 1)
+    return min(len(configs), workers(configs[0].infra, max(map(busy_cores, configs))))
 
 
 def available_memory_bytes() -> int | None:

@@ -119,3 +119,9 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
             f"{sweep}: the configuration of {printable(key)} is damaged: {reason}."
         ) from error
     return SweepJob(sweep, path, config, printable(record.get("command", ""), LONGEST_LINE))
+
+
+def busy_cores(config: RunConfig) -> int:
+    """Return how many cores a job of a sweep keeps busy."""
+    threads = 1 if config.num_threads == "auto" else int(config.num_threads)
+    return max(threads, config.n_envs if config.vec_env == "subproc" else 1)

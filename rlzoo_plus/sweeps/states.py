@@ -1,11 +1,16 @@
-"""What state each job of a sweep is in, and why a job has failed."""
+"""What state each job of a sweep is in, how far it is, and why jobs have failed."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
@@ -13,9 +18,11 @@ from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob
-from rlzoo_plus.sweeps.progress import Progress, read_progress
 
-_LOG_TAIL_BYTES = 4096
+_LOG_TAIL_BYTES, _RECORDS_TAIL_BYTES = 4096, 2**15
+# A number that is a value, not the end of a name.
+_NUMBER = re.compile(r"(?<![A-Za-z_\d.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_MOST_TOLD = 20
 
 
 def log_file(run: RunDir) -> Path:
@@ -30,6 +37,25 @@ class JobState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        steps: Environment steps taken, as far as it is written down.
+        rate: Environment steps a second lately, None if not known.
+        mean_return: Of the last evaluation, None if there is none.
+    """
+
+    steps: int = 0
+    rate: float | None = None
+    mean_return: float | None = None
+
+    def left_s(self, n_timesteps: int) -> float | None:
+        """Return the time that the rest will take [s], None if that is not known."""
+        return max(n_timesteps - self.steps, 0) / self.rate if self.rate else None
 
 
 @dataclass(frozen=True)
@@ -119,3 +145,78 @@ def _last_words(run: RunDir) -> str:
     lines = [line.decode("utf-8", "replace") for line in tail]
     said = [line.strip() for line in lines if line.strip() and not line.startswith("--- ")]
     return printable(said[-1]) if said else ""
+
+
+def read_progress(run: RunDir) -> Progress:
+    """Return how far a run is; only the ends of its files are read."""
+    since = finite(run.read_status().get("updated_at")) or 0.0
+    marks = _marks(_last_records(run.metrics_file))
+    evaluations = _last_records(run.evaluations_file)
+    mean = finite(evaluations[-1].get("mean_return")) if evaluations else None
+    steps = [step for _, step in marks[-1:]]
+    evaluated = finite(evaluations[-1].get("step")) if evaluations else None
+    steps += [] if evaluated is None else [int(evaluated)]
+    recent = [mark for mark in marks if mark[0] >= since]
+    return Progress(max(steps, default=0), _rate(recent), mean)
+
+
+def _marks(records: list[dict[str, Any]]) -> list[tuple[float, int]]:
+    """Return time and step of each moment at which something was recorded."""
+    marks: dict[int, float] = {}
+    for record in records:
+        when, step = finite(record.get("ts")), finite(record.get("step"))
+        if when is not None and step is not None:
+            marks[int(step)] = when
+    return [(when, step) for step, when in sorted(marks.items())]
+
+
+def _rate(marks: list[tuple[float, int]]) -> float | None:
+    if len(marks) < 2:
+        return None
+    seconds = marks[-1][0] - marks[0][0]
+    return (marks[-1][1] - marks[0][1]) / seconds if seconds > 0 else None
+
+
+def _last_records(path: Path) -> list[dict[str, Any]]:
+    records = []
+    # The last line may be the beginning of one; it is no record then.
+    for line in read_plain_tail(path, _RECORDS_TAIL_BYTES):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            records += [record] if isinstance(record, dict) else []
+    return records
+
+
+@dataclass
+class _Cause:
+    """Texts that differ in numbers at most."""
+
+    first: str
+    n_jobs: int = 0
+    texts: set[str] = field(default_factory=set)
+
+
+def tell_causes(texts: Iterable[str], total: int) -> list[str]:
+    """Return a line for each cause: how many jobs have it, and the first text of it.
+
+    Args:
+        texts: What is wrong with each job that has something wrong; lines are causes of their own.
+        total: All jobs.
+    """
+    causes: dict[str, _Cause] = {}
+    for text in texts:
+        for line in dict.fromkeys(text.split("\n")):
+            cause = causes.setdefault(_NUMBER.sub("#", line), _Cause(line))
+            cause.n_jobs += 1
+            cause.texts.add(line)
+    told = [_line(cause, total) for cause in list(causes.values())[:_MOST_TOLD]]
+    n_more = len(causes) - _MOST_TOLD
+    return told if n_more <= 0 else [*told, f"and {n_more:,} more mistakes"]
+
+
+def _line(cause: _Cause, total: int) -> str:
+    if total == 1:
+        return cause.first
+    others = len(cause.texts) - 1
+    alike = f" (and {others:,} more like it, with other numbers)" if others else ""
+    return f"{cause.n_jobs:,} of {total:,} jobs: {cause.first}{alike}"

@@ -14,8 +14,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.statistics import iqm, iqm_interval
-from rlzoo_plus.sweeps.causes import tell_causes
-from rlzoo_plus.sweeps.states import JobState, JobView
+from rlzoo_plus.sweeps.states import JobState, JobView, tell_causes
 
 # Fewer say little about an algorithm; an interval over them would claim more than is known.
 ENOUGH_SEEDS = 5

@@ -14,8 +14,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.infra.job import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
-from rlzoo_plus.sweeps.progress import Progress, read_progress
-from rlzoo_plus.sweeps.states import explain_end
+from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
 from rlzoo_plus.tuning.metrics import RUNGS, mean_figures, run_figures, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import dispatch, doctor, sweeping
+from rlzoo_plus.commands import dispatch, doctor
 from rlzoo_plus.diagnosis import machine
 from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult
 from rlzoo_plus.diagnosis.probe_plan import Setting, kinds_of
+from rlzoo_plus.sweeps import multirun
 
 TESTS = Path(__file__).parents[1]
 TINY = ("env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none")
@@ -128,7 +129,7 @@ def test_nothing_is_left_behind(look, in_process):
 
 @pytest.mark.training
 def test_a_study_is_looked_at_by_drawing_trials(look, monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.commands.doctor_study.DRAWS", 5)
+    monkeypatch.setattr("rlzoo_plus.diagnosis.diagnose.DRAWS", 5)
     line = ("-m", "hpo=ppo", "hpo.n_trials=3", "algo.hyperparams.gamma=interval(0.9,0.99)")
     code, text = look(*line)
     assert code == 0
@@ -174,7 +175,7 @@ def measured(monkeypatch):
         return ProbeResult([alone, both], best=both)
 
     monkeypatch.setattr("rlzoo_plus.diagnosis.probe.Probe.run", run)
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "PRELOAD", ())
 
 
 def test_a_probe_says_what_to_add_and_how_long_it_takes(look, measured):
@@ -240,8 +241,8 @@ def test_a_probe_really_trains_and_leaves_nothing_behind(tmp_path):
 def test_a_sweep_refuses_late_mistakes_before_a_job_begins(
     in_process, capsys, monkeypatch, line, part
 ):
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
-    monkeypatch.setattr(sweeping, "run_jobs", lambda *_: pytest.fail("a job began"))
+    monkeypatch.setattr(multirun, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "run_jobs", lambda *_, **__: pytest.fail("a job began"))
     assert dispatch.run("train", ["-m", line]) == 2
     assert part in capsys.readouterr().err
     assert not list(in_process.glob("outputs/sweeps/default"))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import dispatch, sweeping, train
+from rlzoo_plus.commands import dispatch, train
 from rlzoo_plus.runs import claim, job
+from rlzoo_plus.sweeps import multirun
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_SCREEN = 24
@@ -25,12 +26,12 @@ def start(answer, monkeypatch):
     def refuse(plan, *_, **__):
         raise TrainedError(plan.config)
 
-    def refuse_jobs(book, jobs, *_, **__):
+    def refuse_jobs(jobs, *_, **__):
         raise TrainedError(jobs[0].config)
 
     monkeypatch.setattr(job, "run_plan", refuse)
-    monkeypatch.setattr(sweeping, "run_jobs", refuse_jobs)
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "run_jobs", refuse_jobs)
+    monkeypatch.setattr(multirun, "PRELOAD", ())
     return lambda *arguments, verb="train": answer(verb, *arguments)
 
 

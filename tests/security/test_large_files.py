@@ -10,8 +10,7 @@ from rlzoo_plus.artifacts.untrusted import read_plain_tail
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.sweeps.ledger import Ledger
-from rlzoo_plus.sweeps.progress import read_progress
-from rlzoo_plus.sweeps.states import explain_end
+from rlzoo_plus.sweeps.states import explain_end, read_progress
 
 HUGE = 10 * 2**30
 
@@ -74,11 +73,11 @@ def test_the_state_of_a_job_is_told_whatever_its_files_are(tmp_path, make):
 def test_a_damaged_record_is_named_once_and_the_other_jobs_remain(
     in_process, tmp_path, damage, verb, capsys, caplog, monkeypatch
 ):
-    from rlzoo_plus.commands import sweeping
+    from rlzoo_plus.sweeps import multirun
 
     sweep, ran = tmp_path / "s", []
-    monkeypatch.setattr(sweeping, "launcher_for", lambda configs: Slots)
-    monkeypatch.setattr(sweeping, "run_jobs", lambda book, jobs, *_: ran.extend(jobs) or (0, []))
+    monkeypatch.setattr(multirun, "launcher_for", lambda configs: Slots)
+    monkeypatch.setattr(multirun, "run_jobs", lambda jobs, *_: ran.extend(jobs) or 0)
     whole = make_sweep(sweep)
     bad = make_sweep(tmp_path / "other", "seed=7")
     (sweep / "ledger.jsonl").rename(sweep / "whole")

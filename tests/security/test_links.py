@@ -182,7 +182,7 @@ def test_train_in_a_directory_with_a_link_is_refused(tmp_path, victim, name, has
 
 
 def test_restart_moves_no_run_of_another_place_aside(tmp_path, victim):
-    from rlzoo_plus.commands.multirun import _restarted
+    from rlzoo_plus.sweeps.multirun import _restarted
 
     job = make_sweep(tmp_path / "s", "restart=true")
     (victim.parent / "elsewhere" / job.path.name).mkdir(parents=True)

@@ -3,7 +3,8 @@
 import pytest
 from support.evil_sweeps import edit_ledger, make_sweep
 
-from rlzoo_plus.commands import dispatch, sweeping
+from rlzoo_plus.commands import dispatch
+from rlzoo_plus.sweeps import multirun
 
 LIMITS = {"workers": 3, "memory_gib": 2.0, "time_limit_minutes": 5.0}
 SLURM = {"name": "slurm", "cluster": "local", "setup": ["touch /tmp/evil"], **LIMITS}
@@ -14,9 +15,9 @@ RAY = {"name": "ray", "address": "ray://203.0.113.7:10001", **LIMITS}
 def resumed(in_process, monkeypatch, capsys):
     """Return a function: a verb, a sweep and words to exit code, text and the jobs that ran."""
     ran = []
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
-    monkeypatch.setattr(sweeping, "launcher_for", lambda configs: ran.extend(configs) or Slots)
-    monkeypatch.setattr(sweeping, "run_jobs", lambda *_: (0, []))
+    monkeypatch.setattr(multirun, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "launcher_for", lambda configs: ran.extend(configs) or Slots)
+    monkeypatch.setattr(multirun, "run_jobs", lambda *_: 0)
 
     def resume(sweep, *words, verb="resume"):
         ran.clear()

@@ -1,6 +1,6 @@
 """The same mistake in many jobs is told once."""
 
-from rlzoo_plus.sweeps.causes import tell_causes
+from rlzoo_plus.sweeps.states import tell_causes
 
 
 def test_a_mistake_is_told_once_with_the_number_of_its_jobs():

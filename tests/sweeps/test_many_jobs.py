@@ -6,8 +6,9 @@ import re
 import pytest
 from rich.console import Console
 
-from rlzoo_plus.commands import dispatch, planning, sweeping
-from rlzoo_plus.commands.planning import Planning
+from rlzoo_plus.commands import dispatch, sweep_view
+from rlzoo_plus.commands.sweep_view import CountBar
+from rlzoo_plus.sweeps import multirun
 
 # Hundreds of jobs, three values of one key.
 MANY = ["-m", "tuned=none", "seed=range(0,100)", "algo.hyperparams.gamma=0.9,0.91,0.92"]
@@ -17,10 +18,8 @@ MANY = ["-m", "tuned=none", "seed=range(0,100)", "algo.hyperparams.gamma=0.9,0.9
 def ran(in_process, monkeypatch):
     """Let nothing run, and return what would have."""
     jobs = []
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
-    monkeypatch.setattr(
-        sweeping, "run_jobs", lambda book, given, *_: (jobs.extend(given), (0, []))[1]
-    )
+    monkeypatch.setattr(multirun, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "run_jobs", lambda given, *_, **__: jobs.extend(given) or 0)
     return jobs
 
 
@@ -73,16 +72,16 @@ def test_a_ctrl_c_while_planning_writes_nothing(ran, monkeypatch, tmp_path, caps
     def pressed(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(planning.Planning, "advance", pressed)
+    monkeypatch.setattr(sweep_view.CountBar, "advance", pressed)
     assert dispatch.run("train", MANY) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
     assert not (tmp_path / "outputs/sweeps/default").exists()
 
 
 def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
-    monkeypatch.setattr(planning, "_REDRAW_S", 0.0)
+    monkeypatch.setattr(sweep_view, "_REDRAW_BAR_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
-    bar = Planning(console, "planning", 100)
+    bar = CountBar(console, "planning", 100)
     for _ in range(100):
         bar.advance()
     bar.end()
@@ -94,9 +93,9 @@ def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
-    monkeypatch.setattr(planning, "_LINE_S", 0.0)
+    monkeypatch.setattr(sweep_view, "_LINE_S", 0.0)
     console = Console(file=io.StringIO(), width=200)
-    bar = Planning(console, "planning", 50)
+    bar = CountBar(console, "planning", 50)
     bar.advance()
     bar.end()
     assert console.file.getvalue() == "planning 50 jobs\nplanning: 1 of 50 jobs\n"
@@ -105,5 +104,5 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
 
 def test_a_few_jobs_are_planned_without_a_word():
     console = Console(file=io.StringIO())
-    Planning(console, "planning", 5).advance()
+    CountBar(console, "planning", 5).advance()
     assert console.file.getvalue() == ""

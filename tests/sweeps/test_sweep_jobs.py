@@ -17,8 +17,7 @@ from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import load_job, make_job, sweep_dir
 from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
 from rlzoo_plus.sweeps.presence import Presence, ask_to_stop, living_controllers
-from rlzoo_plus.sweeps.progress import read_progress
-from rlzoo_plus.sweeps.states import JobState, explain_end, look_at
+from rlzoo_plus.sweeps.states import JobState, explain_end, look_at, read_progress
 
 
 def job_of(sweep, *overrides):

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import dispatch, sweeping
+from rlzoo_plus.commands import dispatch
+from rlzoo_plus.sweeps import multirun
 
 
 @pytest.fixture
 def placed(in_process, monkeypatch):
     """Return a function: `sweep` or nothing to the jobs that a command would have run."""
     ran = []
-    monkeypatch.setattr(sweeping, "PRELOAD", ())
-    monkeypatch.setattr(sweeping, "run_jobs", lambda book, jobs, *_: (ran.extend(jobs), (0, []))[1])
+    monkeypatch.setattr(multirun, "PRELOAD", ())
+    monkeypatch.setattr(multirun, "run_jobs", lambda jobs, *_, **__: ran.extend(jobs) or 0)
 
     def place(*words):
         command = ["-m", "algo=ppo", "env=cartpole_bullet", "tuned=none", "seed=0,1", *words]

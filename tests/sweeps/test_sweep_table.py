@@ -7,8 +7,7 @@ from rich.console import Console
 from support.training import make_config
 
 from rlzoo_plus.sweeps.job import make_job
-from rlzoo_plus.sweeps.progress import Progress
-from rlzoo_plus.sweeps.states import JobState, JobView
+from rlzoo_plus.sweeps.states import JobState, JobView, Progress
 from rlzoo_plus.sweeps.table import brief, job_line, live_table
 
 LONG = "the gearbox broke " * 20

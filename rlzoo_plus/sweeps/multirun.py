@@ -1,0 +1,297 @@
+"""The jobs of one command with `-m`: collected as Hydra composes them, checked, then run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.compose import Resolver
+from rlzoo_plus.sweeps.controller import Controller, Entry
+from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job
+from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.states import tell_causes
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.composer import Composed
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.infra.launcher import Launcher
+
+    Tune = Callable[[Callable[[Sequence[str]], Composed]], int]
+
+PRELOAD = ("rlzoo_plus.preload",)
+MULTIRUN = ("-m", "--multirun")
+
+
+class Listener:
+    """Hears how far a sweep is; this one shows nothing. It is entered while jobs run."""
+
+    def count(self, what: str, n_jobs: int) -> None:
+        """Hear that so many jobs will be planned or checked, each with a call of `advance`."""
+
+    def advance(self) -> None:
+        """Hear that one of them was."""
+
+    def end_count(self) -> None:
+        """Hear that all of them were."""
+
+    def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str]) -> None:
+        """Hear that these jobs are run now, and what the user should know."""
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ended(self, entry: Entry) -> None:
+        """Hear how a job ended, or that it was done already."""
+
+    def tick(self, controller: Controller) -> None:
+        """Hear, some times a second, what the controller of the jobs does."""
+
+
+class SweepStopped(Exception):  # noqa: N818
+    """A signal ended the sweep: no further batch is wanted."""
+
+
+class Multirun:
+    """The jobs of one command, in one or more batches."""
+
+    def __init__(
+        self,
+        arguments: list[str],
+        listener: Listener | None = None,
+        tune: Tune | None = None,
+        *,
+        takes_signals: bool = True,
+    ) -> None:
+        """Begin with a command line.
+
+        Args:
+            arguments: Overrides and options, `-m` among them.
+            listener: Hears how far it is.
+            tune: Runs the study that `hpo=...` asks for, from what composes overrides; returns an
+                exit code.
+            takes_signals: See `Scheduler`.
+        """
+        self.arguments = arguments
+        self.listener = listener or Listener()
+        self.code = 0
+        self.jobs: list[SweepJob] = []
+        self._tune, self._takes_signals = tune, takes_signals
+        self._batch: list[SweepJob] = []
+        self._notes: list[str] = []
+        self._mistakes: list[str] = []
+        self._n_seen = 0
+        self._resolver = Resolver(arguments)
+        self._launcher: Launcher | None = None
+
+    def execute(self) -> None:
+        """Compose, check and run all jobs.
+
+        Raises:
+            ConfigError: It names all mistakes, in any job; none has begun.
+        """
+        from rlzoo_plus.config.compose import run_hydra
+
+        refuse_shared_directory(self.arguments)
+        try:
+            run_hydra(self.collect, self.arguments, self)
+            # Another launcher than ours only collects.
+            self.run()
+        except SweepStopped:
+            pass
+
+    # What Hydra's launcher and sweeper call: see `config.compose.Batch`.
+
+    def begin(self, n_jobs: int) -> None:
+        """Learn how many jobs are planned until `run` is called."""
+        self.listener.count("planning", n_jobs)
+
+    def collect(self, composed: Composed) -> None:
+        """Check the configuration of a job and put it into the batch."""
+        self._count()
+        try:
+            config, notes = self._resolver.resolve(composed)
+        except ConfigError as error:
+            self._mistakes.append(str(error))
+            return
+        self._notes += notes
+        job = make_job(config)
+        self._batch.append(replace(job, command=_command(self.arguments, composed, job)))
+
+    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
+        """Keep the reason why a configuration cannot be composed."""
+        from rlzoo_plus.config.compose import explain
+
+        self._count()
+        self._mistakes.append(explain(error, self.arguments))
+
+    def run(self) -> list[float | None]:
+        """Run the batch; return the mean return of each job's best evaluation.
+
+        Raises:
+            ConfigError: It names all mistakes, in any job; none has begun.
+        """
+        self.listener.end_count()
+        batch, self._batch = self._batch, []
+        # What differs only in what is shown is the same run.
+        jobs = list({job.key: job for job in batch}.values())
+        self._check(jobs)
+        if jobs:
+            self._run(jobs, n_same=len(batch) - len(jobs))
+        found = {job.key: job.run_dir.read_result().get("best") for job in jobs}
+        return [(found[job.key] or {}).get("mean_return") for job in batch]
+
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
+        """Search for values instead; the command line is taken as it was typed."""
+        if self._tune is None:
+            raise ConfigError("hpo=... is a study, no sweep: rlzoo-plus train -m hpo=... runs it.")
+        self.code = self._tune(compose)
+
+    def _count(self) -> None:
+        self._n_seen += 1
+        self.listener.advance()
+
+    def _check(self, jobs: list[SweepJob]) -> None:
+        from rlzoo_plus.diagnosis.refusals import Refusals
+
+        together = several_sweeps([*self.jobs, *jobs])
+        if jobs and not self._mistakes and not together:
+            # Its processes import torch while the environments are tried here.
+            self._launcher = launcher_for([job.config for job in jobs])
+        known = Refusals()
+        self.listener.count("checking", len(jobs))
+        for job in jobs:
+            self._mistakes += known.of(job.config)
+            self.listener.advance()
+        self.listener.end_count()
+        if self._mistakes or together:
+            raise ConfigError("\n".join([*together, *tell_causes(self._mistakes, self._n_seen)]))
+
+    def _run(self, jobs: list[SweepJob], n_same: int) -> None:
+        assert self._launcher is not None
+        _make_dir(jobs[0].sweep)
+        notes, self._notes = list(dict.fromkeys(self._notes)), []
+        if n_same:
+            notes.append(f"{n_same} of the jobs are the same run as another one")
+        self.listener.begin(jobs, self._launcher, notes)
+        jobs = [_restarted(job) for job in jobs]
+        Ledger(jobs[0].sweep).add(jobs)
+        self.jobs += jobs
+        code = run_jobs(jobs, self._launcher, self.listener, takes_signals=self._takes_signals)
+        self.code = max(self.code, code)
+        if code > 1:
+            raise SweepStopped
+
+
+def run_jobs(
+    jobs: list[SweepJob],
+    launcher: Launcher,
+    listener: Listener,
+    *,
+    takes_signals: bool = True,
+) -> int:
+    """Run jobs that are in their sweep's ledger; return 0, 1 if one failed, 75 or 130."""
+    controller = Controller(
+        Ledger(jobs[0].sweep),
+        jobs,
+        launcher,
+        listener.ended,
+        lambda: listener.tick(controller),
+        takes_signals=takes_signals,
+    )
+    with listener:
+        return controller.run()
+
+
+def launcher_for(configs: list[RunConfig]) -> Launcher:
+    """Return the launcher of a sweep; the first job says which, and how many at once."""
+    from rlzoo_plus.infra.launcher import make_launcher
+
+    return make_launcher(configs[0].infra, max(map(busy_cores, configs)), PRELOAD)
+
+
+def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> None:
+    """Let the processes that jobs come from import torch while Hydra composes the jobs."""
+    from rlzoo_plus.config.compose import iter_sweep_keys
+
+    elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(iter_sweep_keys(arguments))
+    asking = ("-c", "--cfg", "--info", "--hydra-help")
+    only_asks = any(word.partition("=")[0] in asking for word in arguments)
+    if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
+        return
+    from rlzoo_plus.infra.local import start_server
+
+    start_server(PRELOAD if preload is None else preload)
+
+
+def is_search(arguments: list[str]) -> bool:
+    """Tell whether a command line is that of a study: `hpo=ppo`."""
+    words = (argument.lstrip("+~").partition("=") for argument in arguments)
+    values = {key: value for key, _, value in words}
+    return values.get("hpo", "none") not in ("none", "null")
+
+
+def refuse_shared_directory(arguments: list[str]) -> None:
+    """Refuse a directory for all jobs together.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    from rlzoo_plus.config.compose import iter_sweep_keys
+
+    if "run_dir" in set(iter_sweep_keys(arguments)):
+        raise ConfigError(
+            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
+            "directory of its own, below sweep=NAME."
+        )
+
+
+def several_sweeps(jobs: list[SweepJob]) -> list[str]:
+    """Return what is wrong if jobs do not belong to one sweep."""
+    names = sorted({str(job.sweep) for job in jobs})
+    if len(names) < 2:
+        return []
+    return [f"sweep: the jobs are of several sweeps ({', '.join(names)}). Give one sweep=NAME."]
+
+
+def _make_dir(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"sweep={path} cannot be made: {error}") from error
+
+
+def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
+    """Return the command line that runs a job alone: the same run, in the same place."""
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.config.compose import config_options, iter_sweep_keys
+
+    words = [word.removeprefix("++") for word in composed.overrides]
+    # The only one of Hydra's own words that decides what a job is.
+    words += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
+    ours = ("sweep", "num_threads", "restart")
+    kept = [word for word in words if not set(iter_sweep_keys([word])) & set(ours)]
+    placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]
+    return command_line(["rlzoo-plus", "train", *config_options(arguments), *kept, *placed])
+
+
+def _restarted(job: SweepJob) -> SweepJob:
+    """Move an earlier run aside if restart=true, here, so that it happens once."""
+    from rlzoo_plus.runs.claim import move_aside
+
+    if not job.config.restart:
+        return job
+    run_dir = job.run_dir
+    job.check_place()
+    if run_dir.has_begun():
+        with run_dir.lock as lock:
+            if not lock.acquire():
+                raise ConfigError(f"restart=true: another process is training in {job.path}.")
+            move_aside(run_dir)
+    return replace(job, config=job.config.model_copy(update={"restart": False}))
