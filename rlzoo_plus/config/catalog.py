@@ -252,7 +252,7 @@ LAUNCHERS = Registry(
         "slurm": "rlzoo_plus.infra.slurm:SlurmLauncher",
         "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
     },
-    methods=["from_config", "submit", "wait"],
+    methods=["from_options", "submit", "wait"],
 )
 
 TRACKERS = Registry(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -29,7 +30,13 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
 from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.references import refuse_secrets
-from rlzoo_plus.config.schema import IN_PROCESS, EvalConfig, RunConfig
+from rlzoo_plus.config.schema import (
+    IN_PROCESS,
+    EvalConfig,
+    InfraConfig,
+    PluginSection,
+    RunConfig,
+)
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.config.suggest import HELP, unknown_name
 
@@ -163,6 +170,40 @@ def validate_config(
         raise ConfigError("\n".join(_mistakes(error.errors(), data))) from None
 
 
+def settings_of(section: PluginSection) -> Any:
+    """Return the settings of the plugin that a section chooses; imports the plugin.
+
+    Raises:
+        ConfigError: There is no such plugin, or a setting is wrong.
+    """
+    with _told(section.registry.key.partition(".")[0], section.model_dump()):
+        return section.settings
+
+
+def infra_of(values: Mapping[str, Any]) -> InfraConfig:
+    """Check the section `infra` alone, e.g. what is typed for jobs that are stored.
+
+    Raises:
+        ConfigError: It names every key that is wrong.
+    """
+    with _told("infra", values):
+        return InfraConfig.model_validate(values)
+
+
+@contextmanager
+def _told(key: str, values: Mapping[str, Any]) -> Iterator[None]:
+    """Tell mistakes of a section as those of the whole configuration."""
+    try:
+        yield
+    except ValidationError as error:
+        items = [{**item, "loc": (key, *item["loc"])} for item in error.errors()]
+        raise ConfigError("\n".join(_mistakes(items, {key: values}))) from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}.") from error
+
+
 def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
     """Return a line for each mistake; of a section that was replaced, one line for all its keys."""
     missing = [".".join(map(str, item["loc"])) for item in items if item["type"] == "missing"]
@@ -202,7 +243,7 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     key = ".".join(path)
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
-        known = [prefix + name for name in _fields_at(path[:-1])]
+        known = [prefix + name for name in _fields_at(path[:-1], data)]
         return unknown_name("configuration key", key, known, HELP)
     if item["type"] == "missing":
         return f"{key} is not set. Add it: {key}=..."
@@ -235,7 +276,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _fields_at(path: Iterable[str]) -> list[str]:
+def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:
     model: type[BaseModel] = RunConfig
     for part in path:
         annotation = model.model_fields[part].annotation
@@ -244,6 +285,8 @@ def _fields_at(path: Iterable[str]) -> list[str]:
         if not sections:
             return []
         model = sections[0]
+    if issubclass(model, PluginSection):
+        return model.keys_of(_value_at(data, ".".join([*path, "name"])))
     return list(model.model_fields)
 
 
@@ -258,6 +301,9 @@ def _check_names(config: RunConfig) -> None:
     ):
         if name is not None:
             registry.check_name(name)
+    for section in (config.infra, config.tracker):
+        if section is not None and section.registry.is_own(section.name):
+            settings_of(section)
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
         raise ConfigError(

@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
+    ValidationError,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from rlzoo_plus.config.catalog import LAUNCHERS, TRACKERS
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.numbers import (
     Count,
@@ -26,6 +28,7 @@ from rlzoo_plus.config.numbers import (
     Number,
     PositiveFloat,
 )
+from rlzoo_plus.registry import Registry
 
 
 def _one_line(value: str) -> str:
@@ -191,67 +194,93 @@ class ExportConfig(Section):
     sb3_zip: bool
 
 
-class TrackerConfig(Section):
-    """A service that follows the run besides TensorBoard."""
+class PluginSection(Section):
+    """A section whose other keys belong to the plugin that `name` chooses, in its `registry`.
 
-    name: Line
-    project: Line
-    offline: bool
-    kwargs: dict[str, Any]
-
-
-class InfraConfig(Section):
-    """Where the jobs of a sweep run; the defaults are for runs from before there were any.
-
-    Below the first four, each key belongs to one launcher; the others neither take nor show it.
-    What the keys mean is in conf/infra.
+    The plugin's class owns their model, in an attribute `Settings`. Keys of a shipped plugin are
+    checked with the section. Those of the user's own are kept as they are until `settings` is
+    asked for, since its import needs trust.
     """
 
+    model_config = ConfigDict(extra="allow")
+    registry: ClassVar[Registry]
     name: Line
+
+    @property
+    def settings(self) -> Any:
+        """The plugin's own keys, by its model; loads the plugin.
+
+        Raises:
+            ConfigError: There is no such plugin.
+            ValidationError: They are wrong.
+        """
+        return _settings(self.registry, self.name, self.model_extra or {})
+
+    @classmethod
+    def keys_of(cls, name: str) -> list[str]:
+        """Return the keys that such a section takes; loads the plugin."""
+        return [*cls.model_fields, *_model_of(cls.registry, name).model_fields]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_shipped(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(name := data.get("name"), str):
+            return data
+        own = {key: value for key, value in data.items() if key not in cls.model_fields}
+        if not own or name not in cls.registry:
+            return data
+        core = {key: value for key, value in data.items() if key not in own}
+        return {**core, **_settings(cls.registry, name, own).model_dump()}
+
+
+class NoSettings(Section):
+    """The settings of a plugin that has none."""
+
+
+def _model_of(registry: Registry, name: str) -> type[BaseModel]:
+    return getattr(registry.load(name), "Settings", NoSettings)
+
+
+def _settings(registry: Registry, name: str, values: Mapping[str, Any]) -> BaseModel:
+    """Check a plugin's own keys; one of another plugin at its default does no harm."""
+    model = _model_of(registry, name)
+    mistakes: list[InitErrorDetails] = []
+    for key in [key for key in values if key not in model.model_fields]:
+        owner, default = _owner_of(registry, key)
+        if owner is None:
+            # Whatever a model of the user's own would make of it.
+            mistakes.append({"type": "extra_forbidden", "loc": (key,), "input": values[key]})
+        elif values[key] != default:
+            group = registry.key.partition(".")[0]
+            text = f"{key} is for {group}={owner}. Leave it out, or use {group}={owner}"
+            kind = PydanticCustomError("another_plugin", text)
+            mistakes.append({"type": kind, "loc": (key,), "input": values[key]})
+    if mistakes:
+        raise ValidationError.from_exception_data(name, mistakes)
+    return model.model_validate({k: v for k, v in values.items() if k in model.model_fields})
+
+
+def _owner_of(registry: Registry, key: str) -> tuple[str | None, Any]:
+    """Return the shipped plugin that has a setting, and the setting's default."""
+    for name in registry:
+        if (field := _model_of(registry, name).model_fields.get(key)) is not None:
+            return name, field.get_default(call_default_factory=True)
+    return None, None
+
+
+class TrackerConfig(PluginSection):
+    """A service that follows the run besides TensorBoard."""
+
+    registry = TRACKERS
+
+
+class InfraConfig(PluginSection):
+    """Where the jobs of a sweep run; the defaults are for runs from before there were any."""
+
+    registry = LAUNCHERS
     workers: Count | Literal["auto"] = "auto"
     memory_gib: PositiveFloat | None = None
     time_limit_minutes: PositiveFloat | None = None
-    cluster: Literal["slurm", "local"] = "slurm"
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    cpus_per_task: Count | None = None
-    gpus_per_node: NonNegative | None = None
-    mem_gib: PositiveFloat | None = None
-    timeout_minutes: Count | None = None
-    signal_delay_s: Count = 120
-    setup: list[str] = []
-    sbatch: dict[str, str | int | float | bool] = {}
-    resubmit: NonNegative = 0
-    folder: Annotated[str, Field(min_length=1)] = "outputs/slurm"
-    address: Annotated[str, Field(min_length=1)] | None = None
-    gpus_per_job: NonNegativeFloat = 0.0
-
-    @model_validator(mode="after")
-    def _check_owners(self) -> InfraConfig:
-        for key, owner in _owned_keys().items():
-            is_given = getattr(self, key) != type(self).model_fields[key].default
-            if owner != self.name and is_given:
-                raise ValueError(f"{key} is for infra={owner}. Leave it out, or use infra={owner}")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _without_foreign_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        owned = _owned_keys()
-        return {k: v for k, v in serialize(self).items() if owned.get(k, self.name) == self.name}
-
-
-_LAUNCHER_KEYS = {
-    "slurm": (
-        "cluster", "partition", "account", "qos", "cpus_per_task", "gpus_per_node", "mem_gib",
-        "timeout_minutes", "signal_delay_s", "setup", "sbatch", "resubmit", "folder",
-    ),
-    "ray": ("address", "gpus_per_job"),
-}  # fmt: skip
-
-
-def _owned_keys() -> dict[str, str]:
-    return {key: name for name, keys in _LAUNCHER_KEYS.items() for key in keys}
 
 
 class RunConfig(Section):

@@ -7,8 +7,9 @@ import signal
 import traceback
 from collections.abc import Sequence
 
-from rlzoo_plus.infra.job import JobEnd, JobSpec, load_target
-from rlzoo_plus.infra.launcher import Handle
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits, load_target
+from rlzoo_plus.infra.launcher import Handle, LauncherOptions
 
 # Exit codes of a training that a signal has stopped.
 _STOPPED = {130: signal.SIGINT, 75: signal.SIGTERM}
@@ -36,6 +37,20 @@ class DebugLauncher:
 
     slots = 1
     shows_output = True
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> DebugLauncher:
+        """Make one.
+
+        Raises:
+            ConfigError: Jobs shall have limits.
+        """
+        if options.limits != Limits():
+            raise ConfigError(
+                "infra=debug runs jobs in this process, which no limit can end. Leave out "
+                "infra.memory_gib and infra.time_limit_minutes, or use infra=local."
+            )
+        return cls()
 
     def submit(self, spec: JobSpec) -> DebugHandle:
         """Run a job to its end; what it raises is shown, and is its own matter."""

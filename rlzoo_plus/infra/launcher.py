@@ -1,18 +1,15 @@
-"""The protocol of launchers, and the launchers by the name that `infra=...` gives them."""
+"""The protocol of launchers, and how one is made from a configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from rlzoo_plus.config.catalog import LAUNCHERS
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.config.schema import InfraConfig
-from rlzoo_plus.config.suggest import unknown_name
-from rlzoo_plus.infra.job import JobEnd, JobSpec
-
-# Jobs in the queue of a cluster at once, if nothing is said.
-CLUSTER_WORKERS = 16
+from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
 
 
 class Handle(Protocol):
@@ -28,8 +25,35 @@ class Handle(Protocol):
         """End it and all its processes now."""
 
 
+@dataclass(frozen=True)
+class LauncherOptions:
+    """What a launcher is made from.
+
+    Attributes:
+        settings: Its own, an instance of its class's `Settings`.
+        workers: Jobs at once; None for as many as fit.
+        threads_per_job: Cores that one job keeps busy.
+        preload: Modules that processes on this machine may find imported.
+        limits: What each job may use.
+    """
+
+    settings: Any
+    workers: int | None = None
+    threads_per_job: int = 1
+    preload: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def slots(self) -> int:
+        """Jobs at once if all of them run on this machine."""
+        return _slots(self.workers, self.threads_per_job)
+
+
 class Launcher(Protocol):
     """Runs jobs somewhere; used by one thread.
+
+    One of the user's own is a class with these methods, anywhere: `infra.name=my_module.Mine`. Its
+    keys below `infra` are the fields of a pydantic model, its attribute `Settings`.
 
     Attributes:
         slots: Number of jobs that may run at once.
@@ -38,6 +62,14 @@ class Launcher(Protocol):
 
     slots: int
     shows_output: bool
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> Launcher:
+        """Make one.
+
+        Raises:
+            ConfigError: It cannot do what is asked.
+        """
 
     def submit(self, spec: JobSpec) -> Handle:
         """Start a job."""
@@ -57,37 +89,24 @@ def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[st
     Raises:
         ConfigError: There is none of that name, or it cannot do what is asked.
     """
-    if infra.name == "debug":
-        from rlzoo_plus.infra.debug import DebugLauncher
-
-        if infra.memory_gib is not None or infra.time_limit_minutes is not None:
-            raise ConfigError(
-                "infra=debug runs jobs in this process, which no limit can end. Leave out "
-                "infra.memory_gib and infra.time_limit_minutes, or use infra=local."
-            )
-        return DebugLauncher()
-    if infra.name == "local":
-        from rlzoo_plus.infra.local import LocalLauncher
-
-        return LocalLauncher(workers(infra, threads_per_job), preload)
-    if infra.name == "slurm":
-        from rlzoo_plus.infra.slurm import SlurmLauncher
-
-        many = infra.cluster == "slurm" and infra.workers == "auto"
-        slots = CLUSTER_WORKERS if many else workers(infra, threads_per_job)
-        return SlurmLauncher(infra, slots, threads_per_job)
-    if infra.name == "ray":
-        from rlzoo_plus.infra.ray_launcher import RayLauncher
-
-        own = None if infra.workers == "auto" else int(infra.workers)
-        return RayLauncher(infra, own, threads_per_job)
-    raise ConfigError(unknown_name("infra.name", infra.name, LAUNCHERS))
+    minutes = infra.time_limit_minutes
+    options = LauncherOptions(
+        settings=settings_of(infra),
+        workers=None if infra.workers == "auto" else infra.workers,
+        threads_per_job=threads_per_job,
+        preload=tuple(preload),
+        limits=Limits(infra.memory_gib, None if minutes is None else 60.0 * minutes),
+    )
+    launcher: type[Launcher] = LAUNCHERS.load(infra.name)
+    return launcher.from_options(options)
 
 
 def workers(infra: InfraConfig, threads_per_job: int) -> int:
     """Return the number of jobs at once; `auto` fills the cores, and is at least 1."""
+    return _slots(None if infra.workers == "auto" else infra.workers, threads_per_job)
+
+
+def _slots(wanted: int | None, threads_per_job: int) -> int:
     from rlzoo_plus.infra.usage import cores
 
-    if infra.workers != "auto":
-        return int(infra.workers)
-    return max(1, cores() // max(1, threads_per_job))
+    return wanted or max(1, cores() // max(1, threads_per_job))

@@ -18,7 +18,7 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Handle
+from rlzoo_plus.infra.launcher import Handle, LauncherOptions
 from rlzoo_plus.infra.stop_signals import HANGUP, give_back_signals
 from rlzoo_plus.infra.worker import THREADS, run_worker
 
@@ -54,6 +54,11 @@ class LocalLauncher:
         self.slots = slots
         self._context = multiprocessing.get_context("forkserver")
         start_server(preload)
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> LocalLauncher:
+        """Make one; its jobs fill the cores of this machine."""
+        return cls(options.slots, options.preload)
 
     def submit(self, spec: JobSpec) -> LocalHandle:
         """Start a process for a job."""

@@ -10,13 +10,16 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import InfraConfig
+from rlzoo_plus.config.numbers import NonNegativeFloat
+from rlzoo_plus.config.schema import Section
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import GIB, JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Handle
+from rlzoo_plus.infra.launcher import Handle, LauncherOptions
 from rlzoo_plus.infra.node import LOOK_S, STOPPED, end_of_record, make_ticket, note_in_log, spawn
 from rlzoo_plus.infra.usage import cores
 
@@ -76,27 +79,40 @@ class NodeJob:
                 self._handle.kill()
 
 
+class RaySettings(Section):
+    """The keys of `infra=ray`; what they mean is in conf/infra/ray.yaml."""
+
+    address: Annotated[str, Field(min_length=1)] | None = None
+    gpus_per_job: NonNegativeFloat = 0.0
+
+
 class RayLauncher:
     """Up to `slots` jobs at once on the nodes of Ray."""
 
     shows_output = False
+    Settings = RaySettings
 
-    def __init__(self, infra: InfraConfig, slots: int | None, threads: int) -> None:
+    def __init__(self, settings: RaySettings, slots: int | None, threads: int) -> None:
         """Connect to Ray, or start it.
 
         Args:
-            infra: The configuration.
+            settings: Where Ray is, and what a job needs.
             slots: Jobs at once; None to fill the cores of all nodes.
             threads: Cores of one job.
 
         Raises:
             ConfigError: Ray is not installed, or is not where it should be.
         """
-        self.infra, self._threads = infra, max(1, threads)
+        self.settings, self._threads = settings, max(1, threads)
         wanted = None if slots is None else slots * self._threads
-        self._session = _join(infra.address, wanted)
+        self._session = _join(settings.address, wanted)
         total = int(self._session.total("CPU"))
         self.slots = slots or max(1, total // self._threads)
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> RayLauncher:
+        """Make one; see the constructor."""
+        return cls(options.settings, options.workers, options.threads_per_job)
 
     def submit(self, spec: JobSpec) -> RayHandle:
         """Give a job to Ray.
@@ -104,8 +120,8 @@ class RayLauncher:
         Raises:
             ConfigError: No node is large enough for it.
         """
-        needs: dict[str, float] = {"CPU": self._threads, "GPU": self.infra.gpus_per_job}
-        if self.infra.address is not None and spec.limits.memory_gib is not None:
+        needs: dict[str, float] = {"CPU": self._threads, "GPU": self.settings.gpus_per_job}
+        if self.settings.address is not None and spec.limits.memory_gib is not None:
             needs["memory"] = spec.limits.memory_gib * GIB
         self._session.check_fits(spec.name, needs)
         return RayHandle(self._session, spec, needs)

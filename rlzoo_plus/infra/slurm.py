@@ -13,14 +13,15 @@ from typing import Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.infra import slurm_node
 from rlzoo_plus.infra.job import JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Handle
+from rlzoo_plus.infra.launcher import Handle, LauncherOptions
 from rlzoo_plus.infra.local import without_ctrl_c
 from rlzoo_plus.infra.node import STOPPED, end_of_record, make_ticket, note_in_log, sleep_until
-from rlzoo_plus.infra.slurm_clusters import Cluster, Slurm, ThisMachine
+from rlzoo_plus.infra.slurm_clusters import Cluster, Slurm, SlurmSettings, ThisMachine
 
+# Jobs in the queue at once, if nothing is said.
+CLUSTER_WORKERS = 16
 _TAIL_CHARACTERS = 4000
 # How old may be what the cluster says of a job, and of one that was asked to end.
 _NEWS_S, _ASKED_NEWS_S = 20.0, 3.0
@@ -35,7 +36,9 @@ class SlurmLauncher:
 
     shows_output = False
 
-    def __init__(self, infra: InfraConfig, slots: int, threads: int) -> None:
+    Settings = SlurmSettings
+
+    def __init__(self, settings: SlurmSettings, slots: int, threads: int) -> None:
         try:
             import submitit  # noqa: F401
         except ImportError:
@@ -43,9 +46,20 @@ class SlurmLauncher:
                 "infra=slurm needs submitit. Install it: pip install 'rlzoo-plus[slurm]'."
             ) from None
         self.slots = slots
-        self.infra = infra
-        self.folder = Path(infra.folder).expanduser().absolute()
-        self.cluster: Cluster = ThisMachine() if infra.cluster == "local" else Slurm(threads)
+        self.settings = settings
+        self.folder = Path(settings.folder).expanduser().absolute()
+        self.cluster: Cluster = ThisMachine() if settings.cluster == "local" else Slurm(threads)
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> SlurmLauncher:
+        """Make one.
+
+        Raises:
+            ConfigError: submitit or SLURM's commands are missing.
+        """
+        many = options.settings.cluster == "slurm" and options.workers is None
+        slots = CLUSTER_WORKERS if many else options.slots
+        return cls(options.settings, slots, options.threads_per_job)
 
     def submit(self, spec: JobSpec) -> SlurmHandle:
         """Put a job into the queue.
@@ -67,7 +81,7 @@ class SlurmHandle:
     def __init__(self, launcher: SlurmLauncher, spec: JobSpec) -> None:
         self.spec = spec
         self._launcher, self._cluster = launcher, launcher.cluster
-        self._again = launcher.infra.resubmit
+        self._again = launcher.settings.resubmit
         self._asked: str | None = None
         self._end: JobEnd | None = None
         self._look_at = 0.0
@@ -103,7 +117,7 @@ class SlurmHandle:
         write_json(self.folder / slurm_node.TICKET, self._ticket)
         from submitit.helpers import clean_env
 
-        executor = self._cluster.make_executor(self._launcher.infra, self.spec, self.folder)
+        executor = self._cluster.make_executor(self._launcher.settings, self.spec, self.folder)
         try:
             # Without what belongs to a job of the cluster that this runs in itself.
             with without_ctrl_c(), clean_env():

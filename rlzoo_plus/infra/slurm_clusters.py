@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+from pydantic import Field
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import InfraConfig
+from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
+from rlzoo_plus.config.schema import Section
 from rlzoo_plus.infra.job import JobSpec
 
 if TYPE_CHECKING:
@@ -22,6 +25,24 @@ _EXTRA_GIB, _EXTRA_MINUTES = 0.5, 5
 _NO_END_MINUTES = 365 * 24 * 60
 # squeue burdens what all users of the cluster share. Shorter than any news may be old.
 _SQUEUE_PAUSE_S = 2.0
+
+
+class SlurmSettings(Section):
+    """The keys of `infra=slurm`; what they mean is in conf/infra/slurm.yaml."""
+
+    cluster: Literal["slurm", "local"] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    mem_gib: PositiveFloat | None = None
+    timeout_minutes: Count | None = None
+    gpus_per_node: NonNegative | None = None
+    cpus_per_task: Count | None = None
+    signal_delay_s: Count = 120
+    resubmit: NonNegative = 0
+    setup: list[str] = Field(default_factory=list)
+    sbatch: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    folder: Annotated[str, Field(min_length=1)] = "outputs/slurm"
 
 
 class Cluster(Protocol):
@@ -35,7 +56,7 @@ class Cluster(Protocol):
     look_s: float
     grace_s: float
 
-    def make_executor(self, infra: InfraConfig, spec: JobSpec, folder: Path) -> Executor:
+    def make_executor(self, settings: SlurmSettings, spec: JobSpec, folder: Path) -> Executor:
         """Return what submits one job."""
 
     def is_gone(self, job: Job[Any], as_of: float) -> bool:
@@ -65,25 +86,25 @@ class Slurm:
         self._queue: set[str] = set()
         self._read_at = self._tried_at = -math.inf
 
-    def make_executor(self, infra: InfraConfig, spec: JobSpec, folder: Path) -> Executor:
+    def make_executor(self, settings: SlurmSettings, spec: JobSpec, folder: Path) -> Executor:
         """Return an executor with the options of sbatch."""
         from submitit import SlurmExecutor
 
         executor = SlurmExecutor(folder)
         executor.update_parameters(
             job_name=re.sub(r"[^\w.-]+", "-", spec.name),
-            partition=infra.partition,
-            account=infra.account,
-            qos=infra.qos,
-            time=_minutes(infra, spec),
-            mem=_memory(infra, spec),
-            cpus_per_task=infra.cpus_per_task or self._threads,
-            gpus_per_node=infra.gpus_per_node or None,
-            signal_delay_s=infra.signal_delay_s,
-            setup=infra.setup,
+            partition=settings.partition,
+            account=settings.account,
+            qos=settings.qos,
+            time=_minutes(settings, spec),
+            mem=_memory(settings, spec),
+            cpus_per_task=settings.cpus_per_task or self._threads,
+            gpus_per_node=settings.gpus_per_node or None,
+            signal_delay_s=settings.signal_delay_s,
+            setup=settings.setup,
             stderr_to_stdout=True,
             # Who starts a job again is the controller: it knows whether it was wanted.
-            additional_parameters={"no_requeue": True, **infra.sbatch},
+            additional_parameters={"no_requeue": True, **settings.sbatch},
         )
         return executor
 
@@ -123,16 +144,16 @@ class ThisMachine:
     look_s = 0.1
     grace_s = 1.0
 
-    def make_executor(self, infra: InfraConfig, spec: JobSpec, folder: Path) -> Executor:
+    def make_executor(self, settings: SlurmSettings, spec: JobSpec, folder: Path) -> Executor:
         """Return an executor; of the options it knows time, GPUs and set-up."""
         from submitit import LocalExecutor
 
         executor = LocalExecutor(folder)
         executor.update_parameters(
-            timeout_min=_minutes(infra, spec) or _NO_END_MINUTES,
-            signal_delay_s=infra.signal_delay_s,
-            gpus_per_node=infra.gpus_per_node or 0,
-            setup=infra.setup,
+            timeout_min=_minutes(settings, spec) or _NO_END_MINUTES,
+            signal_delay_s=settings.signal_delay_s,
+            gpus_per_node=settings.gpus_per_node or 0,
+            setup=settings.setup,
             stderr_to_stdout=True,
         )
         return executor
@@ -149,16 +170,16 @@ class ThisMachine:
         job.cancel(check=False)
 
 
-def _minutes(infra: InfraConfig, spec: JobSpec) -> int | None:
-    if infra.timeout_minutes is not None:
-        return infra.timeout_minutes
+def _minutes(settings: SlurmSettings, spec: JobSpec) -> int | None:
+    if settings.timeout_minutes is not None:
+        return settings.timeout_minutes
     limit = spec.limits.time_s
     if limit is None:
         return None
-    return math.ceil((limit + infra.signal_delay_s) / 60) + _EXTRA_MINUTES
+    return math.ceil((limit + settings.signal_delay_s) / 60) + _EXTRA_MINUTES
 
 
-def _memory(infra: InfraConfig, spec: JobSpec) -> str | None:
+def _memory(settings: SlurmSettings, spec: JobSpec) -> str | None:
     limit = spec.limits.memory_gib
-    asked = infra.mem_gib or (None if limit is None else limit + _EXTRA_GIB)
+    asked = settings.mem_gib or (None if limit is None else limit + _EXTRA_GIB)
     return None if asked is None else f"{math.ceil(asked * 1024)}M"

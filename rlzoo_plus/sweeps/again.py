@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.sweeps.job import SweepJob
@@ -67,6 +67,7 @@ def _infra(job: SweepJob, overrides: Sequence[str], *, trust: bool) -> InfraConf
     workers and the limits of a stored `infra` count, and a launcher that stays on this machine.
     """
     from rlzoo_plus.config.references import refuse_secrets
+    from rlzoo_plus.config.resolve import infra_of
     from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
 
     config: RunConfig = job.config
@@ -83,23 +84,19 @@ def _infra(job: SweepJob, overrides: Sequence[str], *, trust: bool) -> InfraConf
     if not trust or name != config.infra.name:
         before = {key: before[key] for key in _LIMITS}
     try:
-        return InfraConfig.model_validate({**before, "name": name, **typed})
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(overrides)}: infra.{one_line(error)}.") from error
+        return infra_of({**before, "name": name, **typed})
+    except ConfigError as error:
+        said = "; ".join(str(error).splitlines())
+        raise ConfigError(f"{' '.join(overrides)}: {said}") from error
 
 
 def _typed(override: str) -> tuple[str, Any]:
     import yaml
 
-    from rlzoo_plus.config.suggest import unknown_name
-
     key, equals, text = override.partition("=")
     name = key.removeprefix("infra.")
     if not equals or not key.startswith("infra."):
         raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")
-    known = InfraConfig.model_fields
-    if name not in known:
-        raise ConfigError(unknown_name("key", key, [f"infra.{field}" for field in known]))
     try:
         return name, yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -11,13 +11,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from pydantic import Field
+
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import Line, Section
 from rlzoo_plus.config.suggest import unknown_name
+
+
+class ServiceSettings(Section):
+    """The keys of `tracker=wandb` and `tracker=mlflow`; see conf/tracker."""
+
+    project: Line = "rlzoo_plus"
+    offline: bool = False
+    kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
 class Tracker(Protocol):
     """A service that follows one run, also after it was stopped and goes on.
+
+    One of the user's own is a class with these methods, anywhere: `tracker.name=my_module.Mine`. It
+    is made from its settings: its keys below `tracker` are the fields of a pydantic model, its
+    attribute `Settings`.
 
     One object serves one run, from one thread: `start`, any number of `log`, then `finish` or
     `fail`. A tracker raises what goes wrong; `SafeTracker` decides what that means for the run.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.tracking.base import (
+    ServiceSettings,
     as_text,
     attachments,
     check_kwargs,
@@ -40,7 +40,9 @@ class MlflowTracker:
     It uses a client of its own, so that MLflow's process-wide active run stays the user's.
     """
 
-    def __init__(self, config: TrackerConfig) -> None:
+    Settings = ServiceSettings
+
+    def __init__(self, settings: ServiceSettings) -> None:
         """Import MLflow and check the settings.
 
         Raises:
@@ -49,8 +51,8 @@ class MlflowTracker:
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
         self._mlflow = load_package("mlflow", "mlflow", "mlflow", ENVIRONMENT)
-        check_kwargs("tracker.kwargs", config.kwargs, ("run_name", "tags"), TAKEN)
-        if config.offline:
+        check_kwargs("tracker.kwargs", settings.kwargs, ("run_name", "tags"), TAKEN)
+        if settings.offline:
             for package in ("sqlalchemy", "alembic"):
                 load_package("mlflow", package, "mlflow", {})
         elif not os.environ.get("MLFLOW_TRACKING_URI"):
@@ -58,7 +60,7 @@ class MlflowTracker:
                 "tracker=mlflow knows no server: the variable MLFLOW_TRACKING_URI is not set. "
                 "Set it, or keep the run on disk with tracker.offline=true."
             )
-        self._config = config
+        self._settings = settings
         self._client: Any = None
         self._run_id: str | None = None
         self._run_dir = Path()
@@ -66,12 +68,12 @@ class MlflowTracker:
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
         """Open the run; see `Tracker.start`."""
         self._run_dir = run_dir
-        store, artifacts = self._offline_store() if self._config.offline else (None, None)
+        store, artifacts = self._offline_store() if self._settings.offline else (None, None)
         self._client = self._mlflow.MlflowClient(tracking_uri=store)
         experiment_id = self._experiment_id(artifacts)
         known = self._reopened(experiment_id)
         if self._run_id is None:
-            arguments = {"run_name": run_dir.name, **self._config.kwargs}
+            arguments = {"run_name": run_dir.name, **self._settings.kwargs}
             self._run_id = str(self._client.create_run(experiment_id, **arguments).info.run_id)
             remember_run(run_dir, "mlflow", experiment_id, self._run_id)
         for params in self._params(config, known):
@@ -126,7 +128,7 @@ class MlflowTracker:
         return f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
 
     def _experiment_id(self, artifacts: str | None) -> str:
-        name = self._config.project
+        name = self._settings.project
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlzoo_plus.config.catalog import TRACKERS
 from rlzoo_plus.config.references import reveal
+from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.tracking.base import Tracker
 from rlzoo_plus.tracking.safe import SafeTracker
@@ -31,6 +32,8 @@ def make_tracker(config: TrackerConfig) -> Tracker:
         ConfigError: The name is unknown, its package is missing or its settings are wrong.
     """
     check_tracker(config, installed_here=False)
-    kwargs = reveal(config.kwargs, "tracker.kwargs")
-    tracker = TRACKERS.load(config.name)(config.model_copy(update={"kwargs": kwargs}))
-    return SafeTracker(tracker, config.name)
+    settings = dict(config.model_extra or {})
+    if "kwargs" in settings:
+        settings["kwargs"] = reveal(settings["kwargs"], "tracker.kwargs")
+    own = settings_of(TrackerConfig(name=config.name, **settings))
+    return SafeTracker(TRACKERS.load(config.name)(own), config.name)

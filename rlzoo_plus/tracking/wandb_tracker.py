@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.tracking.base import (
+    ServiceSettings,
     attachments,
     check_kwargs,
     flatten,
@@ -50,7 +50,9 @@ class WandbTracker:
     The x-axis is the metric `global_step`, because W&B drops values whose own step goes back.
     """
 
-    def __init__(self, config: TrackerConfig) -> None:
+    Settings = ServiceSettings
+
+    def __init__(self, settings: ServiceSettings) -> None:
         """Import wandb and check the settings.
 
         Raises:
@@ -58,30 +60,30 @@ class WandbTracker:
         """
         self._wandb = load_package("wandb", "wandb", "wandb", ENVIRONMENT)
         known = inspect.signature(self._wandb.init).parameters
-        check_kwargs("tracker.kwargs", config.kwargs, known, TAKEN)
-        settings = config.kwargs.get("settings") or {}
+        check_kwargs("tracker.kwargs", settings.kwargs, known, TAKEN)
+        own = settings.kwargs.get("settings") or {}
         fields = self._wandb.Settings.model_fields
-        check_kwargs("tracker.kwargs.settings", settings, fields, TAKEN_SETTINGS)
-        self._config = config
-        self._settings = SETTINGS | settings
+        check_kwargs("tracker.kwargs.settings", own, fields, TAKEN_SETTINGS)
+        self._settings = settings
+        self._own = SETTINGS | own
         self._run: Any = None
         self._run_dir = Path()
 
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
         """Open the run; see `Tracker.start`."""
-        if not self._config.offline:
+        if not self._settings.offline:
             self._require_key()
         arguments: dict[str, Any] = {"name": run_dir.name, "reinit": "create_new"}
-        arguments |= self._config.kwargs | {"settings": self._settings}
-        if self._config.offline:
+        arguments |= self._settings.kwargs | {"settings": self._own}
+        if self._settings.offline:
             arguments["mode"] = "offline"
-        place = f"{arguments.get('entity') or ''}/{self._config.project}"
+        place = f"{arguments.get('entity') or ''}/{self._settings.project}"
         known = known_run(run_dir, "wandb", place)
-        if known is not None and "id" not in self._config.kwargs:
+        if known is not None and "id" not in self._settings.kwargs:
             arguments |= {"id": known, "resume": "allow"}
         _open_trackers.add(self)
         self._run_dir = run_dir
-        arguments |= {"project": self._config.project, "dir": run_dir, "config": config}
+        arguments |= {"project": self._settings.project, "dir": run_dir, "config": config}
         try:
             self._run = self._wandb.init(**arguments)
         except self._user_errors() as error:

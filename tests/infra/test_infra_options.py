@@ -10,6 +10,8 @@ from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.infra.launcher import make_launcher
 
+LIMITS = ("workers", "memory_gib", "time_limit_minutes")
+
 
 def stored(**infra):
     return {**make_config("algo=ppo").model_dump(mode="json"), "infra": infra}
@@ -59,3 +61,61 @@ def test_without_slurms_commands_the_local_executor_is_named(monkeypatch, tmp_pa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"needs sbatch.*infra\.cluster=local"):
         make_launcher(InfraConfig(name="slurm"), 1, ())
+
+
+def test_a_key_of_another_launcher_at_its_default_is_left_out():
+    # As runs of earlier versions have stored it.
+    config = validate_config(stored(name="local", partition=None, resubmit=0))
+    assert set(config.infra.model_dump()) == {"name", *LIMITS}
+
+
+def test_a_launcher_of_the_users_own_is_not_imported_from_what_is_stored():
+    config = validate_config(stored(name="evil_package.Launcher", host="x"))
+    assert config.infra.model_dump()["host"] == "x"
+
+
+MINE = """
+from pydantic import BaseModel
+
+class Mine:
+    slots, shows_output = 3, False
+
+    class Settings(BaseModel):
+        host: str = "here"
+
+    @classmethod
+    def from_options(cls, options):
+        made = cls()
+        made.options = options
+        return made
+
+    def submit(self, spec): ...
+    def wait(self, handles, timeout_s): ...
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Write a launcher of the user's own into the current folder."""
+    (tmp_path / "my_cluster.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_launcher_of_the_users_own_gets_its_settings(mine):
+    config = make_config("infra.name=my_cluster.Mine", "infra.host=there", "infra.workers=2")
+    made = make_launcher(config.infra, 3, ("json",))
+    assert (made.options.settings.host, made.options.workers) == ("there", 2)
+    assert (made.options.threads_per_job, made.options.preload) == (3, ("json",))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["infra.hots=there"], r"'infra\.hots'\. Did you mean 'infra\.host'"),
+        (["infra.host=3"], r"infra\.host=3: must be a valid string"),
+        (["infra.name=my_cluster.BaseModel"], r"my_cluster\.BaseModel has no method from_options"),
+    ],
+)
+def test_what_is_wrong_for_an_own_launcher_is_told_as_for_a_shipped_one(mine, words, text):
+    with pytest.raises(ConfigError, match=text):
+        make_config("infra.name=my_cluster.Mine", *words)

@@ -13,7 +13,8 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.infra import slurm
 from rlzoo_plus.infra.job import JobSpec, Limits
-from rlzoo_plus.infra.launcher import CLUSTER_WORKERS, make_launcher
+from rlzoo_plus.infra.launcher import make_launcher
+from rlzoo_plus.infra.slurm import CLUSTER_WORKERS
 from rlzoo_plus.infra.slurm_clusters import Slurm
 
 pytest.importorskip("submitit")

@@ -12,8 +12,7 @@ import pytest
 from wandb_file import read_run
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.schema import TrackerConfig
-from rlzoo_plus.tracking.base import attachments, flatten, known_run
+from rlzoo_plus.tracking.base import ServiceSettings, attachments, flatten, known_run
 from rlzoo_plus.tracking.safe import SafeTracker
 
 CONFIG = {
@@ -65,7 +64,7 @@ class Wandb:
         from rlzoo_plus.tracking.wandb_tracker import WandbTracker
 
         config = {"project": "test", "offline": True, "kwargs": {"tags": ["a"]}}
-        self.tracker = WandbTracker(TrackerConfig(name="wandb", **config))
+        self.tracker = WandbTracker(ServiceSettings(**config))
 
     def read(self, run_dir):
         run = read_run(run_dir / "wandb")
@@ -97,7 +96,7 @@ class Mlflow:
         from rlzoo_plus.tracking.mlflow_tracker import MlflowTracker
 
         config = {"project": "test", "offline": True, "kwargs": {"tags": {"team": "a"}}}
-        self.tracker = MlflowTracker(TrackerConfig(name="mlflow", **config))
+        self.tracker = MlflowTracker(ServiceSettings(**config))
 
     def read(self, run_dir):
         from mlflow import MlflowClient
