@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import BaseJournalBackend
 
 from rlzoo_plus.artifacts.untrusted import read_plain_lines
 from rlzoo_plus.config.errors import ConfigError
@@ -52,7 +52,7 @@ class SystemLock:
         self._lock.release()
 
 
-class SafeJournal(JournalFileBackend):
+class SafeJournal(BaseJournalBackend):
     """A journal whose last record may be torn: it is cut off before the next one is written.
 
     Each record is on the disk before the lock is given back, so no other can be torn. Readers
@@ -60,8 +60,10 @@ class SafeJournal(JournalFileBackend):
     """
 
     def __init__(self, folder: Path) -> None:
-        path = (folder / JOURNAL).absolute()
-        super().__init__(str(path), SystemLock(path.with_name(_LOCK)))  # type: ignore[arg-type]
+        self._path = (folder / JOURNAL).absolute()
+        self._lock = SystemLock(self._path.with_name(_LOCK))
+        if not self._path.exists():
+            self._path.touch()
         # How many records there are up to a place in the file.
         self._read = (0, 0)
 
@@ -74,7 +76,7 @@ class SafeJournal(JournalFileBackend):
             ValueError: A record before the last one is torn.
         """
         number, place = self._read if self._read[0] <= log_number_from else (0, 0)
-        with open(self._file_path, "rb") as file:
+        with open(self._path, "rb") as file:
             file.seek(place)
             # In one piece: others write, and what they have half written comes last.
             lines = io.BytesIO(file.read()).readlines()
@@ -95,7 +97,7 @@ class SafeJournal(JournalFileBackend):
         self._lock.acquire()
         try:
             # A file that was removed must not come back without its beginning.
-            handle = os.open(self._file_path, os.O_RDWR | os.O_APPEND)
+            handle = os.open(self._path, os.O_RDWR | os.O_APPEND)
             with open(handle, "r+b", buffering=0) as file:
                 os.ftruncate(handle, _sound_size(handle))
                 view = memoryview(data)

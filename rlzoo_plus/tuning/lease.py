@@ -1,20 +1,24 @@
-"""The lease on a trial: claimed by one controller, kept alive, finished once, or taken over."""
+"""The lease on a trial: claimed by one controller, kept alive, finished once, or retried.
+
+A claim, an ending and a retry may each be interrupted anywhere and be done again, by the same
+process or by another one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages import BaseStorage, RDBStorage, fail_stale_trials
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
@@ -22,7 +26,6 @@ from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning import trials as noted
-from rlzoo_plus.tuning.postgres import start_clocks
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 if TYPE_CHECKING:
@@ -31,40 +34,58 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.study import Study
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
+# Between claiming a trial from the queue and signing it there are milliseconds.
+_UNSIGNED_S = 60.0
+# How Optuna names what `enqueue_trial` and `Trial.set_constraint` store.
+_FIXED, _CONSTRAINT = "fixed_params", "constraints:"
+# CMA-ES states, which earlier versions let Optuna store, are long and of no use to a retry.
+_NOT_INHERITED = (_FIXED, _CONSTRAINT.rstrip(":"))
+_OVER = (TrialState.DONE, TrialState.PRUNED, TrialState.FAILED)
 
-class Desk:
-    """Hands out a study's trials: each to one controller, and not more than there may be."""
+IsDead = Callable[[str], bool | None]
+log = logging.getLogger(__name__)
+
+
+class Leases:
+    """A study's trials as controllers claim, keep and finish them, in a storage shared by many."""
 
     def __init__(
-        self, storage: BaseStorage, study_id: int, n_trials: int, grid_size: int | None
+        self, study: optuna.Study, storage: BaseStorage, n_trials: int, grid_size: int | None
     ) -> None:
-        """Prepare.
+        """Look at a study.
 
         Args:
-            storage: The study's storage.
-            study_id: The study in it.
+            study: The study.
+            storage: Its storage.
             n_trials: The most trials.
             grid_size: Points of the grid that is searched, None for other searches.
         """
-        self._storage, self._study_id = storage, study_id
+        self._study, self._storage = study, storage
+        self._study_id = storage.get_study_id_from_name(study.study_name)
         self._n_trials, self._grid_size = n_trials, grid_size
+        # Journals have no heartbeats: who can read one can see its controllers' locks beside it.
+        self._heartbeats = storage if isinstance(storage, RDBStorage) else None
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials by number."""
-        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
+        trials = self._study.get_trials(deepcopy=False)
         return sorted(trials, key=lambda trial: trial.number)
 
-    def take(self, owner: str, ticket: str) -> int | None:
+    def trial_id(self, number: int) -> int:
+        """Return the storage's id of a trial."""
+        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+    def claim(self, owner: str, ticket: str) -> int | None:
         """Return the number of a trial that is ours alone, None if there are enough.
 
         Args:
-            owner: Who takes it.
+            owner: Who claims it.
             ticket: A name for this request: it can be repeated when its answer was lost.
         """
         trials = self.trials()
         mine = _with_ticket(trials, ticket)
         if not mine:
-            waiting = self._take_waiting(trials)
+            waiting = self._claim_waiting(trials)
             if waiting is not None:
                 return waiting
             if len(noted.places(trials)) >= self._limit(trials):
@@ -75,37 +96,108 @@ class Desk:
         running = [trial for trial in mine if trial.state is OptunaState.RUNNING]
         return self._keep_first(running, trials)
 
+    def sign(self, number: int, owner: str) -> FrozenTrial:
+        """Note who has claimed a trial, let its heartbeats begin, and return it."""
+        trial_id = self.trial_id(number)
+        frozen = self._storage.get_trial(trial_id)
+        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
+            self._storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
+        self._start_heartbeats(frozen, renew=True)
+        return frozen
+
     def enqueue(self, params: Mapping[str, Any], attributes: Mapping[str, Any]) -> bool:
         """Queue the study's first trial, if there is none yet."""
-        # Two who find the study empty both queue one; whoever takes the second one drops it.
+        # Two who find the study empty both queue one; whoever claims the second one drops it.
         if self.trials():
             return False
-        user = {**attributes, noted.WARM: True}
-        system = {"fixed_params": dict(params)}
-        self.add(create_trial(state=OptunaState.WAITING, user_attrs=user, system_attrs=system))
+        self._study.enqueue_trial(dict(params), user_attrs={**attributes, noted.WARM: True})
         return True
 
-    def add(self, trial: FrozenTrial) -> None:
-        """Add a trial."""
-        self._storage.create_new_trial(self._study_id, trial)
+    def beat(self, numbers: Sequence[int]) -> None:
+        """Say that trials are in work; a journal needs no such thing."""
+        if self._heartbeats is not None:
+            for number in numbers:
+                self._heartbeats.record_heartbeat(self.trial_id(number))
+
+    def finish(
+        self,
+        number: int,
+        state: str,
+        values: Sequence[float] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        violations: Mapping[str, float] | None = None,
+    ) -> bool:
+        """End a trial; return False if it had ended otherwise before.
+
+        Args:
+            number: The trial.
+            state: COMPLETE, PRUNED or FAIL.
+            values: The objectives' values of a complete trial.
+            attributes: What is noted beside.
+            violations: How much each constraint is broken, by its key.
+        """
+        trial_id, ending, noted_too = self.trial_id(number), OptunaState[state], attributes or {}
+        try:
+            # Attributes first: a trial that has ended cannot be changed.
+            for key, value in noted_too.items():
+                self._storage.set_trial_user_attr(trial_id, key, value)
+            for key, value in (violations or {}).items():
+                self._storage.set_trial_system_attr(trial_id, _CONSTRAINT + key, value)
+            told = values
+            if ending is OptunaState.PRUNED:
+                told = _last_reported(self._storage.get_trial(trial_id))
+            return self._storage.set_trial_state_values(trial_id, ending, told)
+        except UpdateFinishedTrialError:
+            # It may have been us: the server went away before it could answer.
+            trial = self._storage.get_trial(trial_id)
+            is_same = values is None or list(trial.values or ()) == list(values)
+            kept = all(trial.user_attrs.get(key) == value for key, value in noted_too.items())
+            return trial.state is ending and is_same and kept
+
+    def retry_lost(self, is_dead: IsDead, counts: bool) -> list[int]:
+        """Give up the trials of dead owners, and queue another attempt for each.
+
+        Args:
+            is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
+                Then a database tells by heartbeats, and in a journal it counts as alive.
+            counts: Whether a lost attempt is one of `trials.MOST_LOSSES`.
+
+        Returns:
+            The numbers of the attempts that have a successor now.
+        """
+        running = [trial for trial in self.trials() if trial.state is OptunaState.RUNNING]
+        verdicts = [_ask(is_dead, trial) for trial in running]
+        for trial, verdict in zip(running, verdicts, strict=True):
+            if verdict or (verdict is None and self._heartbeats is None and _is_unsigned(trial)):
+                self._give_up_lost(trial, counts)
+            elif None in verdicts:
+                # Those that are seen to live are vouched for. A trial that never had a heartbeat
+                # would count as alive for ever, and gets its first one here.
+                self._start_heartbeats(trial, renew=verdict is False)
+        if self._heartbeats is not None and None in verdicts:
+            fail_stale_trials(self._study)
+        lost = lost_attempts(self.trials())
+        for trial in lost:
+            self._study.add_trial(successor_of(trial, counts))
+        return [trial.number for trial in lost]
 
     def _make(self, owner: str, ticket: str) -> None:
         # Signed from the first moment on: whoever dies next leaves no trial without an owner.
         attributes = {noted.OWNER: owner, noted.TICKET: ticket}
-        self.add(create_trial(state=OptunaState.RUNNING, user_attrs=attributes))
+        self._study.add_trial(create_trial(state=OptunaState.RUNNING, user_attrs=attributes))
 
     def _keep_first(self, mine: Sequence[FrozenTrial], trials: Sequence[FrozenTrial]) -> int | None:
         # When the answer to making a trial is lost, Optuna makes another one.
         for double in mine[1:]:
-            give_up(self._storage, double, noted.SURPLUS, "made twice")
+            self._give_up(double, noted.SURPLUS, "made twice")
         if not mine:
             return None
         if mine[0].number in noted.places(trials)[: self._limit(trials)]:
             return mine[0].number
-        give_up(self._storage, mine[0], noted.SURPLUS, "one more than hpo.n_trials")
+        self._give_up(mine[0], noted.SURPLUS, "one more than hpo.n_trials")
         return None
 
-    def _take_waiting(self, trials: Sequence[FrozenTrial]) -> int | None:
+    def _claim_waiting(self, trials: Sequence[FrozenTrial]) -> int | None:
         wanted = noted.places(trials)[: self._limit(trials)]
         for trial in trials:
             if trial.state is not OptunaState.WAITING:
@@ -114,15 +206,15 @@ class Desk:
             if (double or trial.number in wanted) and self._begin(trial):
                 if not double:
                     return trial.number
-                give_up(self._storage, trial, noted.SURPLUS, "queued twice")
+                self._give_up(trial, noted.SURPLUS, "queued twice")
         return None
 
     def _begin(self, trial: FrozenTrial) -> bool:
-        """Take a trial from the queue; return False if somebody else was faster."""
-        try:
-            return self._storage.set_trial_state_values(trial._trial_id, OptunaState.RUNNING)
-        except UpdateFinishedTrialError:
-            return False
+        """Claim a queued trial; return False if somebody else was faster."""
+        with contextlib.suppress(UpdateFinishedTrialError):
+            trial_id = self.trial_id(trial.number)
+            return self._storage.set_trial_state_values(trial_id, OptunaState.RUNNING)
+        return False
 
     def _limit(self, trials: Sequence[FrozenTrial]) -> int:
         if self._grid_size is None:
@@ -131,91 +223,29 @@ class Desk:
         invalid = [t for t in trials if t.user_attrs.get(noted.KIND) == noted.INVALID]
         return min(self._n_trials, max(self._grid_size - len(invalid), 0))
 
+    def _start_heartbeats(self, trial: FrozenTrial, *, renew: bool) -> None:
+        """Record a heartbeat if a trial has none yet, or one is due.
 
-def _with_ticket(trials: Sequence[FrozenTrial], ticket: str) -> list[FrozenTrial]:
-    return [trial for trial in trials if trial.user_attrs.get(noted.TICKET) == ticket]
+        The server's clock measures the silence; those of the machines may differ.
+        """
+        if self._heartbeats is None:
+            return
+        is_first = noted.BEATS not in trial.user_attrs
+        if is_first or renew:
+            self._heartbeats.record_heartbeat(self.trial_id(trial.number))
+        if is_first:
+            with contextlib.suppress(UpdateFinishedTrialError):
+                trial_id = self.trial_id(trial.number)
+                self._storage.set_trial_user_attr(trial_id, noted.BEATS, True)
 
+    def _give_up_lost(self, trial: FrozenTrial, counts: bool) -> None:
+        losses = noted.losses_of(trial)
+        kind = noted.FAILED if counts and losses >= noted.MOST_LOSSES else noted.REQUEUED
+        reason = noted.lost_text(losses) if counts else "laid down by its controller"
+        self._give_up(trial, kind, reason)
 
-# Between taking a trial from the queue and signing it there are milliseconds.
-_UNSIGNED_S = 60.0
-_NOT_INHERITED = ("fixed_params", "constraints")
-
-# That a controller dies is no fault of its trials, but one that takes each controller down with it,
-# as by using up all memory, must end some time.
-MOST_LOSSES = 10
-
-IsDead = Callable[[str], bool | None]
-
-
-def requeue(
-    study: optuna.Study, rdb: RDBStorage | None, is_dead: IsDead, counts: bool
-) -> list[int]:
-    """Give up the trials of dead owners, and queue their successors; safe to be called again.
-
-    Args:
-        study: The study.
-        rdb: Its database, None for a journal.
-        is_dead: Tells of an owner whether it is dead, None if that is not known.
-        counts: Whether a lost attempt is one of `MOST_LOSSES`.
-
-    Returns:
-        The numbers of the attempts that have a successor now.
-    """
-    storage, study_id = study._storage, study._study_id
-
-    def read() -> list[FrozenTrial]:
-        return storage.get_all_trials(study_id, deepcopy=False)
-
-    for trial in find_orphans(study, rdb, read(), is_dead):
-        attempts = attempt_of(trial)
-        if counts and attempts >= MOST_LOSSES:
-            reason = f"its controller was lost, {attempts + 1} times"
-            give_up(storage, trial, noted.FAILED, reason)
-        else:
-            reason = "its controller was lost" if counts else "laid down by its controller"
-            give_up(storage, trial, noted.REQUEUED, reason)
-    lost = lost_attempts(read())
-    for trial in lost:
-        storage.create_new_trial(study_id, successor_of(trial, counts))
-    return [trial.number for trial in lost]
-
-
-def find_orphans(
-    study: optuna.Study, rdb: RDBStorage | None, trials: Sequence[FrozenTrial], is_dead: IsDead
-) -> list[FrozenTrial]:
-    """Return the running trials whose owner is dead.
-
-    Of an owner that cannot be seen from here, a database tells by its heartbeats. A journal has
-    none: there an unknown owner counts as alive, since whoever can read the journal can see the
-    owners' locks beside it.
-
-    Args:
-        study: The study.
-        rdb: Its database, None for a journal.
-        trials: All its trials.
-        is_dead: Tells of an owner whether it is dead, None if that is not known.
-    """
-    running = [trial for trial in trials if trial.state is OptunaState.RUNNING]
-    verdicts = {trial.number: _ask(is_dead, trial) for trial in running}
-    unknown = [trial for trial in running if verdicts[trial.number] is None]
-    stale: set[int] = set()
-    if rdb is not None and unknown:
-        start_clocks(rdb, [trial._trial_id for trial in unknown])
-        stale = set(rdb._get_stale_trial_ids(study._study_id))
-    for trial in unknown:
-        silent = trial._trial_id in stale if rdb is not None else _is_unsigned(trial)
-        verdicts[trial.number] = silent
-    return [trial for trial in running if verdicts[trial.number]]
-
-
-def give_up(storage: BaseStorage, trial: FrozenTrial, kind: str, reason: str) -> bool:
-    """Fail a trial; return False if somebody else has ended it before."""
-    try:
-        storage.set_trial_user_attr(trial._trial_id, noted.KIND, kind)
-        storage.set_trial_user_attr(trial._trial_id, noted.REASON, reason)
-        return storage.set_trial_state_values(trial._trial_id, OptunaState.FAIL)
-    except UpdateFinishedTrialError:
-        return False
+    def _give_up(self, trial: FrozenTrial, kind: str, reason: str) -> bool:
+        return self.finish(trial.number, "FAIL", None, {noted.KIND: kind, noted.REASON: reason})
 
 
 def lost_attempts(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -242,7 +272,6 @@ def successor_of(trial: FrozenTrial, counts: bool) -> FrozenTrial:
     system = {
         key: value
         for key, value in trial.system_attrs.items()
-        # An optimizer's state is long, and a later trial has a newer one.
         if not key.startswith(_NOT_INHERITED) and ":optimizer" not in key
     }
     inherited = trial.user_attrs.get(noted.OVERRIDES)
@@ -250,71 +279,21 @@ def successor_of(trial: FrozenTrial, counts: bool) -> FrozenTrial:
         noted.RETRY_OF: trial.number,
         noted.ROOT: noted.root_of(trial),
         noted.FOLDER: noted.folder_of(trial),
-        noted.ATTEMPT: attempt_of(trial) + int(counts),
+        noted.ATTEMPT: noted.losses_of(trial) + int(counts),
         **({} if inherited is None else {noted.OVERRIDES: inherited}),
     }
     # What it was to begin with may not all have been drawn.
-    params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+    params = {**trial.system_attrs.get(_FIXED, {}), **trial.params}
     return create_trial(
         state=OptunaState.WAITING,
         user_attrs=user,
-        system_attrs={**system, "fixed_params": params},
+        system_attrs={**system, _FIXED: params},
         intermediate_values=dict(trial.intermediate_values),
     )
 
 
-def attempt_of(trial: FrozenTrial) -> int:
-    """Return how many attempts were lost before this one."""
-    return noted.whole(trial, noted.ATTEMPT) or 0
-
-
-def _ask(is_dead: IsDead, trial: FrozenTrial) -> bool | None:
-    owner = trial.user_attrs.get(noted.OWNER)
-    return is_dead(owner) if isinstance(owner, str) and owner else None
-
-
-def _is_unsigned(trial: FrozenTrial) -> bool:
-    """Tell whether somebody died between taking a trial of a journal and signing it."""
-    if trial.user_attrs.get(noted.OWNER) or trial.datetime_start is None:
-        return False
-    return (datetime.now() - trial.datetime_start).total_seconds() > _UNSIGNED_S
-
-
-# How Optuna's own Trial.set_constraint names them.
-_CONSTRAINT = "constraints:"
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a trial ends.
-
-    Attributes:
-        state: COMPLETE, PRUNED or FAIL.
-        values: The objectives' values of a complete trial.
-        attributes: What is noted beside.
-        violations: How much each constraint is broken, by its key.
-    """
-
-    state: OptunaState
-    values: Sequence[float] | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    violations: Mapping[str, float] = field(default_factory=dict)
-
-
-def end_trial(storage: BaseStorage, trial_id: int, ending: Ending) -> bool:
-    """End a trial; return False if it had ended otherwise before. Safe to be called again."""
-    try:
-        # Attributes first: a trial that has ended cannot be changed.
-        for key, value in ending.attributes.items():
-            storage.set_trial_user_attr(trial_id, key, value)
-        for key, value in ending.violations.items():
-            storage.set_trial_system_attr(trial_id, _CONSTRAINT + key, value)
-        values = ending.values
-        if ending.state is OptunaState.PRUNED:
-            values = _last_reported(storage.get_trial(trial_id))
-        return storage.set_trial_state_values(trial_id, ending.state, values)
-    except UpdateFinishedTrialError:
-        return _has_ended_so(storage.get_trial(trial_id), ending)
+def _with_ticket(trials: Sequence[FrozenTrial], ticket: str) -> list[FrozenTrial]:
+    return [trial for trial in trials if trial.user_attrs.get(noted.TICKET) == ticket]
 
 
 def _last_reported(trial: FrozenTrial) -> list[float] | None:
@@ -325,13 +304,16 @@ def _last_reported(trial: FrozenTrial) -> list[float] | None:
     return [trial.intermediate_values[step]]
 
 
-def _has_ended_so(trial: FrozenTrial, ending: Ending) -> bool:
-    """Tell whether it was us who ended it: the server went away before it could answer."""
-    if trial.state is not ending.state:
+def _ask(is_dead: IsDead, trial: FrozenTrial) -> bool | None:
+    owner = trial.user_attrs.get(noted.OWNER)
+    return is_dead(owner) if isinstance(owner, str) and owner else None
+
+
+def _is_unsigned(trial: FrozenTrial) -> bool:
+    """Tell whether somebody died between claiming a trial of a journal and signing it."""
+    if trial.user_attrs.get(noted.OWNER) or trial.datetime_start is None:
         return False
-    if ending.values is not None and list(trial.values or ()) != list(ending.values):
-        return False
-    return all(trial.user_attrs.get(key) == value for key, value in ending.attributes.items())
+    return (datetime.now() - trial.datetime_start).total_seconds() > _UNSIGNED_S
 
 
 class Ownership:
@@ -364,10 +346,6 @@ class Ownership:
 def _place(plan: StudyPlan) -> str:
     folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
     return f"{platform.node()}-{folder}-"
-
-
-log = logging.getLogger(__name__)
-_OVER = (TrialState.DONE, TrialState.PRUNED, TrialState.FAILED)
 
 
 def drop_artifacts(plan: StudyPlan, study: Study) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -94,22 +94,6 @@ def open_postgres(url: str, heartbeat_s: int, create: bool = True) -> RDBStorage
             )
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
         raise ConfigError(f"hpo.storage={_shown(url)}: {_reason(error)}.") from None
-
-
-def start_clocks(storage: RDBStorage, trial_ids: Iterable[int]) -> None:
-    """Give a first heartbeat to trials that have none: whoever began them has died at once.
-
-    Optuna counts a trial without a heartbeat as alive for ever. The server's clock measures the
-    silence from here on; those of the machines may differ.
-    """
-    import sqlalchemy
-
-    wanted = set(trial_ids)
-    with storage.engine.connect() as connection:
-        rows = connection.execute(sqlalchemy.text("SELECT trial_id FROM trial_heartbeats"))
-        known = {row[0] for row in rows}
-    for trial_id in sorted(wanted - known):
-        storage.record_heartbeat(trial_id)
 
 
 def is_gone(error: BaseException | None) -> bool:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from optuna.samplers import BaseSampler, CmaEsSampler
+from optuna.study import StudyDirection
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.config.suggest import unknown_name
-from rlzoo_plus.tuning.cma_state import load_optimizer
 from rlzoo_plus.tuning.storage import quiet_optuna
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ _SAMPLER_OPTIONS = "hpo.sampler_options"
 
 
 class PlainCmaEsSampler(CmaEsSampler):
-    """CMA-ES that takes up its state from the storage without running what a stranger put there."""
+    """CMA-ES that stores no pickle: its state is computed anew from the values of the trials.
+
+    Optuna keeps the optimizer as a pickle among the attributes of trials, and a storage may be
+    untrusted. Here each generation that is complete is told again, which gives the same state.
+    """
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -132,8 +137,6 @@ class PlainCmaEsSampler(CmaEsSampler):
         """
         try:
             return super().sample_relative(study, trial, search_space)
-        except ConfigError:
-            raise
         # Optuna trusts the attributes of trials, and stumbles over others.
         except (LookupError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
             raise ConfigError(
@@ -142,13 +145,39 @@ class PlainCmaEsSampler(CmaEsSampler):
                 "hpo.study=NAME."
             ) from error
 
-    def _restore_optimizer(self, completed_trials: list[FrozenTrial]) -> Any:
-        prefix = self._attr_key_optimizer
-        for trial in reversed(completed_trials):
-            parts = {k: v for k, v in trial.system_attrs.items() if k.startswith(prefix)}
-            if parts:
-                return load_optimizer(bytes.fromhex(self._concat_optimizer_attrs(parts)))
-        return None
+    def _restore_optimizer(self, completed_trials: list[FrozenTrial]) -> None:
+        """Read no stored state; keep what it is computed from."""
+        self._completed = completed_trials
+
+    def _init_optimizer(self, trans: Any, direction: StudyDirection) -> Any:
+        """Return the optimizer after all generations that are complete."""
+        random, self._dim = self._cma_rng.rng, len(trans.bounds)
+        before = random.get_state()
+        optimizer = super()._init_optimizer(trans, direction)
+        if self._get_solution_trials(self._completed, 1):
+            # Optuna draws a seed for the first generation only; the later ones go on as it would.
+            random.set_state(before)
+        sign = 1.0 if direction == StudyDirection.MINIMIZE else -1.0
+        size = optimizer.population_size
+        while len(told := self._get_solution_trials(self._completed, optimizer.generation)) >= size:
+            points = [(self._point(trans, trial), sign * trial.value) for trial in told[:size]]
+            optimizer.tell(points)
+            if self._get_solution_trials(self._completed, optimizer.generation):
+                # As if it had been stored since: a copy's covariances are symmetric to the bit.
+                optimizer = copy.deepcopy(optimizer)
+        return optimizer
+
+    def _get_solution_trials(self, trials: list[FrozenTrial], generation: int) -> list[FrozenTrial]:
+        found = super()._get_solution_trials(trials, generation)
+        if not self._with_margin:
+            return found
+        # Of an earlier, larger or smaller, space there are points that cannot be told.
+        return [trial for trial in found if len(trial.system_attrs["x_for_tell"]) == self._dim]
+
+    def _point(self, trans: Any, trial: FrozenTrial) -> Any:
+        if self._with_margin:
+            return np.array(trial.system_attrs["x_for_tell"], dtype=float)
+        return trans.transform(trial.params)
 
 
 class TrialSampler(BaseSampler):

@@ -30,7 +30,7 @@ from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
+    from optuna.storages import BaseStorage
 
 ABOUT = "about"
 # For so long a server may be away before a command gives up [s].
@@ -40,12 +40,11 @@ PATIENCE_S = 60.0
 class StoredStudy:
     """A study that can be read."""
 
-    def __init__(self, study: optuna.Study, folder: Path, storage_name: str) -> None:
+    def __init__(
+        self, study: optuna.Study, storage: BaseStorage, folder: Path, storage_name: str
+    ) -> None:
+        self.optuna_study, self.storage = study, storage
         self.folder, self.storage_name = folder, check_storage(storage_name)
-        self._study = study
-        # Optuna wraps the storage that it is given, and has no other way to the wrapped one.
-        self._storage = study._storage
-        self._study_id = study._study_id
 
     @classmethod
     def read(cls, name: str, folder: Path, storage_name: str) -> StoredStudy:
@@ -71,20 +70,15 @@ class StoredStudy:
                 f"there is no study {printable(name)!r} in {check_storage(storage_name)} "
                 f"(study directory {folder})."
             ) from None
-        return StoredStudy(study, folder, storage_name)
+        return StoredStudy(study, storage, folder, storage_name)
 
     @property
     def name(self) -> str:
         """Its name in the storage."""
-        return str(self._study.study_name)
+        return str(self.optuna_study.study_name)
 
     @property
-    def optuna_study(self) -> optuna.Study:
-        """The study for Optuna's own functions."""
-        return self._study
-
-    @property
-    def storage(self) -> str:
+    def place(self) -> str:
         """Where it is kept, for people."""
         if self.storage_name == JOURNAL_STORAGE:
             return str(self.folder / "journal.log")
@@ -93,17 +87,19 @@ class StoredStudy:
     @property
     def about(self) -> dict[str, Any]:
         """What was fixed when it began."""
-        value = patiently(lambda: self._study.user_attrs.get(ABOUT), PATIENCE_S)
+        value = patiently(lambda: self.optuna_study.user_attrs.get(ABOUT), PATIENCE_S)
         return value if isinstance(value, dict) else {}
 
     @property
     def directions(self) -> tuple[str, ...]:
         """Whether each objective is to be made large or small: `maximize`, `minimize`."""
-        return tuple(direction.name.lower() for direction in self._study.directions)
+        return tuple(direction.name.lower() for direction in self.optuna_study.directions)
 
     def trials(self) -> list[TrialView]:
         """Return all trials by number."""
-        return [view_of(trial) for trial in patiently(self._all, PATIENCE_S)]
+        read = self.optuna_study.get_trials
+        found = patiently(lambda: read(deepcopy=False), PATIENCE_S)
+        return [view_of(trial) for trial in sorted(found, key=lambda trial: trial.number)]
 
     def best(self, count: int) -> list[TrialView]:
         """Return the best trials that are done and keep all constraints, best first.
@@ -124,10 +120,6 @@ class StoredStudy:
             done = [pair for pair in done if not any(_beats(other, pair[0]) for other, _ in done)]
         done.sort(key=lambda pair: (-pair[0][0], pair[1].number))
         return [view for _, view in done[:count]]
-
-    def _all(self) -> list[FrozenTrial]:
-        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
-        return sorted(trials, key=lambda trial: trial.number)
 
 
 def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -180,12 +172,12 @@ class KnownStudy:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ConfigError(
-                f"{printable(study.storage)} is damaged: a trial in it is none ({one_line(error)})."
+                f"{printable(study.place)} is damaged: a trial in it is none ({one_line(error)})."
             ) from error
         if len(study.directions) != len(self.hpo.objectives):
             raise ConfigError(
                 f"{self.folder / NAME} has {len(self.hpo.objectives)} objectives, but the trials "
-                f"in {printable(study.storage)} are of a study with {len(study.directions)}."
+                f"in {printable(study.place)} are of a study with {len(study.directions)}."
             )
         return study
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
@@ -23,7 +24,7 @@ from rlzoo_plus.tuning.trial_job import DIVERGED, TrialReporter
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.storages import BaseStorage, RDBStorage
+    from optuna.storages import BaseStorage
 
     from rlzoo_plus.tuning.lease import IsDead
     from rlzoo_plus.tuning.samplers import Grid
@@ -57,20 +58,20 @@ class Study(StoredStudy):
     """A study that trials are asked of. Processes on many machines may have the same one."""
 
     def __init__(
-        self, study: optuna.Study, folder: Path, hpo: HpoConfig, grid: Grid | None = None
+        self,
+        study: optuna.Study,
+        storage: BaseStorage,
+        folder: Path,
+        hpo: HpoConfig,
+        grid: Grid | None = None,
     ) -> None:
-        from optuna.storages import RDBStorage
+        from rlzoo_plus.tuning.lease import Leases
 
-        from rlzoo_plus.tuning.lease import Desk
-
-        super().__init__(study, folder, hpo.storage)
+        super().__init__(study, storage, folder, hpo.storage)
         self.hpo = hpo
         self._constraints = parse_constraints(hpo.constraints)
-        size = None if grid is None else math.prod(map(len, grid.values()))
-        self._desk = Desk(self._storage, self._study_id, hpo.n_trials, size)
-        self._has_grid = grid is not None
-        backend = getattr(self._storage, "_backend", None)
-        self._rdb: RDBStorage | None = backend if isinstance(backend, RDBStorage) else None
+        self._grid_size = None if grid is None else math.prod(map(len, grid.values()))
+        self._leases = Leases(study, storage, hpo.n_trials, self._grid_size)
 
     @classmethod
     def open(
@@ -113,7 +114,7 @@ class Study(StoredStudy):
         }
         created = patiently(lambda: create_study(name, storage, directions), PATIENCE_S)
         loaded = patiently(lambda: optuna.load_study(study_name=name, **arguments), PATIENCE_S)
-        study = cls(loaded, folder, hpo, grid)
+        study = cls(loaded, storage, folder, hpo, grid)
         settle(study, about, created)
         return study
 
@@ -128,8 +129,11 @@ class Study(StoredStudy):
             back: ask again for as long as trials are running.
         """
         ticket = uuid.uuid4().hex
-        number = patiently(lambda: self._desk.take(owner, ticket), PATIENCE_S)
-        return None if number is None else patiently(lambda: self._open(number, owner), PATIENCE_S)
+        number = patiently(lambda: self._leases.claim(owner, ticket), PATIENCE_S)
+        if number is None:
+            return None
+        asked: AskedTrial = patiently(lambda: self._claimed(number, owner), PATIENCE_S)
+        return asked
 
     def draw(self, asked: AskedTrial, action: Callable[[optuna.Trial], T]) -> T:
         """Draw a trial's values, also while the storage is away for a moment.
@@ -142,7 +146,7 @@ class Study(StoredStudy):
         trials = [asked.trial]
 
         def attempt() -> T:
-            trial = trials.pop() if trials else self._open(asked.number, "").trial
+            trial = trials.pop() if trials else self._claimed(asked.number, "").trial
             return action(trial)
 
         result: T = patiently(attempt, PATIENCE_S)
@@ -154,8 +158,8 @@ class Study(StoredStudy):
 
         def note() -> bool:
             try:
-                trial_id = self._id(number)
-                self._storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
+                trial_id = self._leases.trial_id(number)
+                self.storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
             except UpdateFinishedTrialError:
                 return False
             return True
@@ -168,9 +172,9 @@ class Study(StoredStudy):
         Returns:
             Whether they were queued. A grid holds all that is to be tried, and takes none.
         """
-        if self._has_grid:
+        if self._grid_size is not None:
             return False
-        return bool(patiently(lambda: self._desk.enqueue(params, attributes), PATIENCE_S))
+        return bool(patiently(lambda: self._leases.enqueue(params, attributes), PATIENCE_S))
 
     def done(self, number: int, values: Sequence[float], figures: Mapping[str, float]) -> bool:
         """Tell a trial's values; return False if it was taken from us.
@@ -181,29 +185,26 @@ class Study(StoredStudy):
             raise ValueError(f"{len(values)} values for {len(self.hpo.objectives)} objectives")
         if not all(math.isfinite(value) for value in values):
             return self.prune(number, DIVERGED, figures)
-        return self._tell(number, "COMPLETE", {}, figures, [float(value) for value in values])
+        return self._finish(number, "COMPLETE", {}, figures, [float(value) for value in values])
 
     def prune(self, number: int, reason: str, figures: Mapping[str, float] | None = None) -> bool:
         """Tell that a trial was ended early; return False if it was taken from us."""
-        return self._tell(number, "PRUNED", {noted.REASON: reason}, figures or {})
+        return self._finish(number, "PRUNED", {noted.REASON: reason}, figures or {})
 
     def fail(self, number: int, reason: str) -> bool:
         """Tell that a trial failed; return False if it was taken from us."""
-        return self._tell(number, "FAIL", {noted.KIND: noted.FAILED, noted.REASON: reason})
+        return self._finish(number, "FAIL", {noted.KIND: noted.FAILED, noted.REASON: reason})
 
     def invalid(self, number: int, reason: str) -> bool:
         """Tell that a draw was no configuration; it does not count as one of the trials."""
-        return self._tell(number, "FAIL", {noted.KIND: noted.INVALID, noted.REASON: reason})
+        return self._finish(number, "FAIL", {noted.KIND: noted.INVALID, noted.REASON: reason})
 
     def beat(self, numbers: Sequence[int]) -> None:
         """Say that our trials are in work; a journal needs no such thing."""
-        if self._rdb is None:
-            return
         from optuna.exceptions import StorageInternalError
 
         try:
-            for number in numbers:
-                self._rdb.record_heartbeat(self._id(number))
+            self._leases.beat(numbers)
         except StorageInternalError as error:
             # The next beat will do; the clock that counts stands still with the server.
             if not is_gone(error):
@@ -219,12 +220,7 @@ class Study(StoredStudy):
         Returns:
             The numbers of the attempts that were taken up.
         """
-        from rlzoo_plus.tuning.lease import requeue
-
-        def attempt() -> list[int]:
-            return requeue(self._study, self._rdb, is_dead, counts)
-
-        return list(patiently(attempt, PATIENCE_S))
+        return list(patiently(lambda: self._leases.retry_lost(is_dead, counts), PATIENCE_S))
 
     def reporter(self, number: int) -> TrialReporter | None:
         """Return what reports a trial's course, None if nothing can be pruned."""
@@ -233,32 +229,22 @@ class Study(StoredStudy):
         hpo = self.hpo.model_dump(mode="json")
         return TrialReporter(self.storage_name, str(self.folder), self.name, number, hpo)
 
-    def _open(self, number: int, owner: str) -> AskedTrial:
+    def _claimed(self, number: int, owner: str) -> AskedTrial:
         import optuna
 
-        trial_id = self._id(number)
-        frozen = self._storage.get_trial(trial_id)
-        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
-            self._storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
-        if self._rdb is not None:
-            self._rdb.record_heartbeat(trial_id)
-        # A study of its own for each trial: samplers remember in it what they have seen.
-        study = optuna.load_study(
-            study_name=self.name,
-            storage=self._storage,
-            sampler=self._study.sampler,
-            pruner=self._study.pruner,
-        )
+        frozen = self._leases.sign(number, owner)
+        # A copy for each trial, of the same storage: samplers remember in it what they have seen.
+        study = copy.copy(self.optuna_study)
         return AskedTrial(
-            trial=optuna.trial.Trial(study, trial_id),
+            trial=optuna.trial.Trial(study, self._leases.trial_id(number)),
             number=number,
             folder=noted.folder_of(frozen),
             retry_of=noted.whole(frozen, noted.RETRY_OF),
-            attempt=noted.whole(frozen, noted.ATTEMPT) or 0,
+            attempt=noted.losses_of(frozen),
             overrides=noted.known_overrides(frozen),
         )
 
-    def _tell(
+    def _finish(
         self,
         number: int,
         state: str,
@@ -266,25 +252,15 @@ class Study(StoredStudy):
         figures: Mapping[str, float] | None = None,
         values: Sequence[float] | None = None,
     ) -> bool:
-        from optuna.trial import TrialState
-
-        from rlzoo_plus.tuning.lease import Ending, end_trial
-
         finite = {name: float(v) for name, v in (figures or {}).items() if math.isfinite(v)}
         is_measured = bool(finite) or state == "COMPLETE"
-        ending = Ending(
-            state=TrialState[state],
-            values=values,
-            attributes={**attributes, noted.FIGURES: finite} if finite else attributes,
-            violations={c.key: c.violation(finite) for c in self._constraints if is_measured},
-        )
+        if finite:
+            attributes = {**attributes, noted.FIGURES: finite}
+        violations = {c.key: c.violation(finite) for c in self._constraints if is_measured}
+        finish = self._leases.finish
         return bool(
-            patiently(lambda: end_trial(self._storage, self._id(number), ending), PATIENCE_S)
+            patiently(lambda: finish(number, state, values, attributes, violations), PATIENCE_S)
         )
-
-    def _id(self, number: int) -> int:
-        storage = self._storage
-        return int(storage.get_trial_id_from_study_id_trial_number(self._study_id, number))
 
 
 # Whoever makes a study says at once what it is about.

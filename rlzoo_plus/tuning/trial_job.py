@@ -163,7 +163,7 @@ class TrialReporter:
         if self._study is None:
             self._study, self._trial_id = self._open()
         trial = optuna.trial.Trial(self._study, self._trial_id)
-        known = self._study._storage.get_trial(self._trial_id)
+        known = trial.storage.get_trial(self._trial_id)
         if known.state.is_finished():
             # Another controller has taken it up. This run's results may still be used there.
             _log.warning("trial %d has been closed; it goes on without pruning", known.number)
@@ -195,6 +195,6 @@ class TrialReporter:
             sampler=optuna.samplers.RandomSampler(),
             pruner=make_pruner(self._hpo, RUNGS * self._hpo.seeds),
         )
+        study_id = storage.get_study_id_from_name(study.study_name)
         number = arguments["number"]
-        study_id = study._study_id
-        return study, study._storage.get_trial_id_from_study_id_trial_number(study_id, number)
+        return study, storage.get_trial_id_from_study_id_trial_number(study_id, number)

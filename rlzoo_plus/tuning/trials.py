@@ -78,9 +78,12 @@ class TrialView:
 
 OWNER, KIND, REASON, FIGURES = "owner", "kind", "reason", "figures"
 OVERRIDES, FOLDER, RETRY_OF, ROOT = "overrides", "folder", "retry_of", "root"
-ATTEMPT, WARM, TICKET = "attempt", "warm_start", "ticket"
+ATTEMPT, WARM, TICKET, BEATS = "attempt", "warm_start", "ticket", "beats"
 # Kinds of Optuna's failed trials; the last two never were one of the study's trials.
 FAILED, REQUEUED, INVALID, SURPLUS = "failed", "requeued", "invalid", "surplus"
+# That a controller dies is no fault of its trials, but one that takes each controller down with it,
+# as by using up all memory, must end some time.
+MOST_LOSSES = 10
 _FOLDER_FORM = re.compile(r"trials/\d{4,12}")
 _MOST_OVERRIDES = 1000
 _STATES = {
@@ -109,7 +112,7 @@ def view_of(trial: FrozenTrial) -> TrialView:
         params={_text(name): _plain(value) for name, value in trial.params.items()},
         overrides=_overrides(trial.user_attrs.get(OVERRIDES)),
         folder=folder_of(trial),
-        reason=_text(trial.user_attrs.get(REASON), 400),
+        reason=_reason_of(trial),
         figures=_figures(trial.user_attrs.get(FIGURES)),
         intermediate={int(k): float(v) for k, v in sorted(trial.intermediate_values.items())},
         violations=tuple(_number(constraints[key]) for key in sorted(constraints)),
@@ -122,8 +125,27 @@ def view_of(trial: FrozenTrial) -> TrialView:
 def state_of(trial: FrozenTrial) -> TrialState:
     """Return what became of a trial."""
     kind = trial.user_attrs.get(KIND)
+    if is_stale(trial):
+        return TrialState.FAILED if losses_of(trial) >= MOST_LOSSES else TrialState.REQUEUED
     known = _KINDS.get(kind, TrialState.FAILED) if isinstance(kind, str) else TrialState.FAILED
     return _STATES.get(trial.state.name, known)
+
+
+def is_stale(trial: FrozenTrial) -> bool:
+    """Tell whether Optuna has failed a trial because its heartbeats had stopped."""
+    attributes = trial.user_attrs
+    return trial.state.name == "FAIL" and BEATS in attributes and KIND not in attributes
+
+
+def losses_of(trial: FrozenTrial) -> int:
+    """Return how many attempts were lost before this one."""
+    return whole(trial, ATTEMPT) or 0
+
+
+def lost_text(losses: int) -> str:
+    """Return why a trial failed whose controllers were lost so often before the last one."""
+    times = f", {losses + 1} times" if losses >= MOST_LOSSES else ""
+    return f"its controller was lost{times}"
 
 
 def folder_of(trial: FrozenTrial) -> str:
@@ -192,6 +214,12 @@ def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
     if replaced is not None:
         return any(whole(other, RETRY_OF) == replaced for other in earlier)
     return any(other.user_attrs.get(WARM) for other in earlier)
+
+
+def _reason_of(trial: FrozenTrial) -> str:
+    if is_stale(trial):
+        return lost_text(losses_of(trial))
+    return _text(trial.user_attrs.get(REASON), 400)
 
 
 def _text(value: object, longest: int = LONGEST_LINE) -> str:

@@ -140,7 +140,7 @@ def test_the_first_trial_takes_the_queued_values_and_they_are_queued_once(open_s
 
 def test_values_queued_by_two_at_once_are_tried_once(open_study, monkeypatch):
     one, two = open_study(n_trials=2), open_study(n_trials=2)
-    monkeypatch.setattr(two._desk, "trials", list)
+    monkeypatch.setattr(two._leases, "trials", list)
     assert one.enqueue({"x": 0.25})
     assert two.enqueue({"x": 0.25})
     monkeypatch.undo()
@@ -152,11 +152,11 @@ def test_values_queued_by_two_at_once_are_tried_once(open_study, monkeypatch):
 def test_of_two_that_ask_for_the_last_trial_the_lower_number_stays(open_study, monkeypatch):
     one, two = open_study(n_trials=2), open_study(n_trials=2)
     run_one(one)
-    seen = one._desk.trials()
+    seen = one._leases.trials()
     first = one.ask("one")
-    real = two._desk.trials
+    real = two._leases.trials
     answers = iter([seen])
-    monkeypatch.setattr(two._desk, "trials", lambda: next(answers, None) or real())
+    monkeypatch.setattr(two._leases, "trials", lambda: next(answers, None) or real())
     assert two.ask("two") is None
     assert [view.state for view in one.trials()][1:] == [TrialState.RUNNING, TrialState.INVALID]
     assert one.done(first.number, [1.0], {})
@@ -201,7 +201,7 @@ def test_a_trial_of_a_living_owner_is_left_alone(open_study):
 
 
 def test_a_trial_that_takes_each_controller_down_with_it_fails_in_the_end(open_study, monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.tuning.lease.MOST_LOSSES", 2)
+    monkeypatch.setattr("rlzoo_plus.tuning.trials.MOST_LOSSES", 2)
     study = open_study(n_trials=1)
     for attempt in range(3):
         asked = study.ask("gone")
@@ -223,10 +223,10 @@ def test_a_lost_attempt_without_successor_gets_one(open_study, monkeypatch):
     study = open_study(n_trials=1)
     draw(study.ask("gone"))
 
-    def dies(study_id, trial):
+    def dies(trial):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(study._storage, "create_new_trial", dies)
+    monkeypatch.setattr(study.optuna_study, "add_trial", dies)
     with pytest.raises(KeyboardInterrupt):
         study.requeue_orphans(lambda owner: True)
     other = open_study(n_trials=1)
@@ -240,9 +240,9 @@ def test_two_successors_of_one_attempt_are_run_once(open_study, monkeypatch):
 
     study = open_study(n_trials=3)
     draw(study.ask("gone"))
-    lost = study._desk.trials()
+    lost = study._leases.trials()
     study.requeue_orphans(lambda owner: True)
-    study._desk.add(lease.successor_of(lost[0], counts=True))
+    study.optuna_study.add_trial(lease.successor_of(lost[0], counts=True))
     assert study.ask("one").retry_of == 0
     assert study.ask("one").retry_of is None
     assert states(study)[1:] == [TrialState.RUNNING, TrialState.INVALID, TrialState.RUNNING]
@@ -272,9 +272,31 @@ def test_an_owner_that_cannot_be_seen_is_judged_by_its_heartbeats(
     assert study.requeue_orphans(lambda owner: None) == [silent.number]
 
 
+@pytest.mark.parametrize("storage_name", ["postgresql"], indirect=True)
+def test_a_trial_whose_owner_is_seen_to_live_is_kept_although_its_heartbeats_stopped(open_study):
+    study = open_study()
+    study.ask("near"), study.ask("far")
+    _age_heartbeats(study)
+    assert study.requeue_orphans({"near": False}.get) == [1]
+    assert [state.value for state in states(study)] == ["running", "requeued", "waiting"]
+
+
+@pytest.mark.parametrize("storage_name", ["postgresql"], indirect=True)
+def test_heartbeats_that_stop_in_each_attempt_fail_the_trial_in_the_end(open_study, monkeypatch):
+    monkeypatch.setattr("rlzoo_plus.tuning.trials.MOST_LOSSES", 1)
+    study = open_study(n_trials=1)
+    for _ in range(2):
+        study.ask("far")
+        _age_heartbeats(study)
+        study.requeue_orphans(lambda owner: None)
+    assert study.ask("one") is None
+    last = study.trials()[-1]
+    assert (last.state, last.reason) == (TrialState.FAILED, "its controller was lost, 2 times")
+
+
 def test_a_trial_that_died_before_its_first_heartbeat_is_found(open_study, storage_name):
     study = open_study()
-    number = study._desk.take("far", "ticket")
+    number = study._leases.claim("far", "ticket")
     if storage_name == "journal":
         return
     assert study.requeue_orphans(lambda owner: None) == []
@@ -287,7 +309,7 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
 ):
     study = open_study()
     study.enqueue({"x": 0.5})
-    number = study._desk.take("gone", "ticket")
+    number = study._leases.claim("gone", "ticket")
     assert study.requeue_orphans(lambda owner: None) == []
     if storage_name == "journal":
         monkeypatch.setattr("rlzoo_plus.tuning.lease._UNSIGNED_S", -1.0)
@@ -299,9 +321,9 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
 
 def test_asking_again_with_the_same_ticket_makes_no_second_trial(open_study):
     study = open_study()
-    assert study._desk.take("one", "ticket") == study._desk.take("one", "ticket") == 0
-    study._desk._make("one", "ticket")
-    assert study._desk.take("one", "ticket") == 0
+    assert study._leases.claim("one", "ticket") == study._leases.claim("one", "ticket") == 0
+    study._leases._make("one", "ticket")
+    assert study._leases.claim("one", "ticket") == 0
     assert states(study) == [TrialState.RUNNING, TrialState.INVALID]
 
 
@@ -408,6 +430,6 @@ def _draw_point(asked):
 def _age_heartbeats(study):
     import sqlalchemy
 
-    with study._rdb.engine.begin() as connection:
+    with study.storage.engine.begin() as connection:
         statement = "UPDATE trial_heartbeats SET heartbeat = heartbeat - interval '1 hour'"
         connection.execute(sqlalchemy.text(statement))

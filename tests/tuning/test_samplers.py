@@ -10,7 +10,6 @@ import pytest
 from optuna.samplers import CmaEsSampler
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning.cma_state import load_optimizer
 from rlzoo_plus.tuning.metrics import parse_constraints
 from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study
@@ -140,72 +139,50 @@ CMA_OPTIONS = {
 }
 
 
-def cma_points(sampler_class, options, count=40):
-    """Return what a sampler draws when it is made anew for each trial, and its last state."""
+def cma_points(*sampler_classes, options, count=20):
+    """Return what samplers draw, each `count` trials, made anew for each trial; and the study."""
     study = optuna.create_study(direction="maximize")
-    for number in range(count):
+    for number, sampler_class in enumerate(each for each in sampler_classes for _ in range(count)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             study.sampler = sampler_class(**options, seed=number, warn_independent_sampling=False)
         trial = study.ask()
         x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 1e-4, 1.0, log=True)
         study.tell(trial, x * y * trial.suggest_int("n", 1, 8))
-    return [trial.params for trial in study.trials], _stored_state(study)
+    return [trial.params for trial in study.trials], study
 
 
-def _stored_state(study):
-    attributes = next(
-        found
-        for trial in reversed(study.trials)
-        if (found := {k: v for k, v in trial.system_attrs.items() if "optimizer" in k})
-    )
-    prefix = next(iter(attributes)).rpartition(":")[0]
-    parts = [attributes[f"{prefix}:{number}"] for number in range(len(attributes))]
-    return bytes.fromhex("".join(parts))
-
-
-def told(value):
-    """Return all that is in an optimizer, in the order of memory, with types."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.flags.f_contiguous, value.tobytes("A")
-    if hasattr(value, "ask"):
-        return {key: told(part) for key, part in value.__getstate__().items()}
-    return type(value), value
+def stored_states(study):
+    return [key for trial in study.trials for key in trial.system_attrs if "optimizer" in key]
 
 
 @pytest.mark.parametrize("kind", CMA_OPTIONS)
-def test_cma_draws_what_optunas_own_draws(kind, monkeypatch):
-    taken = []
-
-    def load(data):
-        optimizer = load_optimizer(data)
-        taken.append(type(optimizer).__name__)
-        return optimizer
-
-    monkeypatch.setattr("rlzoo_plus.tuning.samplers.load_optimizer", load)
+def test_cma_draws_what_optunas_own_draws_and_stores_no_pickle(kind):
     options = CMA_OPTIONS[kind]
-    ours, stock = (cma_points(each, options) for each in (PlainCmaEsSampler, CmaEsSampler))
-    assert ours[0] == stock[0]
-    assert len(taken) > 25
-    assert set(taken) == {{"separable": "SepCMA", "margin": "CMAwM"}.get(kind, "CMA")}
+    ours, study = cma_points(PlainCmaEsSampler, options=options, count=40)
+    stock, other = cma_points(CmaEsSampler, options=options, count=40)
+    assert ours == stock
+    assert stored_states(other)
+    assert not stored_states(study)
 
 
-@pytest.mark.parametrize("protocol", [2, 4, 5])
 @pytest.mark.parametrize("kind", CMA_OPTIONS)
-def test_a_state_that_was_read_as_data_is_the_one_that_was_stored(kind, protocol):
-    # The state is this test's own.
-    stock = pickle.loads(cma_points(CmaEsSampler, CMA_OPTIONS[kind], 20)[1])  # noqa: S301
-    ours = load_optimizer(pickle.dumps(stock, protocol))
-    for optimizer in (stock, ours):
-        optimizer.reseed_rng(3)
-    for _ in range(3):
-        draws = [np.array(optimizer.ask()) for optimizer in (stock, ours)]
-        np.testing.assert_array_equal(*draws)
-        for optimizer in (stock, ours):
-            found = [np.array(optimizer.ask()) for _ in range(optimizer.population_size)]
-            raw = [point[1] if kind == "margin" else point for point in found]
-            optimizer.tell([(point, float(point.sum())) for point in raw])
-    assert told(ours) == told(stock)
+def test_a_study_with_stored_states_of_optuna_goes_on_as_it_would_have(kind):
+    options = CMA_OPTIONS[kind]
+    ours, _ = cma_points(CmaEsSampler, PlainCmaEsSampler, options=options)
+    stock, study = cma_points(CmaEsSampler, options=options, count=40)
+    assert ours == stock
+    assert stored_states(study)
+
+
+def test_cma_goes_on_with_a_margin_when_a_parameter_is_no_longer_in_all_trials():
+    study = optuna.create_study(sampler=PlainCmaEsSampler(seed=0, with_margin=True, popsize=3))
+    for number in range(16):
+        trial = study.ask()
+        total = trial.suggest_float("x", 0.0, 1.0) + trial.suggest_float("y", 0.0, 1.0)
+        study.tell(trial, total + (trial.suggest_float("z", 0.0, 1.0) if number < 6 else 0.0))
+    sizes = {len(trial.system_attrs.get("x_for_tell", ())) for trial in study.trials}
+    assert sizes == {0, 2, 3}
 
 
 class Evil:
@@ -259,19 +236,6 @@ FORGED = {
 }
 
 
-def test_the_forgery_of_these_tests_is_taken_when_nothing_is_changed():
-    assert load_optimizer(changed()).dim == 2
-
-
-@pytest.mark.parametrize("name", FORGED)
-def test_a_forged_state_of_cma_is_refused_and_nothing_is_run(name, capsys):
-    with pytest.raises(ConfigError, match="Nothing in it was executed") as error:
-        load_optimizer(changed(**FORGED[name]))
-    assert str(error.value).isprintable()
-    assert len(str(error.value)) < 500
-    assert capsys.readouterr().out == ""
-
-
 HOSTILE = {
     "code": pickle.dumps(Evil()),
     "nothing": b"",
@@ -289,36 +253,64 @@ HOSTILE = {
 }
 
 
+def points_beside(**attributes):
+    """Return what CMA-ES draws after three trials and one that has these system attributes."""
+    study = optuna.create_study(sampler=PlainCmaEsSampler(seed=0, popsize=3))
+    for _ in range(3):
+        trial = study.ask()
+        study.tell(trial, trial.suggest_float("x", 0.0, 1.0))
+    x = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    forged = optuna.create_trial(
+        value=1.0, params={"x": 0.5}, distributions=x, system_attrs=attributes
+    )
+    study.add_trial(forged)
+    points = []
+    for _ in range(6):
+        trial = study.ask()
+        points.append(trial.suggest_float("x", 0.0, 1.0))
+        study.tell(trial, points[-1])
+    return points
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_state_of_cma_is_not_read(name, capsys):
+    parts = {"cma:optimizer:0": changed(**FORGED[name]).hex()}
+    assert points_beside(**parts) == points_beside()
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_stored_state_of_cma_runs_no_code(name, capsys):
-    with pytest.raises(ConfigError, match="Nothing in it was executed"):
-        load_optimizer(HOSTILE[name])
+def test_a_hostile_state_of_cma_is_not_read_and_runs_no_code(name, capsys):
+    assert points_beside(**{"cma:optimizer:0": HOSTILE[name].hex()}) == points_beside()
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"cma:optimizer:0": pickle.dumps(Evil()).hex()},
         {"cma:optimizer:0": "no hex"},
         {"cma:optimizer:0": 3},
         {"cma:optimizer:7": "80"},
         {"cma:optimizer": ["80"]},
+        {"cma:generation": "first"},
     ],
 )
-def test_a_strangers_attributes_are_one_error_of_the_sampler(attributes, capsys):
-    study = optuna.create_study(sampler=PlainCmaEsSampler(seed=0))
+def test_untrusted_attributes_that_are_no_state_change_nothing(attributes):
+    assert points_beside(**attributes) == points_beside()
+
+
+@pytest.mark.parametrize("point", [3, "t", [[1]], [None], [float("inf")], [1e300]])
+def test_untrusted_points_of_cma_are_one_error_of_the_sampler(point):
+    sampler = PlainCmaEsSampler(seed=0, with_margin=True, popsize=3)
+    study = optuna.create_study(sampler=sampler)
+    x = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    stored = {"cmawm:generation": 0, "x_for_tell": point}
     for _ in range(3):
-        trial = study.ask()
-        study.tell(trial, trial.suggest_float("x", 0.0, 1.0))
-    for name, value in attributes.items():
-        trial = study.ask()
-        study._storage.set_trial_system_attr(trial._trial_id, name, value)
-        trial.suggest_float("x", 0.0, 1.0)
-        study.tell(trial, 1.0)
+        study.add_trial(
+            optuna.create_trial(value=1.0, params={"x": 0.5}, distributions=x, system_attrs=stored)
+        )
     with pytest.raises(ConfigError, match="storage holds"):
-        study.ask().suggest_float("x", 0.0, 1.0)
-    assert capsys.readouterr().out == ""
+        study.ask(x)
 
 
 def test_constraints_measure_how_much_they_are_broken():
