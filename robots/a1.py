@@ -5,10 +5,9 @@ from typing import ClassVar, Unpack
 
 from robots.camera import Camera
 from robots.env import EnvOptions
-from robots.quadruped import CommandRanges, QuadrupedEnv, Range
+from robots.quadruped import CommandRanges, QuadrupedEnv, Range, Stance
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
-from robots.trot import Stance
 
 STANCE = Stance(
     joint_position=(0.0, 0.9, -1.8) * 4,

@@ -1,25 +1,54 @@
 """The Gymnasium environment: a world and a task."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.conditions import Conditions, force_level, info_of
-from robots.episode import EnvOptions, Episode
-from robots.exact import ExactState
-from robots.rendering import aim_window
+from robots.rendering import View, aim_window
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
+from robots.state import ExactState
 from robots.task import Task
-from robots.view import View
 from robots.world import World, WorldSpec
 
-__all__ = ["BaseRobotEnv", "EnvOptions", "Episode"]
+
+class EnvOptions(TypedDict, total=False):
+    """What every environment takes besides its own arguments; see ``BaseRobotEnv``."""
+
+    episode_s: float
+    render_mode: str | None
+    render_width: int
+    render_height: int
+    renderer: Literal["tiny", "egl"]
+    latency: int
+    max_action_rate: float | None
+    motor_strength: float
+    randomization: Mapping[str, Any] | None
+    safety: Mapping[str, Any] | None
+
+
+@dataclass(slots=True)
+class Episode:
+    """What has happened since a reset.
+
+    Attributes:
+        start: State and seed of the environment's generator before it; None before the first.
+        terms: Weighted terms of the reward, summed.
+        actions: What ``step`` was given, as plain numbers.
+        num_steps: Steps taken.
+    """
+
+    start: dict[str, Any] | None
+    terms: dict[str, float]
+    actions: list[Any] = field(default_factory=list)
+    num_steps: int = 0
+
 
 Action = NDArray[np.floating[Any]] | np.integer[Any]
 

@@ -1,12 +1,20 @@
-"""How randomization is stated: which quantities differ from episode to episode, and by how much."""
+"""Domain randomization: its specification, and drawing it at each reset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import pi
+from typing import Any, NamedTuple
 
 import numpy as np
+import pybullet
+from gymnasium import spaces
+from numpy.typing import NDArray
 
+from robots import state as stored
 from robots.distributions import Distribution, known_name, read_distribution, read_number
+from robots.robot import InitialState
+from robots.simulation import LinkDynamics
+from robots.world import World
 
 
 class Quantity(NamedTuple):
@@ -110,3 +118,285 @@ def _read_settings(name: str, value: object, keys: tuple[str, ...]) -> dict[str,
     for key in value:
         known_name(where, key, keys)
     return {key: read_number(f"{where}.{key}", value[key], 0.0) for key in keys}
+
+
+_OFFSETS = ("initial_position", "initial_velocity")
+_OF_LINKS = ("mass", "inertia", "friction")
+_NOISE = ("observation_bias", "observation_noise")
+
+
+class Randomizer:
+    """Draws and applies the randomization of one world.
+
+    Everything is set anew from nominal values at each reset: restoring a state of Bullet leaves
+    masses as they are.
+
+    Attributes:
+        spec: What is drawn from.
+        forced_level: Level that was set by hand, or None: as the curriculum says.
+        level: Level of the present episode, from 0 (nominal) to 1 (the full spread).
+        drawn: What was drawn for it, as plain numbers and lists.
+        noise: What is added to the next observation, shape (n_observations,); None: never any.
+    """
+
+    def __init__(
+        self,
+        spec: RandomizationSpec,
+        world: World,
+        observation_space: spaces.Space[Any],
+        gravity_m_s2: float,
+    ) -> None:
+        """Read the nominal values.
+
+        Args:
+            spec: What to draw from.
+            world: Complete, and as it should be without randomization.
+            observation_space: Space of what the noise is added to.
+            gravity_m_s2: Nominal gravity.
+
+        Raises:
+            ValueError: If the world has nothing that a quantity belongs to.
+        """
+        self.spec = spec
+        self.forced_level: float | None = None
+        self.level = 1.0
+        self.drawn: dict[str, Any] = {}
+        self._world = world
+        self._gravity_m_s2 = gravity_m_s2
+        self._strength = world.robot.drive.strength
+        body = world.robot.body
+        self._links = self._dynamics([body])
+        self._ground = self._dynamics([] if world.ground is None else [world.ground])
+        self._objects = self._dynamics(world.objects)
+        self._hinges = [joint.index for joint in world.simulation.movable_joints(body)]
+        self._require(self._ground, "a ground", "ground_friction")
+        self._require(self._objects, "objects that can move", "object_mass", "object_friction")
+        has_noise = not spec.draws.keys().isdisjoint(_NOISE)
+        self._box = _noisy_box(observation_space) if has_noise else None
+        self.noise = None if self._box is None else np.zeros(self._box.shape)
+        self._sizes = self._count_draws()
+        self._episodes = 0
+        self._start: tuple[int, float | None] = (0, None)
+        self._steps_to_push = 0
+
+    @property
+    def latency(self) -> int:
+        """Control steps by which actions arrive later in this episode."""
+        steps: int = self.drawn.get("latency", 0)
+        return steps
+
+    def begin(self, rng: np.random.Generator) -> None:
+        """Draw for the next episode, and set the physics and the motors accordingly."""
+        self._start = (self._episodes, self.forced_level)
+        growing = self.spec.curriculum_episodes
+        level = min(1.0, self._episodes / growing) if growing else 1.0
+        self.level = level if self.forced_level is None else self.forced_level
+        self._episodes += 1
+        self.drawn = {"level": self.level}
+        for name, size in self._sizes.items():
+            value = np.asarray(self._draw(name, rng, size)).tolist()
+            self.drawn[name] = round(value) if name == "latency" else value
+        self._set_physics()
+        if self.spec.push_every_s:
+            self._plan_push(rng)
+        self.draw_noise(rng)
+
+    def spread(self, initial: InitialState) -> InitialState:
+        """Return an initial state with the drawn offsets of its joints, within their limits."""
+        position, velocity = (self.drawn.get(name) for name in _OFFSETS)
+        if position is not None:
+            start = np.array(initial.joint_position, np.float64)
+            joints = self._world.robot.joints
+            # A start outside of the limits is meant, and such limits do not bind.
+            limits = [
+                (joint.lower, joint.upper) if joint.lower <= x <= joint.upper else (-np.inf, np.inf)
+                for joint, x in zip(joints, start.tolist(), strict=True)
+            ]
+            lower, upper = np.array(limits).T
+            moved = np.minimum(np.maximum(start + position, lower), upper)
+            initial = initial._replace(joint_position=moved)
+        if velocity is not None:
+            start = np.array(initial.joint_velocity, np.float64)
+            initial = initial._replace(joint_velocity=start + velocity)
+        return initial
+
+    def push(self, rng: np.random.Generator) -> None:
+        """Push the robot if it is time to; to be called before every step."""
+        if not self.spec.push_every_s:
+            return
+        self._steps_to_push -= 1
+        if self._steps_to_push > 0:
+            return
+        self._plan_push(rng)
+        robot, bind = self._world.robot, self._world.simulation.bind
+        greatest = self.level * self.spec.push_velocity
+        if robot.free_base:
+            speed, direction = greatest * rng.uniform(), rng.uniform(-pi, pi)
+            (x, y, z), turning = bind(pybullet.getBaseVelocity)(robot.body)
+            pushed = (x + speed * np.cos(direction), y + speed * np.sin(direction), z)
+            bind(pybullet.resetBaseVelocity)(robot.body, pushed, turning)
+        else:
+            joint = robot.joints[rng.integers(len(robot.joints))].index
+            position, velocity, *_ = bind(pybullet.getJointState)(robot.body, joint)
+            pushed = velocity + rng.uniform(-greatest, greatest)
+            bind(pybullet.resetJointState)(robot.body, joint, position, pushed)
+
+    def draw_noise(self, rng: np.random.Generator) -> None:
+        """Draw what is added to the next observation; to be called after every step."""
+        if self.noise is None:
+            return
+        self.noise = np.full(self.noise.shape, 0.0) + self.drawn.get("observation_bias", 0.0)
+        if "observation_noise" in self.spec.draws:
+            self.noise += self._draw("observation_noise", rng, len(self.noise))
+
+    def disturbed(self, observation: Any, noise: NDArray[np.float64] | None) -> Any:
+        """Return observations with noise added, within their space.
+
+        Args:
+            observation: Of one world or of many; of a goal task, its goals stay as they are.
+            noise: ``noise`` of one world, or that of many, shape (..., n_observations).
+        """
+        if noise is None or self._box is None:
+            return observation
+        if isinstance(observation, dict):
+            part = self.disturbed(observation["observation"], noise)
+            return {**observation, "observation": part}
+        noisy = np.minimum(np.maximum(observation + noise, self._box.low), self._box.high)
+        return noisy.astype(np.float32)
+
+    def progress(self) -> dict[str, Any]:
+        """Return the part of the environment's state that goes on from episode to episode."""
+        episodes, level = self._start
+        return {"episodes": episodes, "level": level, "next_level": self.forced_level}
+
+    @staticmethod
+    def read_progress(value: object) -> dict[str, Any]:
+        """Return what ``progress`` gave.
+
+        Raises:
+            ValueError: If it is not in order.
+        """
+        parts = stored.read_entries("randomization", value, ("episodes", "level", "next_level"))
+        levels = {name: parts[name] for name in ("level", "next_level")}
+        return {
+            "episodes": stored.read_whole("randomization.episodes", parts["episodes"], 0),
+            **{
+                name: None if level is None else read_level(f"randomization.{name}", level)
+                for name, level in levels.items()
+            },
+        }
+
+    def go_back(self, progress: Mapping[str, Any]) -> None:
+        """Be where the episode of ``progress`` began; set ``forced_level`` when it is replayed."""
+        self._episodes, self.forced_level = progress["episodes"], progress["level"]
+        self._start = (self._episodes, self.forced_level)
+
+    def _set_physics(self) -> None:
+        simulation = self._world.simulation
+        mass, inertia, friction = (self._values(name, len(self._links)) for name in _OF_LINKS)
+        self._change(self._links, mass, inertia, friction)
+        self._change(self._ground, None, None, self._values("ground_friction", 1))
+        count = len(self._objects)
+        heavier, rougher = (self._values(f"object_{name}", count) for name in ("mass", "friction"))
+        self._change(self._objects, heavier, None, rougher)
+        damping = self._values("joint_damping", len(self._hinges))
+        for joint, value in zip(self._hinges, damping or (), strict=damping is not None):
+            simulation.change_dynamics(self._world.robot.body, joint, jointDamping=value)
+        if "gravity" in self.drawn:
+            simulation.set_gravity(self._gravity_m_s2 * self.drawn["gravity"])
+        if "motor_strength" in self.drawn:
+            self._world.robot.drive.set_strength(self._strength * self.drawn["motor_strength"])
+
+    def _change(
+        self,
+        links: list[tuple[int, int, LinkDynamics]],
+        mass: list[float] | None,
+        inertia: list[float] | None,
+        friction: list[float] | None,
+    ) -> None:
+        """Set the dynamics of links to nominal values times factors; None leaves them alone."""
+        for i, (body, link, nominal) in enumerate(links):
+            values: dict[str, Any] = {}
+            # Bullet gives what cannot move no mass.
+            if nominal.mass_kg > 0 and (mass is not None or inertia is not None):
+                heavier = 1.0 if mass is None else mass[i]
+                larger = heavier if inertia is None else heavier * inertia[i]
+                values["mass"] = nominal.mass_kg * heavier
+                values["localInertiaDiagonal"] = [larger * moment for moment in nominal.inertia]
+            if friction is not None:
+                values["lateralFriction"] = nominal.friction * friction[i]
+            if values:
+                self._world.simulation.change_dynamics(body, link, **values)
+
+    def _dynamics(self, bodies: list[int]) -> list[tuple[int, int, LinkDynamics]]:
+        """Return the nominal dynamics of all links of bodies."""
+        read = self._world.simulation.link_dynamics
+        return [(body, *link) for body in bodies for link in read(body).items()]
+
+    def _count_draws(self) -> dict[str, int | None]:
+        """Return how many numbers a reset draws of each quantity; None: one for all."""
+        counts = {
+            "joint_damping": len(self._hinges),
+            "object_mass": len(self._objects),
+            "object_friction": len(self._objects),
+            **dict.fromkeys(_OF_LINKS, len(self._links)),
+        }
+        always = dict.fromkeys(_OFFSETS, len(self._world.robot.joints))
+        if self.noise is not None:
+            always["observation_bias"] = len(self.noise)
+        return {
+            name: always.get(name, counts.get(name) if draw.each else None)
+            for name, draw in self.spec.draws.items()
+            if name != "observation_noise"
+        }
+
+    def _draw(self, name: str, rng: np.random.Generator, size: int | None) -> Any:
+        """Draw a quantity; at a level below 1 it stays nearer to its nominal value."""
+        value = self.spec.draws[name].draw(rng, size)
+        if self.level == 1.0:
+            return value
+        nominal = QUANTITIES[name].nominal
+        return nominal + self.level * (value - nominal)
+
+    def _values(self, name: str, count: int) -> list[float] | None:
+        """Return what was drawn of a quantity for so many links or joints; None if nothing was."""
+        if (value := self.drawn.get(name)) is None:
+            return None
+        return value if isinstance(value, list) else [value] * count
+
+    def _plan_push(self, rng: np.random.Generator) -> None:
+        """Draw when to push next: between a half and one and a half of the mean time."""
+        wait_s = self.spec.push_every_s * rng.uniform(0.5, 1.5)
+        self._steps_to_push = max(1, round(wait_s / self._world.simulation.step_s))
+
+    def _require(self, there: list[Any], what: str, *names: str) -> None:
+        for name in names:
+            if name in self.spec.draws and not there:
+                raise ValueError(f"randomization.{name}: this world has not {what}. Leave it out.")
+
+
+def read_level(where: str, value: object) -> float:
+    """Return a level of randomization.
+
+    Raises:
+        ValueError: If it is no number from 0 to 1.
+    """
+    level = read_number(where, value, 0.0)
+    if level > 1.0:
+        raise ValueError(f"{where}={value!r} must be at most 1, the full spread. Set {where}=1.0.")
+    return level
+
+
+def _noisy_box(space: spaces.Space[Any]) -> spaces.Box:
+    """Return the space of the numbers that noise is added to.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    part = space["observation"] if isinstance(space, spaces.Dict) else space
+    if not isinstance(part, spaces.Box) or part.dtype != np.float32 or len(part.shape) != 1:
+        raise ValueError(
+            f"randomization.observation_noise and observation_bias need a row of numbers, and the "
+            f"observation is {part}. Leave them out."
+        )
+    return part

@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from robots.components import Floats
 from robots.elementary import exp
+from robots.frames import Floats
 
 Slope = Literal["gaussian", "linear"]
 

@@ -5,11 +5,10 @@ from typing import ClassVar, Unpack
 
 from robots.camera import Camera
 from robots.env import EnvOptions
-from robots.quadruped import CommandRanges, QuadrupedEnv, Range
+from robots.quadruped import CommandRanges, QuadrupedEnv, Range, Stance
 from robots.rendering import paint
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
-from robots.trot import Stance
 
 STANCE = Stance(
     joint_position=(0.0, 0.8, 1.6) * 4,

@@ -8,7 +8,7 @@ from conditioned import arm
 from continuing import actions_for, cartpole, play
 from random_play import check_same_numbers
 
-from robots.actuation import Actuation
+from robots.conditions import Actuation
 from robots.robot import ActionMode
 from robots.vec_env import RobotVecEnv
 

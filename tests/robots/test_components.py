@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from robots.components import columns
 from robots.elementary import cos, exp, sin
-from robots.sensor_state import JointState, State, joint_state
+from robots.frames import columns
+from robots.sensors import JointState, State, joint_state
 
 FUNCTIONS = {"sin": (sin, np.sin), "cos": (cos, np.cos), "exp": (exp, np.exp)}
 

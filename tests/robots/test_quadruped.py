@@ -6,9 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from robots.quadruped import MAX_MEAN_ERROR_M_S, CommandRanges, FollowVelocity, motor_power
+from robots.quadruped import MAX_MEAN_ERROR_M_S, CommandRanges, FollowVelocity, Stance, motor_power
 from robots.sensors import State
-from robots.trot import Stance
 
 IDS = ("robots/A1Walk-v0", "robots/Vision60Walk-v0")
 FORWARD, CLOCK = 0, slice(12, 14)

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from robots import egl
+from robots import client as egl
 
 CARTPOLE = "robots/CartPoleBalance-v0"
 
