@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
+from rlzoo_plus.agents.freezing import freeze, with_frozen_parts
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -63,9 +64,10 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
+    kind = with_frozen_parts(algorithm) if config.freeze else algorithm
     try:
         with AllocationLimit.of_machine():
-            return with_iteration_hook(algorithm)(alias, venv, **arguments)
+            agent = with_iteration_hook(kind)(alias, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
     except ConfigError:
@@ -73,6 +75,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
+    if config.freeze:
+        freeze(agent, config.freeze)
+    return agent
 
 
 def make_policy(

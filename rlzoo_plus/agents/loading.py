@@ -29,18 +29,29 @@ def load_run_policy(
     Raises:
         ConfigError: The run has no such policy, or it is damaged.
     """
+    bundle = load_run_bundle(run, which)
+    return policy_from_bundle(bundle, trust=trust), bundle.about
+
+
+def load_run_bundle(run: RunDir, which: str = "best", key: str = "--which ") -> Bundle:
+    """Read a policy of a run as data; see `load_run_policy`.
+
+    Args:
+        run: The run.
+        which: `best`, `final` or the step of a checkpoint.
+        key: What the user has set it by, for the message.
+    """
     is_step = re.fullmatch(r"[0-9]{1,15}", which) is not None
     if which not in ("best", "final") and not is_step:
         raise ConfigError(
-            f"--which {which}: must be best, final or the step of a checkpoint. {_available(run)}"
+            f"{key}{which}: must be best, final or the step of a checkpoint. {_available(run)}"
         )
     try:
-        bundle = _checkpoint_bundle(run, int(which)) if is_step else _bundle(run, which)
+        return _checkpoint_bundle(run, int(which)) if is_step else _bundle(run, which)
     except (DamagedFolderError, KeyError, TypeError, ValueError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{which} is damaged: {one_line(error)}. {_available(run)}") from error
-    return policy_from_bundle(bundle, trust=trust), bundle.about
 
 
 def _bundle(run: RunDir, which: str) -> Bundle:

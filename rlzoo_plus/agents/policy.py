@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,7 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
     given stay with the run.
     """
     left_out = {"hpo": None, "tracker": None, "run_dir": None, "sweep": None, "callbacks": []}
+    left_out |= {"init_from": None, "freeze": []}
     env = config.env.model_copy(update={"kwargs": {}})
     infra = InfraConfig(name="local")
     return config.model_copy(update={**left_out, "env": env, "infra": infra}).model_dump(
@@ -172,14 +174,34 @@ def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
 
     tensors = {k: torch.from_numpy(np.array(v)) for k, v in weights.items()}
     own = network.state_dict()
-    for name in [*own, *(name for name in tensors if name not in own)]:
-        there, wanted = _described(tensors.get(name)), _described(own.get(name))
-        if there != wanted:
+    for text in misfits(own, tensors).values():
+        raise ConfigError(f"the weights do not fit the network: {printable(text)}.")
+    for name, tensor in tensors.items():
+        if tensor.dtype != own[name].dtype:
             raise ConfigError(
-                f"the weights do not fit the network: {printable(name, 80)} is {there}, and the "
-                f"network's is {wanted}."
+                f"the weights do not fit the network: {printable(name)} is of {tensor.dtype}."
             )
     network.load_state_dict(tensors)
+
+
+def misfits(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of some weights does not fit a network: a text with both shapes, by name."""
+    shapes = [{k: tuple(v.shape) for k, v in weights.items()} for weights in (given, own)]
+    return {
+        name: f"{name}: {_shape(shapes[0].get(name))} there, {_shape(shapes[1].get(name))} here"
+        for name in dict.fromkeys([*own, *given])
+        if shapes[0].get(name) != shapes[1].get(name)
+    }
+
+
+def with_old_names(weights: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
+    """Fill in names that SB3 before 1.7 did not write: both extractors were one."""
+    result = dict(weights)
+    for name in wanted:
+        old = name.removeprefix("pi_").removeprefix("vf_")
+        if name not in result and old != name and old in result:
+            result[name] = result[old]
+    return result
 
 
 def _build(
@@ -217,5 +239,7 @@ def _refuse_own_code(config: RunConfig) -> None:
         )
 
 
-def _described(tensor: Any) -> str:
-    return "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+def _shape(shape: tuple[int, ...] | None) -> str:
+    if shape is None:
+        return "none"
+    return "x".join(map(str, shape)) or "one number"

@@ -167,6 +167,10 @@ class RunDir:
         write_atomic(self.command_file, command + "\n")
         write_json(self.provenance_file, redact_all(provenance))
 
+    def add_provenance(self, name: str, facts: dict[str, Any]) -> None:
+        """Record one more thing that is known of where the run comes from."""
+        write_json(self.provenance_file, redact_all({**self.read_provenance(), name: facts}))
+
     def go_on(self, config: dict[str, Any], command: str) -> None:
         """Record that the run goes on: its configuration now, and one more command line."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))

@@ -28,6 +28,9 @@ class CheckpointCallback(RunCallback):
 
     The state is copied there and written in the background; neither draws a random number, so
     that when and how often checkpoints are made changes nothing in the run.
+
+    Attributes:
+        saves_first: Whether the first iteration begins with a checkpoint, and waits for it.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class CheckpointCallback(RunCallback):
         self.snapshot = RunSnapshot(config, run_dir, self.store)
         self.evaluation = evaluation
         self.last_step = 0
+        self.saves_first = False
         self._saved_step: int | None = None
         self._saved_as: str | None = None
         self._writer = BackgroundWriter()
@@ -63,6 +67,9 @@ class CheckpointCallback(RunCallback):
         step = self.model.num_timesteps
         if self._is_saved(step):
             return
+        if self.saves_first:
+            self.saves_first = False
+            self.save_and_wait()
         wanted = self._kept_as(step) is not None or self._is_due(step)
         if wanted or self._is_requested():
             self.save()

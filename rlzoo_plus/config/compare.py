@@ -9,12 +9,12 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.resolve import UNHASHED, auto_evaluation_steps, config_hash
+from rlzoo_plus.config.resolve import auto_evaluation_steps, config_hash, outcome_data
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
-_MAY_CHANGE_TOO = ("infra", "sweep", "packages")
+_MAY_CHANGE_TOO = ("infra", "sweep", "packages", "init_from")
 _ABSENT = "not set"
 # Reported by itself; and what steers a search, not a run.
 _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
@@ -57,7 +57,8 @@ def outcome_values(config: RunConfig) -> dict[str, Any]:
 
     Numbers and names stay as they are. A text that may be a secret becomes a hash.
     """
-    data = config.model_dump(exclude={*UNHASHED, *_COMPARED_ELSEWHERE})
+    data = outcome_data(config)
+    data = {key: value for key, value in data.items() if key not in _COMPARED_ELSEWHERE}
     if config.vec_env in IN_PROCESS:
         data["vec_env"] = IN_PROCESS[0]
     return {key: _stored(key, value) for key, value in _leaves(data)}
@@ -126,7 +127,8 @@ def _stored(key: str, value: Any) -> Any:
 
 
 def _may_change(key: str) -> bool:
-    return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO)
+    # Where the initial weights were does not matter, as long as they are the same.
+    return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO) or key == "init.which"
 
 
 def _is_as_good(key: str, old: Any, new: Any) -> bool:

@@ -32,8 +32,10 @@ from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
     IN_PROCESS,
+    INIT_PARTS,
     EvalConfig,
     InfraConfig,
+    InitConfig,
     PluginSection,
     RunConfig,
 )
@@ -42,6 +44,7 @@ from rlzoo_plus.config.suggest import HELP, unknown_name
 
 UNHASHED = (
     "run_dir",
+    "init_from",
     "sweep",
     "resume",
     "restart",
@@ -72,6 +75,8 @@ _RULES = {
         "must be a list of dotted paths, and {path: {argument: value}} for one with arguments"
     ),
     "run_dir": "must be the path of a directory, or null",
+    "freeze": "must be a list of names, e.g. [features_extractor]",
+    "init.parts": "must be a list of policy, optimizer, buffer and normalization",
     "infra.workers": "must be a whole number of at least 1, or auto",
     "sweep": "must be a name, a path, or null for outputs/sweeps/default",
     "num_threads": "must be a whole number from 1 to 1,024, or auto",
@@ -106,6 +111,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     warnings = check_hyperparams(config.algo, spec, config.n_envs)
     _check_names(config)
     _check_network(config, spec)
+    _check_init(config, spec)
     config = _resolve_cadence(config, spec)
     warnings += _check_length(config, spec)
     return Resolved(config, warnings)
@@ -113,11 +119,16 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
 
 def config_hash(config: RunConfig) -> str:
     """Return a hash of everything that changes the outcome of a run, 16 hexadecimal digits."""
-    data = config.model_dump(exclude=set(UNHASHED))
+    data = outcome_data(config)
     if config.vec_env in IN_PROCESS:
         data["vec_env"] = "dummy"  # the first of them, so that hashes stay what they were
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def outcome_data(config: RunConfig) -> dict[str, Any]:
+    """Return what changes the outcome of a run; initial weights by content, not by place."""
+    return config.model_dump(exclude={**dict.fromkeys(UNHASHED, True), "init": {"which"}})
 
 
 def auto_evaluation_steps(config: RunConfig) -> int:
@@ -355,6 +366,29 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
                 f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. "
                 "Write a list, e.g. network.net_arch=[64,64]."
             )
+
+
+def _check_init(config: RunConfig, spec: AlgorithmSpec) -> None:
+    """Check what a warm start takes, as far as it can be told without its source."""
+    init = config.init
+    if config.init_from is None and init != InitConfig():
+        raise ConfigError(
+            "init.* says what a warm start takes, and there is none. Add init_from=RUN, or leave "
+            "init.* out."
+        )
+    for name in init.parts:
+        if name not in INIT_PARTS:
+            raise ConfigError(unknown_name("part in init.parts", name, INIT_PARTS))
+    if not init.parts:
+        raise ConfigError(f"init.parts=[] takes nothing. Choose from {', '.join(INIT_PARTS)}.")
+    if "buffer" in init.parts and spec.family is not Family.OFF_POLICY:
+        raise ConfigError(
+            f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."
+        )
+    if init.which not in ("best", "final") and not str(init.which).isdecimal():
+        raise ConfigError(
+            f"init.which={init.which}: must be best, final, or the step of a checkpoint."
+        )
 
 
 def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:

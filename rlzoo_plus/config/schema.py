@@ -139,6 +139,23 @@ class NormalizeConfig(Section):
     epsilon: PositiveFloat = 1e-8
 
 
+# What a new run can take from an earlier one.
+INIT_PARTS = ("policy", "optimizer", "buffer", "normalization")
+
+
+class InitConfig(Section):
+    """What a new run takes from the training that `init_from` names.
+
+    `sha256` is that of the parts taken. It is filled in when the source is read, and tells runs
+    with other initial weights apart.
+    """
+
+    parts: list[Line] = ["policy", "normalization"]
+    which: Line | NonNegative = "best"
+    partial: bool = False
+    sha256: Line | None = None
+
+
 class EvalConfig(Section):
     """How and when the policy is evaluated while it trains."""
 
@@ -304,6 +321,9 @@ class RunConfig(Section):
     sweep: Annotated[str, Field(min_length=1)] | None = None
     resume: Literal["auto", "never"] = "auto"
     restart: bool = False
+    init_from: Annotated[Line, Field(min_length=1)] | None = None
+    init: InitConfig = InitConfig()
+    freeze: list[Line] = []
     eval: EvalConfig
     checkpoint: CheckpointConfig
     stop: StopConfig
@@ -311,3 +331,10 @@ class RunConfig(Section):
     report: ReportConfig
     export: ExportConfig
     callbacks: list[str | dict[str, dict[str, Any] | None]]
+
+    @model_serializer(mode="wrap")
+    def _without_warm_start(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what was not asked for: hashes and bundles stay what they were without it."""
+        unused = [] if self.freeze else ["freeze"]
+        unused += ["init_from", "init"] if self.init_from is None else []
+        return {key: value for key, value in serialize(self).items() if key not in unused}

@@ -19,8 +19,19 @@ from rlzoo_plus.config.schema import RunConfig, Section
 _MOST_KEPT = 4096
 # The others are plain values, or lists of them.
 _SECTIONS = (
-    *("env", "algo", "network", "infra", "hpo", "tracker", "normalize", "eval", "checkpoint"),
-    *("stop", "log", "report", "export"),
+    *(
+        "env",
+        "algo",
+        "network",
+        "infra",
+        "hpo",
+        "tracker",
+        "normalize",
+        "init",
+        "eval",
+        "checkpoint",
+    ),
+    *("checkpoint", "stop", "log", "report", "export"),
 )
 
 _Key = tuple[str, bytes]

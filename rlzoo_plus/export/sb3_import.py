@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.agents.policy import acting_config
+from rlzoo_plus.agents.policy import acting_config, misfits, with_old_names
 from rlzoo_plus.artifacts.bundle import Bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
@@ -109,7 +109,7 @@ def build(
     observation_space, action_space = venv.observation_space, venv.action_space
     venv.close()
     network = make_policy(config, observation_space, action_space)
-    weights = _with_alias(archive.weights, network.state_dict())
+    weights = with_old_names(archive.weights, network.state_dict())
     _check_fit(network.state_dict(), weights, config)
     for name, value in weights.items():
         if not torch.isfinite(value.float()).all():
@@ -170,24 +170,8 @@ def _covers(given: str, key: str) -> bool:
     return key == given or key.startswith(f"{given}.") or given.startswith(f"{key}.")
 
 
-def _with_alias(weights: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Fill in names that SB3 before 1.7 did not write: both extractors were one."""
-    result = dict(weights)
-    for name in wanted:
-        old = name.removeprefix("pi_").removeprefix("vf_")
-        if name not in result and old != name and old in result:
-            result[name] = result[old]
-    return result
-
-
 def _check_fit(wanted: dict[str, Any], given: dict[str, Any], config: RunConfig) -> None:
-    lines = [f"{name}: the file has none" for name in wanted if name not in given]
-    lines += [f"{name}: only the file has it" for name in given if name not in wanted]
-    lines += [
-        f"{name}: {_shape(given[name])} in the file, {_shape(value)} here"
-        for name, value in wanted.items()
-        if name in given and given[name].shape != value.shape
-    ]
+    lines = list(misfits(wanted, given).values())
     if not lines:
         return
     more = f"\n  ... and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
@@ -215,10 +199,6 @@ def _mend(line: str, config: RunConfig) -> str:
         return f"Is {config.env.id} the environment, and {config.algo.name} the algorithm?"
     override = next(text for part, text in _MENDS if part in line)
     return f"Set {override}; or it was trained by another algorithm than {config.algo.name}."
-
-
-def _shape(value: Any) -> str:
-    return "x".join(str(size) for size in value.shape) or "one number"
 
 
 def _check_statistics(normalizer: ObservationNormalizer, space: spaces.Space) -> None:

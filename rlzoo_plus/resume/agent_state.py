@@ -130,12 +130,36 @@ def restore_parameters(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     """
     saved, current = state["parameters"], agent.get_parameters()
     for name, part in current.items():
-        if isinstance(part, dict) and "param_groups" in part:
+        if "param_groups" in part:
             _check_optimizer(saved[name], part, _reach(agent, name))
     agent.set_parameters(tensors_of(saved), exact_match=True, device=agent.device)
-    _, tensor_names = agent._get_torch_save_params()
-    for name, value in state["tensors"].items():
-        if name not in tensor_names:
+    _restore_tensors(agent, state["tensors"])
+
+
+def take_over_optimizers(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
+    """Give an agent the averages of another one's optimizers, and its learned tensors.
+
+    The optimizers' settings stay those of the agent.
+
+    Raises:
+        ValueError: They are not those of such an agent.
+    """
+    own = {k: v for k, v in agent.get_parameters().items() if "param_groups" in v}
+    saved = state["parameters"]
+    if not own.keys() <= saved.keys():
+        raise ValueError(f"it has no {' and no '.join(own.keys() - saved.keys())}")
+    for name, part in own.items():
+        _check_optimizer(saved[name], part, _reach(agent, name))
+    _restore_tensors(agent, state["tensors"])
+    for name, part in own.items():
+        values = {**part, "state": saved[name]["state"]}
+        _reach(agent, name).load_state_dict(tensors_of(values))
+
+
+def _restore_tensors(agent: BaseAlgorithm, tensors: dict[str, Any]) -> None:
+    _, known = agent._get_torch_save_params()
+    for name, value in tensors.items():
+        if name not in known:
             raise ValueError(f"{name} is no learned tensor")
         target = _reach(agent, name)
         target.data.copy_(fitted(target.data, value, name))

@@ -12,7 +12,7 @@ from rlzoo_plus.resume.plain import is_plain, replace_attributes, to_plain
 
 # Hindsight replay rewrites these in old rows, when an episode ends and when one is overwritten.
 _REWRITTEN = ("ep_start", "ep_length")
-_CONSTANT = ("buffer_size", "n_envs", "obs_shape", "action_dim", "optimize_memory_usage")
+CONSTANT = ("n_envs", "buffer_size", "obs_shape", "action_dim", "optimize_memory_usage")
 ROWS, EPISODES = "replay", "replay_episodes"
 
 
@@ -69,14 +69,25 @@ def restore_buffer_state(buffer: Any, state: dict[str, Any], changed: Collection
     Raises:
         ValueError: It is not of such a buffer.
     """
-    for name in _CONSTANT:
+    for name in CONSTANT:
         if name in state and state[name] != getattr(buffer, name):
             raise ValueError(f"the replay buffer's {name} is another one")
-    kept = set(changed) - set(_CONSTANT)
+    kept = set(changed) - set(CONSTANT)
     replace_attributes(buffer, {k: v for k, v in state.items() if k not in kept})
     rows = np.append(getattr(buffer, "_current_ep_start", 0), buffer.pos)
     if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= buffer.buffer_size:
         raise ValueError("the replay buffer is at no row of its own")
+
+
+def end_running_episodes(buffer: Any) -> None:
+    """Let no return over several steps, and no goal, reach from the last rows into what follows."""
+    if hasattr(buffer, "truncate_last_trajectory"):
+        buffer.truncate_last_trajectory()
+    elif buffer.full or buffer.pos:
+        last = (buffer.pos - 1) % buffer.buffer_size
+        if buffer.handle_timeout_termination:
+            buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+        buffer.dones[last] = 1.0
 
 
 def unsaved_parts(buffer: Any) -> str | None:

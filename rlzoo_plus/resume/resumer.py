@@ -25,6 +25,7 @@ class Resumer:
     """Finds the checkpoint to go on from, and restores it at the first iteration.
 
     Attributes:
+        is_new: Whether there is nothing to go on from.
         step: Environment steps taken before, 0 for a new run.
         ended: Why training had ended already, if the run was killed after its last step.
     """
@@ -37,6 +38,7 @@ class Resumer:
         """
         self._has_begun = False
         self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
+        self.is_new = checkpoint is None
         self.step = 0 if checkpoint is None else checkpoint.step
         about = {"logs": {}} if checkpoint is None else checkpoint.about
         self._changes = {} if checkpoint is None else changed_values(about, config)

@@ -397,11 +397,5 @@ def _start_new_episodes(agent: BaseAlgorithm) -> None:
     if normalize is not None:
         agent._last_original_obs = normalize.get_original_obs()
     buffer = getattr(agent, "replay_buffer", None)
-    if hasattr(buffer, "truncate_last_trajectory"):
-        buffer.truncate_last_trajectory()
-    elif buffer is not None and (buffer.full or buffer.pos):
-        # No return over several steps may reach into the new episode.
-        last = (buffer.pos - 1) % buffer.buffer_size
-        if buffer.handle_timeout_termination:
-            buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
-        buffer.dones[last] = 1.0
+    if buffer is not None:
+        replay_rows.end_running_episodes(buffer)

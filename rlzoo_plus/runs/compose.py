@@ -78,7 +78,12 @@ class Resolver:
                 f"hpo={choices.get('hpo')} searches for values over many runs: add -m (and leave "
                 "hydra/sweeper to hpo)."
             )
-        return resolved.config, [*self._file_notes[key], *resolved.warnings]
+        config = resolved.config
+        if config.init_from is not None:
+            from rlzoo_plus.runs.warm_start import with_source
+
+            config = with_source(config)
+        return config, [*self._file_notes[key], *resolved.warnings]
 
     def _notes_on_files(self, choices: Mapping[str, Any]) -> list[str]:
         from rlzoo_plus.config.compose import group_options, missing_tuned

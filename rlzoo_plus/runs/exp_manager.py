@@ -26,6 +26,7 @@ from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.evaluation import EvaluationStopped
 from rlzoo_plus.resume.resumer import Resumer
+from rlzoo_plus.runs.warm_start import begin_from_source
 from rlzoo_plus.tracking import Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -130,6 +131,9 @@ class ExpManager:
             if self.on_evaluation is not None and callbacks.evaluation is not None:
                 callbacks.evaluation.listeners.append(self.on_evaluation)
             checkpoint = callbacks.checkpoint
+            if self.config.init_from is not None and resumer.is_new:
+                begin_from_source(agent, self.config, self.run_dir)
+                checkpoint.saves_first = True
             resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
             return self._learn(agent, callbacks, resumer)
         finally:

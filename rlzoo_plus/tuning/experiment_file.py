@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 GROUP = "experiment"
 # Where and how a run is placed or searched for is no part of what it is.
-_LEFT_OUT = {*UNHASHED, "hpo"}
+_LEFT_OUT = {*UNHASHED, "hpo"} - {"init_from"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Hydra reads these as values, not as names.
 _NO_NAMES = ("null", "none", "true", "false", "nan", "inf")

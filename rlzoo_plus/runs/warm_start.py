@@ -1,0 +1,308 @@
+"""Warm starts: a new run begins from what an earlier training has learned.
+
+The source is read as data: a run's bundle or checkpoint, or the zip of Stable-Baselines3. Nothing
+in it is executed or imported. What was taken is in the run's first checkpoint, at step 0, so that
+going on needs the source no more.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.tree import pack
+from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.resolve import load_stored
+from rlzoo_plus.config.schema import InitConfig, RunConfig
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+log = logging.getLogger(__name__)
+# What a part of a source that does not fit makes of it; all are damage, or another agent's.
+_MISFITS = (ValueError, KeyError, TypeError, DamagedFolderError, RuntimeError)
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an earlier training has learned.
+
+    Attributes:
+        about: Where it is from: path, step, algorithm.
+        weights: The policy's parameters by name.
+        normalization: Statistics of the observations, None if they were not normalised.
+        checkpoint: With optimizers and replay buffer; None if these are not asked for.
+    """
+
+    about: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    normalization: dict[str, Any] | None
+    checkpoint: Checkpoint | None = None
+
+    def sha256(self, parts: Iterable[str]) -> str:
+        """Return a hash of some parts, by their content alone."""
+        agent = {} if self.checkpoint is None else self.checkpoint.state["agent"]
+        chunks = {} if self.checkpoint is None else self.checkpoint.chunks
+        content: dict[str, Any] = {
+            "policy": [[name, self.weights[name]] for name in sorted(self.weights)],
+            "normalization": self.normalization,
+            "optimizer": [agent.get("parameters"), agent.get("tensors")],
+            "buffer": [[name, list(index.names)] for name, index in sorted(chunks.items())],
+        }
+        files = pack([[part, content[part]] for part in sorted(set(parts))])
+        return hashlib.sha256(b"".join(files[name] for name in sorted(files))).hexdigest()
+
+
+def with_source(config: RunConfig) -> RunConfig:
+    """Return a configuration that names its initial weights by an absolute path and their hash.
+
+    Raises:
+        ConfigError: They are not there, damaged, or others than `init.sha256` demands.
+    """
+    if config.init_from is None:
+        return config
+    path, known = Path(config.init_from).expanduser().absolute(), config.init.sha256
+    if not path.exists():
+        before = None if config.run_dir is None else _begun(RunDir(Path(config.run_dir)))
+        if before is None or before.init_from != str(path):
+            raise ConfigError(f"init_from={config.init_from}: no such file or directory.")
+        known = before.init.sha256  # it has taken what it needs
+    else:
+        known = _hash_of(str(path), config.init.model_dump_json(), _changed_at(path))
+        if config.init.sha256 not in (None, known):
+            raise _changed(config, known)
+    init = config.init.model_copy(update={"sha256": known})
+    return config.model_copy(update={"init_from": str(path), "init": init})
+
+
+def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) -> None:
+    """Give a freshly built agent what its configuration takes from a source, and record it.
+
+    Raises:
+        ConfigError: The source is gone, was changed, or does not fit; the text names the layers.
+    """
+    source, init = read_source(config.init_from, config.init), config.init
+    sha256 = source.sha256(init.parts)
+    if init.sha256 not in (None, sha256):
+        raise _changed(config, sha256)
+    take: dict[str, Callable[[BaseAlgorithm, Source], None]] = {
+        "normalization": _take_normalization,
+        "optimizer": _take_optimizers,
+        "buffer": _take_buffer,
+    }
+    left = _take_policy(agent, source, config) if "policy" in init.parts else []
+    for part in [name for name in take if name in init.parts]:
+        try:
+            take[part](agent, source)
+        except _MISFITS as error:
+            reason = f"{part}: {one_line(error)}"
+            if not init.partial:
+                raise _misfit(config, [reason]) from error
+            left.append(reason)
+    log.info("begins from %s, step %s", source.about["path"], f"{source.about['step']:,}")
+    for text in left:
+        log.warning("begins fresh: %s", text)
+    if config.algo.hyperparams.get("learning_starts"):
+        log.info(
+            "its first %s steps act at random: algo.hyperparams.learning_starts=0 begins with the "
+            "policy",
+            f"{config.algo.hyperparams['learning_starts']:,}",
+        )
+    run_dir.add_provenance("init", {**source.about, "sha256": sha256, "left_out": left})
+
+
+def read_source(path: str | None, init: InitConfig) -> Source:
+    """Read the parts of a source that are asked for.
+
+    Raises:
+        ConfigError: They are not there, or damaged.
+    """
+    assert path is not None
+    place = Path(path)
+    needs_checkpoint = {"optimizer", "buffer"} & set(init.parts)
+    if place.is_file():
+        if needs_checkpoint:
+            raise ConfigError(
+                f"init_from={printable(path)}: of a zip, only policy and normalization are taken. "
+                "Set init.parts=[policy,normalization]."
+            )
+        return _read_zip(place)
+    run = RunDir(place)
+    is_run = run.config_file.is_file()
+    try:
+        bundle = _read_bundle(run, init) if is_run else load_bundle(place)
+        checkpoint = None
+        if needs_checkpoint:
+            checkpoint = _checkpoint_of(run, bundle, init)
+            bundle = Bundle(
+                bundle.config,
+                bundle.spaces,
+                checkpoint.state["agent"]["parameters"]["policy"],
+                checkpoint.state["normalizer"],
+                bundle.about,
+            )
+    except (DamagedFolderError, *_MISFITS) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"init_from={printable(path)}: {one_line(error)}.") from error
+    about = {"path": str(place), "step": bundle.about["step"], "algo": _algo_of(bundle)}
+    if is_run:
+        about["which"] = str(init.which)
+    return Source(about, bundle.weights, bundle.normalization, checkpoint)
+
+
+def _read_bundle(run: RunDir, init: InitConfig) -> Bundle:
+    from rlzoo_plus.agents.loading import load_run_bundle
+
+    return load_run_bundle(run, str(init.which), "init.which=")
+
+
+def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
+    """Return the checkpoint of a policy, which has optimizers and replay buffer besides."""
+    step, store = bundle.about["step"], run.checkpoints()
+    if step not in store.steps():
+        shown = ", ".join(map(str, store.steps())) or "none"
+        raise ConfigError(
+            f"init.parts={init.parts}: {run.path} has no checkpoint at step {step}, which alone "
+            f"holds optimizer and buffer. Checkpoints: {shown}. Choose one with init.which=STEP."
+        )
+    return store.load(step)
+
+
+def _read_zip(path: Path) -> Source:
+    from rlzoo_plus.export.pickled_statistics import read_statistics
+    from rlzoo_plus.export.sb3_archive import read_archive
+
+    archive = read_archive(path)
+    # As `model.save` and the RL Zoo lay them out.
+    places = [folder / "vecnormalize.pkl" for folder in (path.parent, path.with_suffix(""))]
+    found = [read_statistics(file) for file in places if file.is_file()]
+    normalizer = found[0].normalizer if found else None
+    steps = archive.facts.get("num_timesteps")
+    about = {"path": str(path), "step": steps if type(steps) is int else 0}
+    weights = {name: value.numpy() for name, value in archive.weights.items()}
+    return Source(about, weights, None if normalizer is None else normalizer.state())
+
+
+def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> list[str]:
+    """Put in the layers that fit; return those that do not, a text for each."""
+    import torch
+
+    from rlzoo_plus.agents.policy import misfits, with_old_names
+
+    own = agent.policy.state_dict()
+    given = with_old_names(source.weights, own)
+    lines = misfits(own, given)
+    if lines and not config.init.partial:
+        raise _misfit(config, list(lines.values()), len(own.keys() & given.keys() - lines.keys()))
+    fitting = own.keys() & given.keys() - lines.keys()
+    if not fitting:
+        raise _misfit(config, ["no layer fits", *lines.values()])
+    bad = [name for name in fitting if not np.isfinite(given[name]).all()]
+    if bad:
+        raise ConfigError(f"init_from={config.init_from}: {printable(bad[0])} is not finite.")
+    agent.policy.load_state_dict(
+        {**own, **{name: torch.from_numpy(np.array(given[name])) for name in fitting}}
+    )
+    if hasattr(agent, "weights"):
+        # Augmented random search keeps a second copy, and changes that.
+        agent.weights = torch.nn.utils.parameters_to_vector(agent.policy.parameters()).detach()
+    return list(lines.values())
+
+
+def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
+    from rlzoo_plus.agents.normalization import ObservationNormalizer
+
+    venv = agent.get_vec_normalize_env()
+    normalizer = ObservationNormalizer.from_state(source.normalization)
+    if normalizer is None or venv is None or not venv.norm_obs:
+        if normalizer is not None:
+            raise ValueError("it has statistics of observations; set normalize=true to use them")
+        if venv is not None and venv.norm_obs:
+            raise ValueError("its policy saw observations as they are; set normalize=false")
+        return
+    normalizer.check_fits(venv.observation_space)
+    for key, mean in normalizer.mean.items():
+        rms = venv.obs_rms[key] if isinstance(venv.obs_rms, dict) else venv.obs_rms
+        rms.mean, rms.var = mean.astype(np.float64), normalizer.var[key].astype(np.float64)
+        rms.count = normalizer.count[key]
+
+
+def _take_optimizers(agent: BaseAlgorithm, source: Source) -> None:
+    from rlzoo_plus.resume.agent_state import take_over_optimizers
+
+    assert source.checkpoint is not None
+    take_over_optimizers(agent, source.checkpoint.state["agent"])
+
+
+def _take_buffer(agent: BaseAlgorithm, source: Source) -> None:
+    from rlzoo_plus.resume import replay_rows
+
+    assert source.checkpoint is not None
+    buffer, state = agent.replay_buffer, source.checkpoint.state["buffer"]
+    if state is None:
+        raise ValueError("it has none")
+    for name in replay_rows.CONSTANT:
+        if name in state and state[name] != getattr(buffer, name):
+            raise ValueError(f"{name} is {state[name]} there, {getattr(buffer, name)} here")
+    for name, group in replay_rows.row_groups(buffer).items():
+        source.checkpoint.read_rows(name, group.columns)
+    replay_rows.restore_buffer_state(buffer, state)
+    replay_rows.end_running_episodes(buffer)
+
+
+def _misfit(config: RunConfig, lines: list[str], n_fitting: int | None = None) -> ConfigError:
+    shown = "".join(f"\n  {printable(line)}" for line in lines[:_SHOWN])
+    more = f"\n  ... and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    rest = "what fits" if n_fitting is None else f"the {n_fitting} layers that fit"
+    return ConfigError(
+        f"init_from={config.init_from} does not fit this run:{shown}{more}\nMake network, "
+        f"environment and normalize as they were there, or take {rest}: init.partial=true."
+    )
+
+
+def _changed(config: RunConfig, sha256: str) -> ConfigError:
+    return ConfigError(
+        f"init_from={config.init_from}: its content is {sha256[:16]}, and this run begins from "
+        f"{printable(config.init.sha256)[:16]}. It was changed, perhaps by a training that goes on "
+        "there: name a step with init.which=STEP, or a copy."
+    )
+
+
+def _begun(run: RunDir) -> RunConfig | None:
+    try:
+        return load_stored(run.read_config())
+    except (OSError, ValueError):
+        return None
+
+
+def _changed_at(path: Path) -> tuple[int, ...]:
+    """Return when a source was last written, as far as its hash depends on it."""
+    files = [path, *sorted(path.glob("*/MANIFEST.json")), path / "MANIFEST.json"]
+    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
+
+
+@functools.lru_cache(maxsize=16)
+def _hash_of(path: str, init: str, _changed_at: tuple[int, ...]) -> str:
+    """Hash a source once for all jobs of a sweep."""
+    asked = InitConfig.model_validate_json(init)
+    return read_source(path, asked).sha256(asked.parts)
+
+
+def _algo_of(bundle: Bundle) -> str | None:
+    algo: Any = bundle.config.get("algo")
+    name = algo.get("name") if isinstance(algo, Mapping) else None
+    return printable(name) if isinstance(name, str) else None
