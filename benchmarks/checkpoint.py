@@ -58,7 +58,7 @@ def build(overrides: list[str], folder: Path) -> Bench:
     config = compose_run([*overrides, "checkpoint.every_minutes=null", "checkpoint.keep=2"])
     torch.set_num_threads(1)
     seeds = SeedStreams.from_seed(0)
-    seed_all(seeds)
+    seed_all(0)
     run_dir = RunDir(folder)
     folder.mkdir(parents=True, exist_ok=True)
     venv = make_train_env(config, seeds.train, run_dir.monitor)

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -90,18 +91,15 @@ def _returns(run: Path, episodes: int) -> dict[str, float]:
     from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import evaluate
-    from rlzoo_plus.runs.open import one_torch_thread, open_run
+    from rlzoo_plus.runs.run import Run, one_torch_thread
 
-    one_torch_thread()
-    opened = open_run(str(run), "final")
+    opened = Run.open(run)
+    policy = opened.policy("final")
     means = {}
     for change, kwargs in CHANGES.items():
         spec = opened.config.env.model_copy(update={"kwargs": kwargs})
-        venv = make_eval_env(spec, 10)
-        try:
-            means[change] = evaluate(opened.policy, venv, held_out_seeds(episodes)).mean_return
-        finally:
-            venv.close()
+        with one_torch_thread(), closing(make_eval_env(spec, 10)) as venv:
+            means[change] = evaluate(policy, venv, held_out_seeds(episodes)).mean_return
     return means
 
 

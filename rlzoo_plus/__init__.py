@@ -1,7 +1,22 @@
 """rlzoo_plus: one Hydra configuration into a trained, evaluated, reproducible robot policy.
 
-Heavy libraries (torch, Stable-Baselines3) are imported when they are first needed, so that
-`import rlzoo_plus` and the command line's help stay fast.
+The command line, from Python::
+
+    import rlzoo_plus as rz
+
+    run = rz.train("algo=ppo", "env=cartpole_bullet", n_timesteps=25_000, seed=3)
+    run.evaluate(100)["mean_return"]
+    run.evaluations()                     # a data frame where pandas is installed
+    policy = run.policy()                 # the best; or rz.load_policy("latest")
+    actions, _ = policy.predict(observation)
+
+    rz.Run.open("outputs/cartpole_bullet/ppo/...").resume(n_timesteps=50_000)
+    for run in rz.runs("outputs"):
+        print(run)
+
+A run is the same as the command's, bit for bit, in the same directory. Heavy libraries (torch,
+Stable-Baselines3) are imported when they are first needed, so that `import rlzoo_plus` and the
+command line's help stay fast.
 
 `robots` is always the package that is installed beside this one, also in a folder that has another
 `robots` of its own: Python looks into the current folder first.
@@ -15,19 +30,51 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# Where each public name is defined; it is imported on first use (PEP 562).
 _LAZY = {
-    "ExpManager": "rlzoo_plus.runs.exp_manager",
-    "load_policy": "rlzoo_plus.agents.policy",
-    "register_algorithm": "rlzoo_plus.config.catalog",
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
     "ConfigError": "rlzoo_plus.config.errors",
+    "ExpManager": "rlzoo_plus.runs.exp_manager",
+    "Policy": "rlzoo_plus.agents.policy",
+    "Run": "rlzoo_plus.runs.run",
+    "RunConfig": "rlzoo_plus.config.schema",
+    "RunError": "rlzoo_plus.config.errors",
+    "compose": "rlzoo_plus.runs.compose",
+    "load_policy": "rlzoo_plus.runs.run",
+    "register_algorithm": "rlzoo_plus.config.catalog",
+    "seed_all": "rlzoo_plus.envs.seeding",
+    "train": "rlzoo_plus.runs.run",
 }
-__all__ = ["AlgorithmSpec", "ConfigError", "ExpManager", "load_policy", "register_algorithm"]
+__all__ = [
+    "AlgorithmSpec",
+    "ConfigError",
+    "ExpManager",
+    "Policy",
+    "Run",
+    "RunConfig",
+    "RunError",
+    "compose",
+    "load_policy",
+    "register_algorithm",
+    "runs",
+    "seed_all",
+    "train",
+]
 
+if TYPE_CHECKING:
+    from rlzoo_plus import runs
+    from rlzoo_plus.agents.policy import Policy
+    from rlzoo_plus.config.catalog import AlgorithmSpec, register_algorithm
+    from rlzoo_plus.config.errors import ConfigError, RunError
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.envs.seeding import seed_all
+    from rlzoo_plus.runs.compose import compose
+    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.runs.run import Run, load_policy, train
 
 _ROBOTS = Path(__file__).resolve().parents[1] / "robots"
 
@@ -64,7 +111,13 @@ _find_own_robots()
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names on first use (PEP 562)."""
+    if name == "runs":
+        # A package that is also the function; see its docstring.
+        return import_module("rlzoo_plus.runs")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rlzoo_plus.agents.policy import Policy, policy_from_bundle
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
@@ -13,9 +12,7 @@ from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, one_line, parse_y
 from rlzoo_plus.config.errors import ConfigError
 
 
-def load_run_policy(
-    run: RunDir, which: str = "best", *, trust: bool = False
-) -> tuple[Policy, dict[str, Any]]:
+def load_run_policy(run: RunDir, which: str = "best", *, trust: bool = False) -> Policy:
     """Load a policy of a run.
 
     Args:
@@ -23,14 +20,10 @@ def load_run_policy(
         which: `best`, `final` or the step of a checkpoint.
         trust: Import what this project does not ship.
 
-    Returns:
-        The policy, and what was recorded with it (at least `step`).
-
     Raises:
         ConfigError: The run has no such policy, or it is damaged.
     """
-    bundle = load_run_bundle(run, which)
-    return policy_from_bundle(bundle, trust=trust), bundle.about
+    return policy_from_bundle(load_run_bundle(run, which), trust=trust)
 
 
 def load_run_bundle(run: RunDir, which: str = "best", key: str = "--which ") -> Bundle:

@@ -30,11 +30,51 @@ class Policy:
     """What an agent does in a state; nothing of how it learned."""
 
     def __init__(
-        self, network: BasePolicy, normalizer: ObservationNormalizer | None, *, maskable: bool
+        self,
+        network: BasePolicy,
+        normalizer: ObservationNormalizer | None,
+        *,
+        maskable: bool,
+        config: RunConfig | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
+        """Join what acts.
+
+        Args:
+            network: The policy's network.
+            normalizer: Of its observations, None if they are taken as they are.
+            maskable: Whether it takes action masks.
+            config: The run that trained it, None of an agent in training.
+            about: What was recorded with it: `step`, `mean_return` and the like.
+        """
         self.network = network
         self.normalizer = normalizer
         self.maskable = maskable
+        self.config = config
+        self.about = dict(about or {})
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """Of raw observations."""
+        return self.network.observation_space
+
+    @property
+    def action_space(self) -> spaces.Space:
+        """Of the actions that `predict` returns."""
+        return self.network.action_space
+
+    @property
+    def step(self) -> int | None:
+        """Environment steps it was trained for, None if they are not known."""
+        step = self.about.get("step")
+        return None if step is None else int(step)
+
+    def __repr__(self) -> str:
+        name = type(self.network).__name__
+        if self.config is not None:
+            name = printable(f"{self.config.algo.name} on {self.config.env.id}", 200)
+        at = "" if self.step is None else f", step {self.step:,}"
+        return f"<Policy {name}{at}: {self.observation_space} -> {self.action_space}>"
 
     @classmethod
     def of_agent(cls, agent: BaseAlgorithm) -> Policy:
@@ -161,7 +201,8 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
     else:
         _refuse_own_code(config)
     network = _build(config, observation_space, action_space, bundle.weights)
-    return Policy(network, normalizer, maskable=get_algorithm(config.algo.name).maskable)
+    maskable = get_algorithm(config.algo.name).maskable
+    return Policy(network, normalizer, maskable=maskable, config=config, about=bundle.about)
 
 
 def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:

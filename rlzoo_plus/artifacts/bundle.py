@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import (
+    MANIFEST,
     DamagedFolderError,
     finite,
     read_about,
@@ -15,7 +19,7 @@ from rlzoo_plus.artifacts.atomic import (
     write_folder,
 )
 from rlzoo_plus.artifacts.tree import STATE_FILE, TENSOR_FILE, pack, unpack
-from rlzoo_plus.artifacts.untrusted import one_line, parse_json
+from rlzoo_plus.artifacts.untrusted import one_line, parse_json, printable
 
 SCHEMA_VERSION = 1
 LARGEST_STEP = 10**15
@@ -51,12 +55,60 @@ def save_bundle(path: Path, bundle: Bundle) -> None:
     write_folder(path, files, {"schema": SCHEMA_VERSION, **bundle.about})
 
 
+def is_bundle(path: Path) -> bool:
+    """Tell whether a folder looks like a bundle."""
+    return (path / _POLICY_FILE).is_file()
+
+
 def load_bundle(path: Path) -> Bundle:
     """Read a bundle and check its schema and hashes, then its content; nothing in it is executed.
+
+    Args:
+        path: A folder, or a zip of one.
 
     Raises:
         DamagedFolderError: It is missing, incomplete, changed, of a newer schema, or no bundle.
     """
+    if not path.is_file():
+        return _load_folder(path)
+    with tempfile.TemporaryDirectory(prefix="rlzoo-bundle-") as folder:
+        _unzip(path, Path(folder))
+        try:
+            return _load_folder(Path(folder))
+        except DamagedFolderError as error:
+            raise DamagedFolderError(str(error).replace(folder, printable(path))) from error
+
+
+def _unzip(path: Path, folder: Path) -> None:
+    """Copy the files of a bundle, and nothing else, out of a zip; each of a size that it may have.
+
+    Raises:
+        DamagedFolderError: They are not there, or not as they should be.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            policies = [name for name in names if name.rpartition("/")[2] == _POLICY_FILE]
+            if len(policies) != 1:
+                raise DamagedFolderError(
+                    f"{printable(path)}: is no zip of one bundle: it has {len(policies)} "
+                    f"{_POLICY_FILE}"
+                )
+            where = policies[0].removesuffix(_POLICY_FILE)
+            for name, largest in {MANIFEST: 2**22, **_LARGEST}.items():
+                if names.count(where + name) != 1:
+                    raise DamagedFolderError(f"{printable(path)}: {name} is missing or there twice")
+                with archive.open(where + name) as entry:
+                    data = entry.read(largest + 1)
+                if len(data) > largest:
+                    raise DamagedFolderError(f"{printable(path)}: {name} is too large")
+                (folder / name).write_bytes(data)
+    # What zipfile raises for a damaged, encrypted or odd file.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        raise DamagedFolderError(f"{printable(path)}: {one_line(error)}") from error
+
+
+def _load_folder(path: Path) -> Bundle:
     schema = read_about(path).get("schema")
     if schema != SCHEMA_VERSION:
         raise DamagedFolderError(f"{path}: schema {schema} is not known here")

@@ -35,6 +35,12 @@ def command_line(words: list[str]) -> str:
     return shlex.join(_without_secret(word, variables) for word in words)
 
 
+def python_call(name: str, words: list[str]) -> str:
+    """Return the Python call with the words of a command line, secrets blanked out."""
+    variables = values_of_variables()
+    return f"{name}({', '.join(repr(_without_secret(word, variables)) for word in words)})"
+
+
 def _without_secret(word: str, variables: list[str]) -> str:
     key, equals, value = word.partition("=")
     shown = redact(word, variables)

@@ -25,6 +25,8 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_file,
 )
 
+# Where runs are made unless a directory is named.
+OUTPUTS = Path("outputs")
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
 # Bytes that systems allow in a name and in a path; below a run directory paths go on for a while.

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.runs.run import Run
+
+if TYPE_CHECKING:
+    from rlzoo_plus.agents.policy import Policy
+
+RUN_HELP = (
+    "a run directory, e.g. outputs/<env>/<algo>/..., or the end of its path; latest; a bundle, as "
+    "a folder or a zip"
+)
 
 
 def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
@@ -14,18 +24,36 @@ def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
     parser = CommandParser(
         prog=f"rlzoo-plus {verb}", description=f"{description} Example: {example}"
     )
-    parser.add_argument("run", metavar="RUN", help="a run directory, e.g. outputs/<env>/<algo>/...")
-    parser.add_argument(
-        "--which", default="best", help="best (default), final, or the step of a checkpoint"
-    )
+    add_run(parser)
     parser.add_argument(
         "--seed", type=_not_negative, default=0, help="another set of held-out episodes"
     )
     parser.add_argument("--stochastic", action="store_true", help="act with exploration")
-    parser.add_argument(
-        "--trust", action="store_true", help="import the run's own packages and wrappers"
-    )
     return parser
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the arguments that name one policy of a run."""
+    add = parser.add_argument
+    add("run", metavar="RUN", help=RUN_HELP)
+    add("--which", help="best (default), final, or the step of a checkpoint")
+    add("--trust", action="store_true", help="import the run's own packages and wrappers")
+
+
+def opened(options: Namespace) -> tuple[Run, Policy]:
+    """Open the policy that the arguments name, to act on one thread.
+
+    Raises:
+        ConfigError: There is none, it is damaged, or it needs trust.
+    """
+    run = Run.open(options.run, trust=options.trust)
+    run.require_trust()
+    import torch
+
+    # Acting alone is fastest with one.
+    torch.set_num_threads(1)
+    options.which = options.which or run.which
+    return run, run.policy(options.which)
 
 
 # Episodes, seconds and the like; far more is a slip of the keyboard.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.open import find_place
 
 _POLL_S = 0.2
 
@@ -18,7 +19,7 @@ _POLL_S = 0.2
 def main(arguments: list[str]) -> int:
     """Ask, wait, and print the checkpoint's directory."""
     options = _parse(arguments)
-    run = RunDir(options.run)
+    run = RunDir(find_place(options.run).path)
     if not run.exists():
         raise ConfigError(f"{run.path} holds no run. `rlzoo-plus runs` lists the runs there are.")
     check_inside(run.path, run.lock.path)
@@ -62,6 +63,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "is on the disk, and print where it is. The signal SIGUSR1 asks for the same.",
         epilog="Example: rlzoo-plus checkpoint outputs/halfcheetah_bullet/sac/...",
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds (default: 600)")
     return parser.parse_args(arguments)

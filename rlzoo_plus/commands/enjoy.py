@@ -6,9 +6,8 @@ import os
 import sys
 import time
 
-from rlzoo_plus.commands.arguments import positive, run_parser
+from rlzoo_plus.commands.arguments import opened, positive, run_parser
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.runs.open import one_torch_thread, open_run
 
 
 def main(arguments: list[str]) -> int:
@@ -26,19 +25,17 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.no_window:
         _need_display(options.run)
-    one_torch_thread()
-    opened = open_run(options.run, options.which, trust=options.trust)
+    run, policy = opened(options)
 
-    from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import play
 
     mode = None if options.no_window else "human"
-    venv = make_eval_env(opened.config.env, 1, render_mode=mode)
+    venv = run.env(render_mode=mode)
     venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
     metadata = venv.get_attr("metadata")[0] or {}
     step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
-    steps = play(opened.policy, venv, deterministic=not options.stochastic)
+    steps = play(policy, venv, deterministic=not options.stochastic)
     played, begun = 0, time.monotonic()
     try:
         for step in steps:

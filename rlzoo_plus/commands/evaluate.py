@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rlzoo_plus.commands.arguments import positive, run_parser
-from rlzoo_plus.runs.open import one_torch_thread, open_run
+from rlzoo_plus.runs.run import Run
 
 
 def main(arguments: list[str]) -> int:
@@ -20,27 +20,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--n-envs", type=positive(int), default=10, help="side by side, default 10")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    one_torch_thread()
-    opened = open_run(options.run, options.which, trust=options.trust)
-
-    from rlzoo_plus.envs.factory import make_eval_env
-    from rlzoo_plus.envs.seeding import held_out_seeds
-    from rlzoo_plus.evaluation import evaluate
-
-    venv = make_eval_env(opened.config.env, min(options.n_envs, options.episodes))
-    try:
-        seeds = held_out_seeds(options.episodes, options.seed)
-        result = evaluate(opened.policy, venv, seeds, deterministic=not options.stochastic)
-    finally:
-        venv.close()
-    record = {
-        "run": str(opened.run.path),
-        "which": options.which,
-        "deterministic": not options.stochastic,
-        "episodes": options.episodes,
-        **result.record(opened.step),
-    }
-    print(json.dumps(record) if options.json else _table(record, opened.config.env.max_return))
+    run = Run.open(options.run, trust=options.trust)
+    record = run.evaluate(
+        options.episodes,
+        which=options.which,
+        seed=options.seed,
+        deterministic=not options.stochastic,
+        n_envs=options.n_envs,
+    )
+    print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
     return 0
 
 

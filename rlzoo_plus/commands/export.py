@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.commands.arguments import note
+from rlzoo_plus.commands.arguments import add_run, note, opened
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.runs.open import one_torch_thread, open_run
 
 if TYPE_CHECKING:
     from rlzoo_plus.export.writing import Exported
@@ -27,20 +26,20 @@ def main(arguments: list[str]) -> int:
         from rlzoo_plus.export.onnx_format import check_onnx_is_there
 
         check_onnx_is_there()
-    one_torch_thread()
-    opened = open_run(options.run, options.which, trust=options.trust)
+    run, policy = opened(options)
 
     from rlzoo_plus.export.writing import FILE_NAMES, export_policy
 
-    folder = opened.run.path / "export" / options.which
+    folder = run.folder / "export" / options.which
     path = options.output or folder / FILE_NAMES[options.format]
     if options.output is None:
-        check_inside(opened.run.path, path)
+        check_inside(run.folder, path)
     if path.is_dir():
         raise ConfigError(f"--output {path} is a folder. Name a file: {path / FILE_NAMES['onnx']}.")
-    about = {"step": str(opened.step), "which": options.which, "run": opened.run.path.name}
+    name = "" if run.path is None else run.path.name
+    about = {"step": str(policy.step), "which": options.which, "run": name}
     try:
-        exported = export_policy(opened.policy, opened.config, path, options.format, about)
+        exported = export_policy(policy, run.config, path, options.format, about)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}.") from error
     return _report(exported)
@@ -71,11 +70,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "Example: rlzoo-plus export outputs/cartpole_bullet/ppo/... --format onnx",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", help="a run directory, e.g. outputs/<env>/<algo>/...")
+    add_run(parser)
     add("--format", choices=FORMATS, required=True, help="sb3: weights for Stable-Baselines3")
-    add("--which", default="best", help="best (default), final, or the step of a checkpoint")
     add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
-    add("--trust", action="store_true", help="import the run's own packages and wrappers")
     if not arguments:
         parser.print_help(sys.stderr)
         sys.exit(2)

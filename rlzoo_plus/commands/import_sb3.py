@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.config.schema import RunConfig
 
-OUTPUTS = Path("outputs")
-
 
 def main(arguments: list[str]) -> int:
     """Import a zip and print what to do next; return the exit code."""
     options = _parse(arguments)
     from rlzoo_plus.config.catalog import get_algorithm
     from rlzoo_plus.config.compose import iter_sweep_keys
+    from rlzoo_plus.runs.compose import compose_run, words_of
 
     get_algorithm(options.algo)
 
@@ -33,7 +32,8 @@ def main(arguments: list[str]) -> int:
     statistics = None if options.vecnormalize is None else read_statistics(options.vecnormalize)
     guessed = guess(archive, options.algo, statistics, set(iter_sweep_keys(options.overrides)))
     chosen = [f"algo={options.algo}", _environment(options.env, options.config_dir)]
-    config = _compose([*chosen, *guessed.overrides, *options.overrides], options.config_dir)
+    words = words_of([*chosen, *guessed.overrides, *options.overrides], options.config_dir, {})
+    config = compose_run(words)
     policy = build(config, archive, statistics)
     for text in guessed.notes:
         note(f"note: {text}")
@@ -85,18 +85,8 @@ def _environment(name: str, config_dir: Path | None) -> str:
     return f"env.id={name}" if looks_like_id and not is_file else f"env={name}"
 
 
-def _compose(overrides: list[str], config_dir: Path | None) -> RunConfig:
-    from rlzoo_plus.runs.compose import compose_run
-
-    if config_dir is None:
-        return compose_run(overrides)
-    if not config_dir.is_dir():
-        raise ConfigError(f"--config-dir {config_dir}: no such directory.")
-    return compose_run(["--config-dir", str(config_dir), *overrides])
-
-
 def _claim(output: Path | None, config: RunConfig) -> RunDir:
-    from rlzoo_plus.artifacts.run_dir import RunDir, new_run_dir
+    from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir, new_run_dir
 
     if output is None:
         run = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -16,12 +17,13 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.runs.open import find_place
 
 
 def main(argv: list[str]) -> int:
     """Draw the runs that are named on the command line and print where the picture is."""
     arguments = _parse(argv)
-    runs = _runs(arguments.runs)
+    runs = _runs([p if os.path.lexists(p) else find_place(p).path for p in arguments.runs])
     drawn = _with_values(runs, arguments.metric)
     out = arguments.out or _default_out(drawn, arguments.metric)
     print(printable(plot_learning_curve(drawn, out, arguments.metric, arguments.by), LONGEST_LINE))

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.arguments import positive, run_parser
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.runs.media import film
-from rlzoo_plus.runs.open import one_torch_thread, open_config, open_run
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.runs.run import Run
 
 
 def main(arguments: list[str]) -> int:
@@ -33,33 +23,13 @@ def main(arguments: list[str]) -> int:
         "--all", action="store_true", help="all checkpoints, then the best, in one film"
     )
     options = parser.parse_args(arguments)
-    one_torch_thread()
-    run, config = open_config(options.run, trust=options.trust)
-    policies = list(_policies(run, options))
-    name = "all" if options.all else options.which
-    out = options.out or run.videos / f"{name}.mp4"
-    if options.out is None:
-        check_inside(run.path, out)
-    count = film(
-        config,
-        policies,
-        out,
+    path, n_frames = Run.open(options.run, trust=options.trust).film(
+        options.out,
+        which=options.which,
         seconds=options.seconds,
         seed=options.seed,
         deterministic=not options.stochastic,
+        all_checkpoints=options.all,
     )
-    print(f"{out}  ({count} pictures)")
+    print(f"{path}  ({n_frames} pictures)")
     return 0
-
-
-def _policies(run: RunDir, options: Namespace) -> Iterator[tuple[str, Policy]]:
-    names = [options.which]
-    if options.all:
-        names = [str(step) for step in run.checkpoints().steps()]
-        names += ["best"] if run.best.is_dir() else []
-        if not names:
-            raise ConfigError(f"{run.path} has saved nothing yet.")
-    for name in names:
-        opened = open_run(str(run.path), name, trust=options.trust)
-        prefix = "" if name.isdigit() else f"{name}, "
-        yield f"{opened.config.algo.name}, {prefix}step {opened.step:,}", opened.policy

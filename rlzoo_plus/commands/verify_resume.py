@@ -81,7 +81,7 @@ def _print_table(expected: dict[str, str], found: dict[str, str]) -> None:
 
 def _config(options: argparse.Namespace) -> RunConfig:
     if options.run is not None:
-        from rlzoo_plus.runs.open import open_config
+        from rlzoo_plus.runs.run import Run
 
         if options.overrides or options.config_dir is not None:
             given = [*options.overrides, f"--config-dir {options.config_dir}"]
@@ -89,7 +89,9 @@ def _config(options: argparse.Namespace) -> RunConfig:
                 f"{given[0]}: give a run's directory or overrides, not both. The run's "
                 "own configuration is taken; --steps, --kills and --seed say how it is tried."
             )
-        return open_config(str(options.run), trust=options.trust, to_train=True)[1]
+        run = Run.open(options.run, trust=options.trust)
+        run.require_trust(to_train=True)
+        return run.config
     from rlzoo_plus.runs.compose import compose_run
 
     folder = [] if options.config_dir is None else ["--config-dir", options.config_dir]
@@ -125,7 +127,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             option = name.replace("_", "-")
             raise ConfigError(f"--{option} {value}: must be at least 1.")
     has_run = bool(options.what) and "=" not in options.what[0]
-    options.run = Path(options.what[0]) if has_run else None
+    options.run = options.what[0] if has_run else None
     options.overrides = options.what[1:] if has_run else options.what
     if not sys.platform.startswith(("linux", "darwin")):
         raise ConfigError("verify-resume kills processes with SIGKILL: it needs Linux or macOS.")

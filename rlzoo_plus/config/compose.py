@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +37,7 @@ _PLACES = {
 }
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
+_COMPOSING = threading.RLock()
 _GLOB = re.compile(r"(?<==)glob\((?P<arguments>[^()]*)\)$")
 
 
@@ -173,6 +175,54 @@ def refuse_places(settings: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key}={settings[key]} places nothing here. Use {instead}.")
 
 
+def compose_once(arguments: Sequence[str]) -> Composed:
+    """Compose one configuration, without Hydra's command line and without touching `sys.argv`.
+
+    Args:
+        arguments: Overrides, and options that say where configuration files lie.
+
+    Raises:
+        ConfigError: It cannot be composed.
+    """
+    places = config_options(arguments)
+    other = [word for word in _partition(arguments)[0] if word not in (*places, TRUST)]
+    if other:
+        raise ConfigError(f"{other[0]}: an override is written key=value, e.g. seed=3.")
+    _check_typed(arguments)
+    from hydra import compose, initialize_config_dir
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from omegaconf import open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    overrides = _partition(prepare_overrides(arguments))[1]
+    hydra_config = HydraConfig.instance()
+    # Hydra is one to a process: what a program around us has set up must stay.
+    with _COMPOSING, searched_first(own_dirs(arguments)):
+        before = hydra_config.cfg
+        try:
+            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+                cfg = compose("config", overrides, return_hydra_config=True)
+                hydra_config.set_config(cfg)
+                with open_dict(cfg):
+                    del cfg["hydra"]
+                return Composed.of(cfg)
+        except ConfigError:
+            raise
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise ConfigError(explain(error, arguments)) from error
+        finally:
+            hydra_config.cfg = before
+
+
+def _check_typed(arguments: Sequence[str]) -> None:
+    """Refuse on a command line what Hydra would ignore, or write down."""
+    typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
+    refuse_places(typed)
+    # Here, too: of a sweep, Hydra writes the command line and the configuration.
+    refuse_literals(typed)
+
+
 def run_hydra(
     job: Callable[[Composed], None], arguments: Sequence[str], batch: Batch | None = None
 ) -> None:
@@ -188,10 +238,7 @@ def run_hydra(
     """
     import sys
 
-    typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
-    refuse_places(typed)
-    # Here, too: of a sweep, Hydra writes the command line and the configuration.
-    refuse_literals(typed)
+    _check_typed(arguments)
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

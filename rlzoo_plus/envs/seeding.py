@@ -62,15 +62,40 @@ def _draw(count: int, bounds: tuple[int, int], stream: int) -> list[int]:
     return [int(s) for s in generator.integers(bounds[0], bounds[1], size=count)]
 
 
-def seed_all(streams: SeedStreams) -> dict[str, int]:
-    """Seed Python, NumPy and torch, and return a report of what was set.
+def seed_all(seed: int, envs: Any = None) -> dict[str, Any]:
+    """Seed Python, NumPy, torch and environments from the streams of one seed.
 
-    The environments are seeded where they are built, from the same streams.
+    Args:
+        seed: As `seed=` of a run; the same seed sets what a run sets as it begins.
+        envs: A Gymnasium environment, a vectorised one of Stable-Baselines3 or Gymnasium, or a list
+            of them; they are seeded for their next reset, counting up.
+
+    Returns:
+        What was set: `python`, `numpy`, `torch`, and the seeds of `environments` in their order.
     """
     import torch  # noqa: F401 - seeded because it is imported
 
+    streams = SeedStreams.from_seed(seed)
     seed_generators(streams.agent)
-    return {"python": streams.agent, "numpy": streams.agent, "torch": streams.agent}
+    report: dict[str, Any] = dict.fromkeys(("python", "numpy", "torch"), streams.agent)
+    if envs is None:
+        return report
+    report["environments"], following = [], streams.train
+    for env in envs if isinstance(envs, list | tuple) else [envs]:
+        seeds = _seed_env(env, following)
+        report["environments"] += seeds
+        following = seeds[-1] + 1
+    return report
+
+
+def _seed_env(env: Any, seed: int) -> list[int]:
+    """Seed an environment, and its action space; return the seed of each of its worlds."""
+    if hasattr(env, "env_is_wrapped"):
+        env.seed(seed)
+    else:
+        env.reset(seed=seed)
+    env.action_space.seed(seed)
+    return [seed + rank for rank in range(getattr(env, "num_envs", 1))]
 
 
 def seed_generators(seed: int) -> None:

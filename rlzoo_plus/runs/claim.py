@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.config.schema import RunConfig
 
-OUTPUTS = Path("outputs")
-
 
 def check_before_building(plan: Plan) -> str | None:
     """Check what can be wrong without torch, so that a mistake is answered at once.
@@ -56,7 +54,7 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     Raises:
         BusyError: Another process was faster.
     """
-    from rlzoo_plus.artifacts.run_dir import new_run_dir
+    from rlzoo_plus.artifacts.run_dir import OUTPUTS, new_run_dir
 
     config = plan.config
     run_dir = plan.run_dir

@@ -1,8 +1,11 @@
-"""From the words of a command line to checked configurations, as `train` makes them."""
+"""From overrides, typed or given from Python, to checked configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.errors import ConfigError
@@ -11,28 +14,108 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
 
+log = logging.getLogger(__name__)
+_PLAIN_TEXT = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+# What Hydra reads as something else.
+_NO_TEXTS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
 
-def compose_run(overrides: list[str]) -> RunConfig:
-    """Compose and check a configuration as `train` does, without training.
+
+def compose(
+    overrides: Iterable[str] = (), config_dir: str | Path | None = None, **values: Any
+) -> RunConfig:
+    """Compose and check the configuration of a run, as `rlzoo-plus train` does.
+
+    Args:
+        overrides: As on the command line, e.g. `["algo=sac", "env=cartpole_bullet"]`.
+        config_dir: A folder like conf/ with files of your own, which come first.
+        **values: More overrides: `seed=3`, `algo={"hyperparams": {"gamma": 0.9}}`, or
+            `**{"algo.hyperparams.gamma": 0.9}`.
 
     Raises:
         ConfigError: Something in it is wrong.
     """
-    from rlzoo_plus.config.compose import run_hydra
+    words = words_of(overrides, config_dir, values)
+    config, notes = compose_noting(words)
+    for note in notes:
+        log.warning("note: %s", note)
+    return config
 
-    configs: list[RunConfig] = []
-    mistakes: list[ConfigError] = []
 
-    def job(composed: Composed) -> None:
-        try:
-            configs.append(resolve_cfg(composed, overrides)[0])
-        except ConfigError as error:
-            mistakes.append(error)
+def compose_noting(arguments: list[str]) -> tuple[RunConfig, list[str]]:
+    """Compose and check a configuration; return it, and what the user should know."""
+    from rlzoo_plus.config.compose import compose_once
 
-    run_hydra(job, overrides)
-    if mistakes:
-        raise mistakes[0]
-    return configs[0]
+    return resolve_cfg(compose_once(arguments), arguments)
+
+
+def compose_run(arguments: list[str]) -> RunConfig:
+    """Compose and check a configuration as `train` does, without training.
+
+    Args:
+        arguments: Overrides and `--config-dir`, as on the command line.
+
+    Raises:
+        ConfigError: Something in it is wrong.
+    """
+    return compose_noting(arguments)[0]
+
+
+def words_of(
+    overrides: Iterable[str], config_dir: str | Path | None, values: Mapping[str, Any]
+) -> list[str]:
+    """Return overrides and keyword arguments as the words of a command line.
+
+    Raises:
+        ConfigError: An override is no text, a value cannot be written, or there is no such folder.
+    """
+    if isinstance(overrides, str):
+        raise ConfigError(f"{overrides}: give a list of overrides, e.g. [{overrides!r}].")
+    words = list(overrides)
+    for word in words:
+        if not isinstance(word, str) or word.startswith("-"):
+            raise ConfigError(f"{word!r}: an override is a text like 'algo=sac'.")
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise ConfigError(f"config_dir={config_dir}: no such directory.")
+    options = [] if config_dir is None else ["--config-dir", str(config_dir)]
+    return [*options, *words, *(word for key in values for word in _words(key, values[key]))]
+
+
+def _words(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _words(f"{key}.{name}", item)
+    else:
+        yield f"{key}={_written(value, key)}"
+
+
+def _written(value: Any, key: str) -> str:
+    """Return a value as Hydra's command line reads it."""
+    if isinstance(value, Path):
+        value = str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, str):
+        if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_TEXTS:
+            return value
+        # Hydra reads a backslash as one, but before a quote.
+        quoted = re.sub(r"(\\*)'", r"\1\1\\'", value)
+        return "'" + re.sub(r"(\\+)$", r"\1\1", quoted) + "'"
+    if isinstance(value, Mapping):
+        items = (f"{name}: {_written(item, key)}" for name, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_written(item, key) for item in value) + "]"
+    if hasattr(value, "item") and not hasattr(value, "__len__"):
+        # A number of NumPy's.
+        return _written(value.item(), key)
+    raise ConfigError(
+        f"{key}: a {type(value).__name__} is no value of a configuration. Give a number, a text, "
+        "a list, a dictionary or None."
+    )
 
 
 def resolve_cfg(

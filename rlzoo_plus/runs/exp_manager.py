@@ -108,7 +108,7 @@ class ExpManager:
         threads, why = thread_policy(self.config)
         torch.set_num_threads(threads)
         log.info("threads: %d (%s)", threads, why)
-        seeded = seed_all(self.seeds)
+        seeded = seed_all(self.config.seed)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
         resumer = Resumer(self.config, self.run_dir)
         try:

@@ -18,13 +18,20 @@ from rlzoo_plus.config.errors import (
 from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.runs.claim import check_before_building, claim_run_dir
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
+from rlzoo_plus.runs.terminal import (
+    make_progress,
+    plain_console,
+    print_header,
+    print_result,
+    set_up_logging,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlzoo_plus.artifacts.result import TrainResult
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.callbacks import StopRequest
-    from rlzoo_plus.runs.exp_manager import TrainResult
+    from rlzoo_plus.callbacks import ProgressCallback, StopRequest
 
 # Follows the evaluations of a run, and may ask it to stop.
 Watcher = Callable[[dict[str, Any], "StopRequest"], None]
@@ -64,7 +71,6 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     from rlzoo_plus.artifacts.secrets import redact
     from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config
-    from rlzoo_plus.runs.terminal import plain_console, set_up_logging
 
     try:
         config = validate_config(data["config"])
@@ -92,6 +98,8 @@ def run_plan(
     *,
     is_sweep: bool = False,
     watch: Watcher | None = None,
+    stop: StopRequest | None = None,
+    claimed: Callable[[RunDir], None] = lambda _: None,
 ) -> Outcome:
     """Train as planned, after `check_before_building`.
 
@@ -102,6 +110,8 @@ def run_plan(
         command: For the run's records.
         is_sweep: Many runs share the console: no video is made unless it is asked for.
         watch: Follows the evaluations.
+        stop: How it is asked to end, with progress as lines; None to listen to signals instead.
+        claimed: Called with the directory once it is this run's.
 
     Raises:
         RunError: The run broke off.
@@ -112,10 +122,19 @@ def run_plan(
 
     check_device(plan.config.device)
     check_user_callbacks(plan.config)
+    from rlzoo_plus.callbacks import StopRequest
+
     run_dir, lock = claim_run_dir(plan, command, problem)
+    claimed(run_dir)
+    listening = StopRequest()
+    if stop is None:
+        listening.listen()
     try:
-        return _train(plan, run_dir, console, problem, is_sweep=is_sweep, watch=watch)
+        print_header(console, plan.config, run_dir, problem)
+        progress = make_progress(plan.config, console, bar=None if stop is None else False)
+        return _train(plan, run_dir, console, stop or listening, progress, is_sweep, watch)
     finally:
+        listening.restore()
         lock.release()
 
 
@@ -123,39 +142,32 @@ def _train(
     plan: Plan,
     run_dir: RunDir,
     console: Console,
-    problem: str | None,
-    *,
+    stop: StopRequest,
+    progress: ProgressCallback,
     is_sweep: bool,
     watch: Watcher | None,
 ) -> Outcome:
-    from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.runs.exp_manager import ExpManager
     from rlzoo_plus.runs.media import write_media
-    from rlzoo_plus.runs.terminal import make_progress, print_header, print_result
 
     config = plan.config
-    print_header(console, config, run_dir, problem)
-    stop = StopRequest()
-    stop.listen()
     try:
         manager = ExpManager(
             config,
             run_dir,
             stop,
-            make_progress(config, console),
+            progress,
             report=lambda: write_media(console, config, run_dir, is_sweep=is_sweep),
             on_evaluation=None if watch is None else lambda record, _: watch(record, stop),
         )
         result = manager.train()
-        print_result(console, config, run_dir, result, manager.files, is_sweep=is_sweep)
     except ConfigError:
         if plan.start is not Start.RESUME:
             run_dir.discard()
         raise
     except RunError as error:
         raise RunError(f"{error} {_what_is_left(run_dir)}") from error
-    finally:
-        stop.restore()
+    print_result(console, config, run_dir, result, manager.files)
     return Outcome(run_dir, result, stop.signal_number)
 
 

@@ -69,12 +69,11 @@ def _plot(run_dir: RunDir) -> Path:
 
 
 def _film(config: RunConfig, run_dir: RunDir) -> Path:
-    from rlzoo_plus.runs.open import open_run
+    from rlzoo_plus.agents.loading import load_run_policy
 
-    opened = open_run(str(run_dir.path), "best", trust=True)
+    policy = load_run_policy(run_dir, trust=True)
     out = run_dir.videos / "best.mp4"
-    label = f"{config.algo.name}, best, step {opened.step:,}"
-    film(config, [(label, opened.policy)], out, seconds=config.report.video_seconds)
+    film(config, [(f"{config.algo.name}, best", policy)], out, seconds=config.report.video_seconds)
     return out
 
 
@@ -91,7 +90,7 @@ def film(
 
     Args:
         config: The run, for its environment.
-        policies: What is shown in the corner, and the policy.
+        policies: What is shown in the corner before the step, and the policy.
         out: A .mp4 or .gif file.
         seconds: Length of each policy's part [s].
         seed: Which held-out episodes are played.
@@ -107,10 +106,11 @@ def film(
 
     def pictures() -> Iterator[np.ndarray]:
         for label, policy in policies:
+            text = f"{label}, step {policy.step or 0:,}"
             for picture, episode_return in camera.frames(
                 policy, seeds, seconds, deterministic=deterministic
             ):
-                yield caption(picture, f"{label}   return {episode_return:.0f}")
+                yield caption(picture, f"{text}   return {episode_return:.0f}")
 
     try:
         return write_video(pictures(), out, camera.fps)

@@ -1,4 +1,4 @@
-"""Opening a run that a user named: its directory, its configuration, one of its policies."""
+"""Finding and opening what a user names as RUN: its place, its configuration, its trust."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.bundle import is_bundle
+from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.errors import ConfigError
 
 # Gymnasium's bridges to old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
+LATEST = "latest"
+_MOST_SHOWN = 10
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
@@ -20,90 +23,135 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OpenedRun:
-    """A run with one of its policies, ready to act.
+class Place:
+    """Where a run, or one of its policies, is.
 
     Attributes:
-        run: Its directory.
-        config: Its configuration.
-        policy: The policy asked for.
-        step: Environment steps after which the policy was saved.
+        path: A run directory; or a bundle, a folder or a zip, that lies in none.
+        which: The policy that was named: `best`, `final` or the step of a checkpoint.
+        is_bundle: Whether there is nothing but a policy.
     """
 
-    run: RunDir
-    config: RunConfig
-    policy: Policy
-    step: int
+    path: Path
+    which: str = "best"
+    is_bundle: bool = False
 
 
-def open_run(path: str, which: str = "best", *, trust: bool = False) -> OpenedRun:
-    """Open a run and load one of its policies.
+def find_place(name: str | Path) -> Place:
+    """Return what a user means by RUN.
 
     Args:
-        path: The run's directory.
-        which: `best`, `final` or the step of a checkpoint.
-        trust: Import packages and wrappers that this project does not ship.
+        name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
+            zip; `latest`, the run below outputs/ that was started last; or the end of the path of
+            one run below outputs/.
 
     Raises:
-        ConfigError: There is no such run or policy, it is damaged, or it needs trust.
+        ConfigError: There is no such run, or there are several.
     """
-    run, config = open_config(path, trust=trust)
-    from rlzoo_plus.agents.loading import load_run_policy
+    path = Path(name)
+    if not os.path.lexists(path):
+        path = _found_by_name(str(name))
+    inside = _policy_inside(path)
+    if inside is not None:
+        return inside
+    if path.is_file() and path.suffix == ".zip":
+        return Place(path, is_bundle=True)
+    shown = printable(path)
+    if not path.is_dir():
+        raise ConfigError(
+            f"{shown}: no such directory. `rlzoo-plus runs` lists the runs there are."
+        )
+    # exists() would pass over a link that leads nowhere.
+    if os.path.lexists(RunDir(path).config_file):
+        return Place(path)
+    for folder in (path, path / "best"):
+        if is_bundle(folder):
+            return Place(folder, is_bundle=True)
+    raise ConfigError(
+        f"{shown} holds no run: config.yaml is missing. `rlzoo-plus runs {shown}` lists the "
+        "runs below it."
+    )
 
-    policy, about = load_run_policy(run, which, trust=trust)
-    _check_stack(config, policy)
-    return OpenedRun(run, config, policy, int(about["step"]))
+
+def _found_by_name(name: str) -> Path:
+    """Return the run below outputs/ that is meant by `latest` or by the end of its path."""
+    from rlzoo_plus.analysis.runs import find_runs
+    from rlzoo_plus.analysis.series import finite
+
+    runs = find_runs([OUTPUTS]) if OUTPUTS.is_dir() else []
+    if name == LATEST:
+        if not runs:
+            raise ConfigError(f"{LATEST}: there is no run below {OUTPUTS} yet.")
+        return max(runs, key=lambda run: finite(run.read_status().get("started_at")) or 0.0).path
+    end = name.rstrip("/")
+    paths = [run.path for run in runs]
+    found = [path for path in paths if str(path).endswith(f"/{end}")]
+    found = found or [path for path in paths if end and str(path).endswith(end)]
+    if len(found) < 2:
+        return found[0] if found else Path(name)
+    shown = "".join(f"\n  {printable(path)}" for path in found[:_MOST_SHOWN])
+    more = f"\n  ... and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    raise ConfigError(
+        f"{printable(name)}: {len(found)} runs below {OUTPUTS} end like this:{shown}{more}\n"
+        "Give more of the path."
+    )
 
 
-def open_config(
-    path: str, *, trust: bool = False, to_train: bool = False
-) -> tuple[RunDir, RunConfig]:
-    """Open a run and read its configuration; nothing in it is instantiated.
+def _policy_inside(path: Path) -> Place | None:
+    """Return the run that a folder of a policy lies in, None if it lies in none."""
+    parent, name = path.absolute().parent, path.name
+    run = parent.parent if parent.name == "checkpoints" else parent
+    if not path.is_dir() or not RunDir(run).config_file.is_file():
+        return None
+    shown = path.parent.parent if parent.name == "checkpoints" else path.parent
+    if parent.name == "checkpoints" and name.isascii() and name.isdigit():
+        return Place(shown, str(int(name)))
+    return Place(shown, name) if name in ("best", "final") else None
+
+
+def read_config(run: RunDir) -> RunConfig:
+    """Read a run's configuration.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    from rlzoo_plus.config.resolve import load_stored
+
+    try:
+        return load_stored(run.read_config())
+    except (ValueError, OSError) as error:
+        where, reason = printable(run.config_file), one_line(error)
+        raise ConfigError(f"{where} is damaged: {reason}.") from error
+
+
+def require_trust(
+    config: RunConfig, path: str | Path, *, trust: bool, to_train: bool = False
+) -> None:
+    """Import what a run registers and this project does not ship, if the user trusts it.
 
     Args:
-        path: The run's directory.
-        trust: Import what this project does not ship.
+        config: The run.
+        path: Where it is.
+        trust: Whether the user does.
         to_train: The run is to go on: its callbacks and tracker count, too.
 
     Raises:
-        ConfigError: There is no such run, its configuration is damaged, or it needs trust.
+        ConfigError: The run needs trust.
     """
-    run, path = RunDir(Path(path)), printable(path)
-    if not run.path.is_dir():
-        raise ConfigError(f"{path}: no such directory. `rlzoo-plus runs` lists the runs there are.")
-    # exists() would pass over a link that leads nowhere.
-    if not os.path.lexists(run.config_file):
-        raise ConfigError(
-            f"{path} holds no run: config.yaml is missing. `rlzoo-plus runs {path}` lists the "
-            "runs below it."
-        )
-    config = _read_config(run)
     foreign = foreign_code_of(config) if to_train else _foreign(config)
     if foreign and not trust:
         raise ConfigError(
-            f"{path} needs what is not ours: {printable(', '.join(foreign))}. If you know "
-            "where the run comes from, add --trust to import it."
+            f"{printable(path)} needs what is not ours: {printable(', '.join(foreign))}. If you "
+            "know where the run comes from, add --trust to import it (trust=True in Python)."
         )
     from rlzoo_plus.config.own_code import import_packages
 
     import_packages(config)
-    return run, config
 
 
 def foreign_code_of(config: RunConfig) -> list[str]:
     """Return what training would import that this project does not ship."""
     return list(dict.fromkeys([*_foreign(config), *_foreign_to_train(config)]))
-
-
-def _read_config(run: RunDir) -> RunConfig:
-    from rlzoo_plus.config.resolve import load_stored
-
-    try:
-        config = load_stored(run.read_config())
-        return config
-    except (ValueError, OSError) as error:
-        where, reason = printable(run.config_file), one_line(error)
-        raise ConfigError(f"{where} is damaged: {reason}.") from error
 
 
 def _foreign(config: RunConfig) -> list[str]:
@@ -127,11 +175,11 @@ def _foreign_to_train(config: RunConfig) -> list[str]:
     return [*names, *([] if tracker is None else [f"tracker {tracker.name}"])]
 
 
-def _check_stack(config: RunConfig, policy: Policy) -> None:
+def check_stack(config: RunConfig, policy: Policy) -> None:
     """Refuse a stack that the policy's observations cannot hold, before it is allocated."""
     from gymnasium import spaces
 
-    space = policy.network.observation_space
+    space = policy.observation_space
     parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     longest = max((max(part.shape or (1,), default=1) for part in parts), default=1)
     if config.env.frame_stack > longest:
@@ -139,10 +187,3 @@ def _check_stack(config: RunConfig, policy: Policy) -> None:
             f"env.frame_stack={config.env.frame_stack} is not what the policy was trained with: "
             f"its observations have {longest} at most."
         )
-
-
-def one_torch_thread() -> None:
-    """Use one thread: acting alone is fastest with it."""
-    import torch
-
-    torch.set_num_threads(1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
-from rlzoo_plus.artifacts.untrusted import one_line
+from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import load_stored
@@ -67,6 +69,7 @@ def plan_run(config: RunConfig) -> Plan:
         )
     if config.restart:
         return Plan(Start.RESTART, config, run_dir)
+    refuse_imported(run_dir)
     status = run_dir.read_status()
     state = status.get("state", "unknown")
     if config.resume == "never":
@@ -81,6 +84,65 @@ def plan_run(config: RunConfig) -> Plan:
         return Plan(Start.DONE, config, run_dir)
     _require_a_whole_checkpoint(run_dir)
     return Plan(Start.RESUME, config, run_dir)
+
+
+def refuse_imported(run_dir: RunDir) -> None:
+    """Refuse to go on with a policy that was imported: only its weights are here.
+
+    Raises:
+        ConfigError: It was.
+    """
+    imported = run_dir.read_provenance().get("imported")
+    if imported is None:
+        return
+    name = imported.get("imported_from") if isinstance(imported, dict) else None
+    where = f"was imported from {printable(name)}" if name else "was imported"
+    raise ConfigError(
+        f"{run_dir.path}: its policy {where}, without the optimizer and the state of a training "
+        "to go on from. Evaluate or export it, or train a new run in another directory. "
+        "restart=true trains anew here and keeps what is there aside."
+    )
+
+
+def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = ()) -> Plan:
+    """Plan how a run goes on, with what may change.
+
+    Args:
+        run_dir: The run, wherever it is now.
+        before: The configuration it was started with.
+        overrides: `KEY=VALUE` each.
+
+    Raises:
+        ConfigError: An override cannot be read, or changes what may not change; or the run cannot
+            go on.
+    """
+    # Whatever the run was started with: here it is to go on.
+    data = before.model_dump() | {"resume": "auto", "restart": False}
+    return plan_run(_with_overrides(data, overrides, str(run_dir.path)))
+
+
+def _with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str) -> RunConfig:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    from rlzoo_plus.config.references import refuse_secrets
+    from rlzoo_plus.config.resolve import validate_config
+
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if not key.strip() or not equals:
+            raise ConfigError(f"{override}: must be KEY=VALUE, e.g. n_timesteps=200000.")
+    try:
+        changes = OmegaConf.from_dotlist(list(overrides))
+        refuse_secrets(OmegaConf.to_container(changes, resolve=False))
+        merged = OmegaConf.merge(OmegaConf.create(data), changes)
+        values = OmegaConf.to_container(merged, resolve=False)
+    except (OmegaConfBaseException, YAMLError, ValueError) as error:
+        raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error
+    assert isinstance(values, dict)
+    # Wherever it was when it was started, it is here now.
+    return validate_config({str(k): v for k, v in values.items()} | {"run_dir": path})
 
 
 def stored_config(run_dir: RunDir) -> RunConfig:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +15,19 @@ from rlzoo_plus.artifacts.secrets import redact
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlzoo_plus.artifacts.result import TrainResult
     from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.callbacks import ProgressCallback
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.runs.exp_manager import TrainResult
 
 _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
 
-def plain_console() -> Console:
-    """Return a console of plain lines, as a job's log wants them."""
+def plain_console(*, quiet: bool = False) -> Console:
+    """Return a console of plain lines, as logs and notebooks want them, or of none."""
     from rich.console import Console
 
-    return Console(highlight=False, width=200, soft_wrap=True, force_jupyter=False)
+    return Console(highlight=False, width=200, soft_wrap=True, force_jupyter=False, quiet=quiet)
 
 
 def set_up_logging(level: str, console: Console) -> None:
@@ -45,6 +48,27 @@ def set_up_logging(level: str, console: Console) -> None:
     logging.captureWarnings(True)
 
 
+@contextlib.contextmanager
+def lines_shown(level: str, console: Console) -> Iterator[None]:
+    """Print log lines of this package and of this thread inside; the root logger stays as it is.
+
+    Args:
+        level: `debug`, `info`, `warning` or `error`.
+        console: Where to.
+    """
+    own, handler = logging.getLogger("rlzoo_plus"), _ConsoleHandler(console)
+    thread = threading.get_ident()
+    handler.addFilter(lambda record: record.thread == thread)
+    before = own.level
+    own.addHandler(handler)
+    own.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        own.removeHandler(handler)
+        own.setLevel(before)
+
+
 class _ConsoleHandler(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -60,13 +84,21 @@ class _ConsoleHandler(logging.Handler):
             self.handleError(record)
 
 
-def make_progress(config: RunConfig, console: Console) -> ProgressCallback:
-    """Return a bar in a terminal, else a line for each evaluation."""
+def make_progress(
+    config: RunConfig, console: Console, *, bar: bool | None = None
+) -> ProgressCallback:
+    """Return a bar in a terminal, else a line for each evaluation.
+
+    Args:
+        config: The run.
+        console: Where the bar is drawn.
+        bar: Whether it may be a bar; None as `log.progress` says.
+    """
     from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 
     wanted = config.log.progress
     has_bar = sys.stdout.isatty() if wanted == "auto" else bool(wanted)
-    if has_bar and not config.log.sb3:
+    if bar is not False and has_bar and not config.log.sb3:
         label = f"{config.algo.name} on {config.env.name}"
         return BarProgress(config.n_timesteps, console, label)
     return LineProgress(config.n_timesteps)
@@ -99,10 +131,8 @@ def print_result(
     run_dir: RunDir,
     result: TrainResult,
     files: list[Path],
-    *,
-    is_sweep: bool,
 ) -> None:
-    """Print the closing table, the files and the commands to type next."""
+    """Print the closing table and the files."""
     console.print()
     table = _Lines(console)
     table.add_row("state", f"{result.state}: {result.reason}")

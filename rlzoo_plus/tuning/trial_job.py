@@ -84,25 +84,15 @@ def examine(data: dict[str, Any]) -> int:
         data: `run`, the run's directory; `config`, what the study has trained there; `episodes`.
     """
     from rlzoo_plus.config.resolve import config_hash, validate_config
-    from rlzoo_plus.envs.factory import make_eval_env
-    from rlzoo_plus.envs.seeding import held_out_seeds
-    from rlzoo_plus.evaluation import evaluate
-    from rlzoo_plus.runs.open import one_torch_thread, open_run
     from rlzoo_plus.runs.plan import stored_config
+    from rlzoo_plus.runs.run import Run
 
-    one_torch_thread()
     stored = stored_config(RunDir(Path(data["run"])))
     # A run that lay there before may be anybody's; the code of this study's own is the user's.
     is_own = config_hash(stored) == config_hash(validate_config(data["config"]))
-    opened = open_run(data["run"], trust=is_own)
-    seeds = held_out_seeds(data["episodes"])
-    n_envs = min(int(opened.config.eval.n_envs), len(seeds))
-    venv = make_eval_env(opened.config.env, n_envs)
-    try:
-        result = evaluate(opened.policy, venv, seeds)
-    finally:
-        venv.close()
-    write_json(Path(data["run"]) / EXAMINED, result.record(opened.step))
+    run = Run.open(data["run"], trust=is_own)
+    record = run.evaluate(data["episodes"], n_envs=int(run.config.eval.n_envs))
+    write_json(Path(data["run"]) / EXAMINED, record)
     return 0
 
 

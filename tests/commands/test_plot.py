@@ -112,7 +112,7 @@ def test_a_wrong_run_is_one_line_and_exit_code_2(make_run, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     run.plots.mkdir()
     for path, message in [
-        ("nowhere", "nowhere does not exist"),
+        ("nowhere", "nowhere: no such directory"),
         ("empty", "empty holds no run"),
         (str(run.plots), f"It is part of a run: give {run.path}"),
     ]:

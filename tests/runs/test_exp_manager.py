@@ -95,8 +95,8 @@ def test_every_checkpoint_acts_with_the_statistics_of_its_moment(tmp_path):
     recorded = {record["step"]: record["mean_return"] for record in evaluations(run_dir)}
     venv = make_eval_env(config.env, int(config.eval.n_envs))
     for step in run_dir.checkpoints().steps():
-        policy, about = load_run_policy(run_dir, str(step))
-        assert about["step"] == step
+        policy = load_run_policy(run_dir, str(step))
+        assert policy.step == step
         seen = evaluate(policy, venv, evaluation_seeds(config.eval.episodes))
         assert seen.mean_return == recorded[step]
     venv.close()
@@ -174,7 +174,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_loads(tmp_path, monkeypatch
     assert not run_dir.result_file.exists()
     step = run_dir.checkpoints().steps()[-1]
     assert step == result.num_timesteps < 640
-    policy, _ = load_run_policy(run_dir, str(step))
+    policy = load_run_policy(run_dir, str(step))
     assert policy.predict(np.zeros((1, 3), np.float32))[0].shape == (1, 1)
 
 

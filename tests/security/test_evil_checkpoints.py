@@ -30,11 +30,11 @@ def save(run, edit=lambda state: None):
 
 def test_a_good_checkpoint_acts_as_its_bundle(run):
     save(run)
-    policy, about = load_run_policy(run, "7")
-    best, _ = load_run_policy(run, "best")
+    policy = load_run_policy(run, "7")
+    best = load_run_policy(run, "best")
     observations = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(policy.predict(observations)[0], best.predict(observations)[0])
-    assert about["step"] == 7
+    assert policy.step == 7
 
 
 EDITS = {

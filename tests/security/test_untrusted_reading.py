@@ -1,7 +1,6 @@
 """Reading and showing what a stranger wrote."""
 
 import os
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.artifacts.atomic import write_atomic, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.records import read_records
-from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import (
     has_control_characters,
     parse_json,
@@ -20,8 +18,10 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_file,
     read_plain_lines,
 )
-from rlzoo_plus.commands import dispatch, plot, record
+from rlzoo_plus.commands import dispatch, plot
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.open import Place
+from rlzoo_plus.runs.run import Run
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,14 @@ def test_only_folders_named_as_ours_are_checkpoints(tmp_path, name):
     assert CheckpointStore(tmp_path).steps() == [7]
 
 
-def test_a_film_asks_for_the_trust_that_was_given(tmp_path, monkeypatch):
+def test_a_policy_asks_for_the_trust_that_was_given(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(record, "open_run", lambda *a, trust: asked.append(trust) or 1 / 0)
+    monkeypatch.setattr(
+        "rlzoo_plus.agents.loading.load_run_policy", lambda *a, trust: asked.append(trust) or 1 / 0
+    )
     for trust in (False, True):
-        options = Namespace(which="best", all=False, trust=trust)
         with pytest.raises(ZeroDivisionError):
-            list(record._policies(RunDir(tmp_path), options))
+            Run(Place(tmp_path), trust=trust).policy("best")
     assert asked == [False, True]
 
 

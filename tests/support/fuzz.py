@@ -8,12 +8,14 @@ from pathlib import Path
 
 from support.training import tiny_config
 
-from rlzoo_plus.commands import dispatch, train
+from rlzoo_plus.commands import dispatch
 from rlzoo_plus.commands.console import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.runs.claim import check_before_building
 from rlzoo_plus.runs.job import run_plan
+from rlzoo_plus.runs.plan import plan_run
 
 ENVS = {
     "her": "tests/TinyGoal-v0",
@@ -153,10 +155,10 @@ def _run(values: dict[str, object], tally: Tally, *, trains: bool) -> None:
     if not _is_small(config):
         tally.resolved += 1
         return
-    begun = train.plan_or_done(config, make_console())
-    assert begun is not None
+    plan = plan_run(config)
+    problem = check_before_building(plan)
     if trains:
-        run_plan(*begun, make_console(), "a draw")
+        run_plan(plan, problem, make_console(), "a draw")
         tally.trained += 1
         return
     _build(config)

@@ -1,0 +1,539 @@
+"""A run to hold: made or opened, trained, resumed, evaluated, recorded and read."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rlzoo_plus.artifacts.provenance import python_call
+from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.compose import compose_noting, words_of
+from rlzoo_plus.runs.open import (
+    Place,
+    check_stack,
+    find_place,
+    read_config,
+    require_trust,
+)
+from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from rlzoo_plus.agents.policy import Policy
+    from rlzoo_plus.callbacks import StopRequest
+    from rlzoo_plus.config.schema import RunConfig
+
+T = TypeVar("T")
+
+
+def train(
+    *overrides: str,
+    config_dir: str | Path | None = None,
+    quiet: bool = False,
+    **values: Any,
+) -> Run:
+    """Train, as `rlzoo-plus train` does: the same run, in the same directory, bit for bit.
+
+    `rz.train("algo=sac", "env=cartpole_bullet", seed=3)` trains below outputs/. With
+    `run_dir=DIRECTORY` a run that is there already goes on; one that is finished is returned.
+
+    Args:
+        *overrides: As on the command line.
+        config_dir: A folder like conf/ with files of your own, which come first.
+        quiet: Print nothing.
+        **values: More overrides: `seed=3`, `algo={"hyperparams": {"gamma": 0.9}}`, or
+            `**{"algo.hyperparams.gamma": 0.9}`.
+
+    Raises:
+        ConfigError: Something in the configuration is wrong; nothing is left behind.
+        RunError: The run broke off; what it saved before stays.
+        KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
+    """
+    words = words_of(overrides, config_dir, values)
+    config, notes = compose_noting(words)
+    run = Run(plan=plan_run(config), command=python_call("rlzoo_plus.train", words), trust=True)
+    return run._train(quiet=quiet, notes=notes)
+
+
+def load_policy(run: str | Path, which: str | None = None, *, trust: bool = False) -> Policy:
+    """Load a policy; nothing that comes with it is imported, instantiated or unpickled.
+
+    Args:
+        run: What `Run.open` takes: a run, a bundle, `latest`, or the end of a path.
+        which: `best`, `final` or the step of a checkpoint; by default the one named, or the best.
+        trust: Import the packages that register the run's algorithm.
+
+    Raises:
+        ConfigError: There is no such policy, it is damaged, or it needs trust.
+    """
+    return Run.open(run, trust=trust).policy(which)
+
+
+def runs_below(folder: str | Path = OUTPUTS) -> list[Run]:
+    """Return the runs below a folder, the newest first.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    from rlzoo_plus.analysis.runs import find_runs
+    from rlzoo_plus.analysis.series import finite
+
+    found = find_runs([Path(folder)])
+    found.sort(key=lambda run: -(finite(run.read_status().get("started_at")) or 0.0))
+    return [Run(Place(run.path)) for run in found]
+
+
+class Run:
+    """One run: a configuration, and the directory where it is or will be trained.
+
+    `Run.create` and `Run.open` make one. Reading needs no trust; what would import code that this
+    project does not ship is refused unless the run was opened with `trust=True`.
+    """
+
+    def __init__(
+        self,
+        place: Place | None = None,
+        *,
+        plan: Plan | None = None,
+        command: str = "",
+        trust: bool = False,
+    ) -> None:
+        """Hold a run; use `Run.create` or `Run.open`.
+
+        Args:
+            place: Where it is, None if it has no directory yet.
+            plan: How it is to be trained, None of a run that was opened.
+            command: How it was started, for its records.
+            trust: Whether its code may be imported.
+        """
+        if place is None and plan is not None and plan.run_dir is not None:
+            place = Place(plan.run_dir.path)
+        self._place, self._plan, self._command, self._trust = place, plan, command, trust
+        self._config = None if plan is None else plan.config
+
+    @classmethod
+    def create(cls, config: RunConfig) -> Run:
+        """Return a run of a composed configuration; nothing is written before `train`.
+
+        Raises:
+            ConfigError: `run_dir` holds a run that must not be touched, or is another.
+        """
+        return cls(plan=plan_run(config), command="rlzoo_plus.Run.create(config)", trust=True)
+
+    @classmethod
+    def open(cls, run: str | Path, trust: bool = False) -> Run:
+        """Open a run, or a policy that was handed on.
+
+        Args:
+            run: A run directory; a bundle, as a folder or a zip; `latest`, the run below outputs/
+                that was started last; or the end of the path of one run below outputs/.
+            trust: Import what this project does not ship where the run needs it.
+
+        Raises:
+            ConfigError: There is no such run, several are meant, or its configuration is damaged.
+        """
+        opened = cls(find_place(run), trust=trust)
+        _ = opened.config
+        return opened
+
+    def __repr__(self) -> str:
+        if self._place is None:
+            config = self.config
+            return (
+                f"<Run new: {config.algo.name} on {config.env.name}, seed {config.seed}, "
+                f"{config.n_timesteps:,} steps>"
+            )
+        if self._place.is_bundle:
+            return f"<Run bundle {printable(self._place.path)}>"
+        from rlzoo_plus.analysis.runs import summarise
+
+        known = summarise(self.run_dir)
+        steps = "" if known.steps is None else f", {known.steps:,} steps"
+        best = "" if known.best is None else f", best mean return {known.best:.1f}"
+        about = f"{known.algo} on {known.env}, seed {known.seed}{steps}{best}"
+        return printable(f"<Run {known.state}: {about}, {known.path}>")
+
+    # What is known of it
+
+    @property
+    def path(self) -> Path | None:
+        """The run directory, or the bundle; None before a new run begins."""
+        return None if self._place is None else self._place.path
+
+    @property
+    def run_dir(self) -> RunDir:
+        """The names of the files in the run directory.
+
+        Raises:
+            ConfigError: It has none.
+        """
+        if self._place is None:
+            raise ConfigError("the run has not begun: call its train() first.")
+        if self._place.is_bundle:
+            raise ConfigError(
+                f"{printable(self._place.path)} is a bundle: a policy alone, without the run that "
+                "trained it. Open the run's directory for this."
+            )
+        return RunDir(self._place.path)
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration; of a bundle, without `env.kwargs` and what only training needs.
+
+        Raises:
+            ConfigError: It is damaged.
+        """
+        if self._config is None:
+            is_bundle = self._place is not None and self._place.is_bundle
+            self._config = self._bundle_config() if is_bundle else read_config(self.run_dir)
+        return self._config
+
+    @property
+    def status(self) -> str:
+        """`new`, `bundle`, `running`, `finished`, `interrupted`, `failed`, `died` or `damaged`."""
+        if self._place is None:
+            return "new"
+        if self._place.is_bundle:
+            return "bundle"
+        from rlzoo_plus.analysis.runs import summarise
+
+        return summarise(self.run_dir).state if self.run_dir.has_begun() else "new"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The outcome, as in result.json; None while there is none."""
+        return self.run_dir.read_result() or None
+
+    def evaluations(self) -> Any:
+        """Return the evaluations while training, by rising step.
+
+        Returns:
+            A pandas data frame where pandas is installed, else a list of dictionaries.
+        """
+        from rlzoo_plus.artifacts.records import iter_records
+
+        # Of several at one step, as a resumed run may leave, the last one counts.
+        by_step = {r["step"]: r for r in iter_records(self.run_dir.evaluations_file) if "step" in r}
+        return _frame([by_step[step] for step in sorted(by_step)])
+
+    def metrics(self) -> Any:
+        """Return what was logged: a row for each step that something was logged at.
+
+        Returns:
+            A pandas data frame where pandas is installed, else a list of dictionaries; `step` and
+            one column for each metric, such as `rollout/ep_rew_mean`.
+        """
+        from rlzoo_plus.artifacts.records import iter_records
+
+        rows: dict[int, dict[str, Any]] = {}
+        for record in iter_records(self.run_dir.metrics_file):
+            if isinstance(record.get("step"), int) and "key" in record:
+                row = rows.setdefault(record["step"], {"step": record["step"]})
+                row[record["key"]] = record.get("value")
+        return _frame([rows[step] for step in sorted(rows)])
+
+    # Training
+
+    def train(self, quiet: bool = False) -> Run:
+        """Train; a run that was interrupted goes on, and one that is finished stays as it is.
+
+        Args:
+            quiet: Print nothing.
+
+        Raises:
+            ConfigError: Something in the configuration is wrong, or the run cannot go on.
+            RunError: The run broke off; what it saved before stays.
+            KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
+        """
+        return self._train(quiet=quiet) if self._plan is not None else self.resume(quiet=quiet)
+
+    def resume(self, quiet: bool = False, **overrides: Any) -> Run:
+        """Let the run go on from its newest whole checkpoint, bit for bit.
+
+        Args:
+            quiet: Print nothing.
+            **overrides: What may change: `n_timesteps` (upwards), `checkpoint`, `log`, `report`.
+
+        Raises:
+            ConfigError: The run cannot go on, an override may not change, or it needs trust.
+            RunError: The run broke off; what it saved before stays.
+            KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
+        """
+        words = words_of((), None, overrides)
+        self._config = None
+        self._plan = self.plan_to_resume(words)
+        self._command = python_call("rlzoo_plus.Run.resume", [str(self.path), *words])
+        return self._train(quiet=quiet)
+
+    def plan_to_resume(self, overrides: list[str]) -> Plan:
+        """Return how the run goes on.
+
+        Raises:
+            ConfigError: It cannot, or it needs trust.
+        """
+        self.require_trust(to_train=True)
+        return plan_resume(self.run_dir, self.config, overrides)
+
+    def _train(self, *, quiet: bool, notes: Iterable[str] = ()) -> Run:
+        plan, self._plan = self._plan, None
+        assert plan is not None
+        if plan.start is Start.DONE:
+            self._config = None
+            return self
+        from rlzoo_plus.runs.claim import check_before_building
+
+        problem = check_before_building(plan)
+        from rlzoo_plus.callbacks import StopRequest
+        from rlzoo_plus.runs.job import run_plan
+        from rlzoo_plus.runs.terminal import lines_shown, plain_console
+
+        stop, console = StopRequest(), plain_console(quiet=quiet)
+
+        def claimed(run_dir: RunDir) -> None:
+            self._place, self._config = Place(run_dir.path), None
+
+        def work() -> None:
+            with lines_shown(plan.config.log.level, console):
+                for note in notes:
+                    console.print(f"note: {note}", markup=False)
+                run_plan(plan, problem, console, self._command, stop=stop, claimed=claimed)
+
+        _interruptible(work, stop)
+        return self
+
+    # Acting
+
+    def policy(self, which: str | None = None) -> Policy:
+        """Load a policy.
+
+        Args:
+            which: `best`, `final` or the step of a checkpoint; by default the one that was named
+                as the run was opened, or the best.
+
+        Raises:
+            ConfigError: There is no such policy, it is damaged, or it needs trust.
+        """
+        if self._place is not None and self._place.is_bundle:
+            if which not in (None, "best"):
+                raise ConfigError(
+                    f"{printable(self._place.path)} is a bundle with one policy; {which} is in "
+                    "its run's directory."
+                )
+            from rlzoo_plus.agents.policy import load_policy
+
+            policy = load_policy(self._place.path, trust=self._trust)
+        else:
+            from rlzoo_plus.agents.loading import load_run_policy
+
+            policy = load_run_policy(self.run_dir, which or self.which, trust=self._trust)
+        check_stack(self.config, policy)
+        return policy
+
+    @property
+    def which(self) -> str:
+        """The policy that was named as the run was opened: `best` unless it was another."""
+        return "best" if self._place is None else self._place.which
+
+    @property
+    def folder(self) -> Path:
+        """Where files made of it go: the run directory; of a bundle, the working directory."""
+        is_bundle = self._place is not None and self._place.is_bundle
+        return Path() if is_bundle else self.run_dir.path
+
+    def require_trust(self, *, to_train: bool = False) -> None:
+        """Refuse a run whose environment or algorithm needs code that nobody vouched for.
+
+        Args:
+            to_train: The run is to go on: its callbacks and tracker count, too.
+
+        Raises:
+            ConfigError: It does, and was opened without `trust=True`.
+        """
+        if self._place is not None:
+            require_trust(self.config, self._place.path, trust=self._trust, to_train=to_train)
+
+    def env(self, n_envs: int = 1, render_mode: str | None = None) -> VecEnv:
+        """Return environments as evaluations see them: the run's own chain of wrappers.
+
+        Observations are raw: a `Policy` brings the statistics that normalise them.
+
+        Raises:
+            ConfigError: The environment cannot be made, or it needs trust.
+        """
+        self.require_trust()
+        from rlzoo_plus.envs.factory import make_eval_env
+
+        return make_eval_env(self.config.env, n_envs, render_mode=render_mode)
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        which: str | None = None,
+        seed: int = 0,
+        deterministic: bool = True,
+        n_envs: int = 10,
+    ) -> dict[str, Any]:
+        """Play episodes that neither training nor the choice of the best has seen.
+
+        Args:
+            episodes: How many.
+            which: The policy, as for `policy`.
+            seed: Another set of episodes.
+            deterministic: Act without exploration.
+            n_envs: Environments side by side; the result does not depend on it.
+
+        Returns:
+            What `rlzoo-plus evaluate --json` prints: `mean_return`, `returns`, `success_rate`, ...
+
+        Raises:
+            ConfigError: There is no such policy, or the run needs trust.
+        """
+        if episodes < 1 or n_envs < 1:
+            raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
+        from rlzoo_plus.envs.seeding import held_out_seeds
+        from rlzoo_plus.evaluation import evaluate
+
+        self.require_trust()
+        policy, chosen = self.policy(which), which or self.which
+        with one_torch_thread(), contextlib.closing(self.env(min(n_envs, episodes))) as venv:
+            seeds = held_out_seeds(episodes, seed)
+            result = evaluate(policy, venv, seeds, deterministic=deterministic)
+        return {
+            "run": str(self.path),
+            "which": chosen,
+            "deterministic": deterministic,
+            "episodes": episodes,
+            **result.record(policy.step or 0),
+        }
+
+    def record(self, out: str | Path | None = None, **options: Any) -> Path:
+        """Make a video of a policy, with the options of `film`; return its path."""
+        return self.film(out, **options)[0]
+
+    def film(
+        self,
+        out: str | Path | None = None,
+        *,
+        which: str | None = None,
+        seconds: float = 10.0,
+        seed: int = 0,
+        deterministic: bool = True,
+        all_checkpoints: bool = False,
+    ) -> tuple[Path, int]:
+        """Make a video of a policy; return its path and the number of its frames.
+
+        Args:
+            out: A .mp4 or .gif; by default `videos/<which>.mp4` in the run directory.
+            which: The policy, as for `policy`.
+            seconds: Length, of each part [s].
+            seed: Another set of held-out episodes.
+            deterministic: Act without exploration.
+            all_checkpoints: Show all checkpoints, then the best, one after the other.
+
+        Raises:
+            ConfigError: There is no such policy, the environment makes no pictures, or it needs
+                trust.
+        """
+        from rlzoo_plus.artifacts.inside import check_inside
+        from rlzoo_plus.runs.media import film
+
+        self.require_trust()
+        name = "all" if all_checkpoints else which or self.which
+        path = self.folder / "videos" / f"{name}.mp4" if out is None else Path(out)
+        if out is None:
+            check_inside(self.folder, path)
+        names = self._saved() if all_checkpoints else [which or self.which]
+        policies = [(self._label(name), self.policy(name)) for name in names]
+        with one_torch_thread():
+            n_frames = film(
+                self.config, policies, path, seconds=seconds, seed=seed, deterministic=deterministic
+            )
+        return path, n_frames
+
+    def _saved(self) -> list[str]:
+        names = [str(step) for step in self.run_dir.checkpoints().steps()]
+        names += ["best"] if self.run_dir.best.is_dir() else []
+        if not names:
+            raise ConfigError(f"{self.path} has saved nothing yet.")
+        return names
+
+    def _label(self, name: str) -> str:
+        return self.config.algo.name + ("" if name.isdigit() else f", {name}")
+
+    def _bundle_config(self) -> RunConfig:
+        from rlzoo_plus.artifacts.atomic import DamagedFolderError
+        from rlzoo_plus.artifacts.bundle import load_bundle
+        from rlzoo_plus.artifacts.untrusted import one_line
+        from rlzoo_plus.config.resolve import load_stored
+
+        assert self._place is not None
+        try:
+            return load_stored(load_bundle(self._place.path).config)
+        except (DamagedFolderError, ValueError) as error:
+            raise ConfigError(f"no usable policy: {one_line(error)}.") from error
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as a data frame where pandas is installed."""
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        return rows
+    return DataFrame(rows)
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Use one thread inside: acting alone is fastest with it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _interruptible(work: Callable[[], None], stop: StopRequest) -> None:
+    """Do work that Ctrl-C, or a notebook's stop button, asks to end cleanly.
+
+    No signal handler is taken: the work is done in a thread, so that `KeyboardInterrupt` reaches
+    this one, which passes it on. A second one is raised at once, and the work ends by itself.
+
+    Raises:
+        KeyboardInterrupt: It came, and the work has ended.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded, name="rlzoo-plus", daemon=True)
+    thread.start()
+    interrupt: KeyboardInterrupt | None = None
+    while thread.is_alive():
+        try:
+            thread.join(0.5)
+        except KeyboardInterrupt as error:
+            if interrupt is not None:
+                raise
+            interrupt, stop.signal_number = error, signal.SIGINT
+    if raised:
+        raise raised[0]
+    if interrupt is not None:
+        raise interrupt
