@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -178,3 +179,43 @@ def _what_is_left(run_dir: RunDir) -> str:
         return f"There is no checkpoint yet; {run_dir.path} has the logs."
     step = f"{steps[-1]:,}"
     return f"Its last checkpoint is of step {step}: rlzoo-plus resume {run_dir.path}"
+
+
+def interruptible(work: Callable[[], None], stop: StopRequest) -> None:
+    """Do work that Ctrl-C, or a notebook's stop button, asks to end cleanly.
+
+    No signal handler is taken: the work is done in a thread, so that `KeyboardInterrupt` reaches
+    this one, which passes it on. A second one is raised at once, and the work ends by itself.
+
+    Raises:
+        KeyboardInterrupt: It came, and the work has ended.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    raised: list[BaseException] = []
+    ended = threading.Event()
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=guarded, name="rlzoo-plus", daemon=True)
+    thread.start()
+    interrupt: KeyboardInterrupt | None = None
+    # Not `join`: Python 3.11 takes a thread for ended if it is interrupted there.
+    while not ended.is_set():
+        try:
+            ended.wait(0.5)
+        except KeyboardInterrupt as error:
+            if interrupt is not None:
+                raise
+            interrupt, stop.signal_number = error, signal.SIGINT
+    if raised:
+        raise raised[0]
+    if interrupt is not None:
+        raise interrupt

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
@@ -27,10 +25,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
     from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.config.schema import RunConfig
-
-T = TypeVar("T")
 
 
 def train(
@@ -291,7 +286,7 @@ class Run:
 
         problem = check_before_building(plan)
         from rlzoo_plus.callbacks import StopRequest
-        from rlzoo_plus.runs.job import run_plan
+        from rlzoo_plus.runs.job import interruptible, run_plan
         from rlzoo_plus.runs.terminal import lines_shown, plain_console
 
         stop, console = StopRequest(), plain_console(quiet=quiet)
@@ -305,7 +300,7 @@ class Run:
                     console.print(f"note: {note}", markup=False)
                 run_plan(plan, problem, console, self._command, stop=stop, claimed=claimed)
 
-        _interruptible(work, stop)
+        interruptible(work, stop)
         return self
 
     # Acting
@@ -501,39 +496,3 @@ def one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _interruptible(work: Callable[[], None], stop: StopRequest) -> None:
-    """Do work that Ctrl-C, or a notebook's stop button, asks to end cleanly.
-
-    No signal handler is taken: the work is done in a thread, so that `KeyboardInterrupt` reaches
-    this one, which passes it on. A second one is raised at once, and the work ends by itself.
-
-    Raises:
-        KeyboardInterrupt: It came, and the work has ended.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        work()
-        return
-    raised: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=guarded, name="rlzoo-plus", daemon=True)
-    thread.start()
-    interrupt: KeyboardInterrupt | None = None
-    while thread.is_alive():
-        try:
-            thread.join(0.5)
-        except KeyboardInterrupt as error:
-            if interrupt is not None:
-                raise
-            interrupt, stop.signal_number = error, signal.SIGINT
-    if raised:
-        raise raised[0]
-    if interrupt is not None:
-        raise interrupt

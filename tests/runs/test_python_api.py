@@ -76,7 +76,9 @@ def test_a_composed_configuration_is_that_of_the_command(resolve_config):
     words = ["algo=sac", "env=cartpole_bullet", "seed=3", "algo.hyperparams.gamma=0.9"]
     expected = resolve_config(*words).config
     assert rz.compose(words) == expected
-    by_keywords = rz.compose(algo="sac", env="cartpole_bullet", seed=3, **{words[3][:21]: 0.9})
+    by_keywords = rz.compose(
+        algo="sac", env="cartpole_bullet", seed=3, **{"algo.hyperparams.gamma": 0.9}
+    )
     assert by_keywords == expected
     assert rz.compose(words[:3], **{"algo.hyperparams": {"gamma": 0.9}}) == expected
 
@@ -131,7 +133,7 @@ MISTAKES = {
     "one text": ("algo=sac", {}, "give a list of overrides"),
     "an object": ([], {"seed": object()}, "seed: a object is no value"),
     "no folder": ([], {"config_dir": "nowhere"}, "config_dir=nowhere: no such directory"),
-    "a study": (["hpo=default"], {}, "add -m"),
+    "a study": (["hpo=ppo"], {}, "add -m"),
 }
 
 
