@@ -42,7 +42,7 @@ class EvaluationCallback(RunCallback):
         self.run_dir = run_dir
         self.venv = venv
         self.stop = stop or StopRequest()
-        self.seeds = evaluation_seeds(config.eval.episodes)
+        self.seeds = evaluation_seeds(int(config.eval.episodes))
         self.last: EvaluationRecord | None = None
         self.best: EvaluationRecord | None = None
         self.since_best = 0

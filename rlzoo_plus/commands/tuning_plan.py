@@ -42,12 +42,15 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     sweeps = [word for word in words if _is_sweep(word)]
     plain = [word for word in words if word not in sweeps]
     _refuse_sweeps(sweeps)
+    from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.runs.compose import Resolver
 
     resolver = Resolver(arguments)
 
     def resolve(overrides: Sequence[str], *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
-        return resolver.resolve(compose(prepare_overrides(overrides)), tunes=tunes)
+        config, told = resolver.resolve(compose(prepare_overrides(overrides)), tunes=tunes)
+        # The space and the rungs of a study count on numbers.
+        return scheduled(config), told
 
     plain += _algorithm_of_space(compose, plain)
     base, notes = resolve(plain, tunes=True)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.cadence import continued_schedule
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.resolve import auto_evaluation_steps, config_hash, outcome_data
+from rlzoo_plus.config.resolve import config_hash, outcome_data
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 
 # Changing these changes what is written or shown, not what is learned.
@@ -35,8 +36,7 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
     Raises:
         ConfigError: They differ in what decides the outcome; it names every such key.
     """
-    if now.n_timesteps >= before.n_timesteps:
-        now = _with_evaluations_of(before, now)
+    now = continued_schedule(before, now)
     changes = [
         (key, old, new)
         for key, old, new in _differences(before.model_dump(), now.model_dump())
@@ -135,16 +135,6 @@ def _is_as_good(key: str, old: Any, new: Any) -> bool:
     if key == "vec_env":
         return old in IN_PROCESS and new in IN_PROCESS
     return key == "n_timesteps" and bool(new > old)
-
-
-def _with_evaluations_of(before: RunConfig, now: RunConfig) -> RunConfig:
-    """Keep the cadence that `auto` chose by a run's first length; it may be longer by now."""
-    every, wanted = before.eval.every_steps, now.eval.every_steps
-    is_automatic = wanted == auto_evaluation_steps(now)
-    if not is_automatic or not isinstance(every, int) or every > auto_evaluation_steps(now):
-        return now
-    evaluation = now.eval.model_copy(update={"every_steps": every})
-    return now.model_copy(update={"eval": evaluation})
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

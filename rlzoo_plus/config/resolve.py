@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from rlzoo_plus.artifacts.run_dir import path_problem
 from rlzoo_plus.artifacts.untrusted import has_control_characters
+from rlzoo_plus.config.cadence import check_cadence
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
@@ -33,7 +33,6 @@ from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
     IN_PROCESS,
     INIT_PARTS,
-    EvalConfig,
     InfraConfig,
     InitConfig,
     PluginSection,
@@ -57,7 +56,6 @@ UNHASHED = (
     "packages",
 )
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
-_EVALUATIONS_PER_RUN = 20
 # Each is a Python of its own, of 50 MB and more.
 MOST_PROCESSES = 1024
 _MOST_MISSING = 2
@@ -69,6 +67,7 @@ _RULES = {
         "{actor: [64, 64], critic: [256, 256]}"
     ),
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
+    "eval.episodes": "must be a whole number from 1 to 100,000, or auto",
     "eval.n_envs": "must be a whole number from 1 to 100,000, or auto",
     "env.wrappers": "must be a list of names, and {name: {argument: value}} for one with arguments",
     "callbacks": (
@@ -112,7 +111,12 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     _check_names(config)
     _check_network(config, spec)
     _check_init(config, spec)
-    config = _resolve_cadence(config, spec)
+    if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
+        raise ConfigError(
+            f"n_envs={config.n_envs} with vec_env=subproc starts as many processes. Set it to at "
+            f"most {MOST_PROCESSES}, or vec_env=auto."
+        )
+    config = check_cadence(config, spec)
     warnings += _check_length(config, spec)
     return Resolved(config, warnings)
 
@@ -129,12 +133,6 @@ def config_hash(config: RunConfig) -> str:
 def outcome_data(config: RunConfig) -> dict[str, Any]:
     """Return what changes the outcome of a run; initial weights by content, not by place."""
     return config.model_dump(exclude={**dict.fromkeys(UNHASHED, True), "init": {"which"}})
-
-
-def auto_evaluation_steps(config: RunConfig) -> int:
-    """Return what `eval.every_steps=auto` stands for: twenty evaluations, a rollout apart."""
-    rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
-    return max(config.n_timesteps // _EVALUATIONS_PER_RUN, rollout)
 
 
 def env_slug(env_id: str) -> str:
@@ -389,43 +387,6 @@ def _check_init(config: RunConfig, spec: AlgorithmSpec) -> None:
         raise ConfigError(
             f"init.which={init.which}: must be best, final, or the step of a checkpoint."
         )
-
-
-def _resolve_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
-    rollout = rollout_steps(config.algo, spec, config.n_envs)
-    if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
-        raise ConfigError(
-            f"n_envs={config.n_envs} with vec_env=subproc starts as many processes. Set it to at "
-            f"most {MOST_PROCESSES}, or vec_env=auto."
-        )
-    every = config.eval.every_steps
-    if every == "auto":
-        every = auto_evaluation_steps(config)
-    _check_cadence("eval.every_steps", every, rollout, config, spec)
-    _check_cadence("checkpoint.every_steps", config.checkpoint.every_steps, rollout, config, spec)
-    n_eval_envs = config.eval.n_envs
-    if n_eval_envs == "auto":
-        n_eval_envs = min(config.eval.episodes, 10)
-    return config.model_copy(update={"eval": _evaluation(config.eval, every, n_eval_envs)})
-
-
-# The jobs of a sweep share it.
-@lru_cache
-def _evaluation(given: EvalConfig, every: int | None, n_envs: int) -> EvalConfig:
-    return given.model_copy(update={"every_steps": every, "n_envs": n_envs})
-
-
-def _check_cadence(
-    key: str, every: int | None, rollout: int, config: RunConfig, spec: AlgorithmSpec
-) -> None:
-    if every is None or every >= rollout:
-        return
-    if spec.family is Family.ON_POLICY:
-        n_steps = config.algo.hyperparams.get("n_steps")
-        how = f"n_steps {n_steps} x n_envs {config.n_envs} = {rollout}"
-    else:
-        how = f"one update every {rollout} steps of n_envs {config.n_envs}"
-    raise ConfigError(f"{key}={every} is below one rollout ({how}). Set it to at least {rollout}.")
 
 
 def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:

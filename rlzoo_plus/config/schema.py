@@ -162,7 +162,7 @@ class EvalConfig(Section):
     """How and when the policy is evaluated while it trains."""
 
     every_steps: Count | Literal["auto"] | None
-    episodes: Annotated[Count, Field(le=MOST_EPISODES)]
+    episodes: Annotated[Count, Field(le=MOST_EPISODES)] | Literal["auto"]
     n_envs: EnvCount | Literal["auto"]
     deterministic: bool
     at_start: bool

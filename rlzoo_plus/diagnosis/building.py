@@ -15,6 +15,7 @@ from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.single import longest_episode
 
 # Rows of the buffer that is built; the size of one is the same in a large buffer.
 _ROWS = 64
@@ -114,19 +115,11 @@ def _look_at(config: RunConfig) -> _Chain:
     if key not in _chains:
         venv = make_train_env(config.model_copy(update={"n_envs": 1, "vec_env": "dummy"}), 0)
         try:
-            episode_steps = _episode_steps(venv)
-            _chains[key] = _Chain(venv.observation_space, venv.action_space, episode_steps)
+            limit = longest_episode(config.env)
+            _chains[key] = _Chain(venv.observation_space, venv.action_space, limit)
         finally:
             venv.close()
     return _chains[key]
-
-
-def _episode_steps(venv: VecEnv) -> int | None:
-    (spec,) = venv.get_attr("spec")
-    limit = getattr(spec, "max_episode_steps", None)
-    if limit is None and venv.has_attr("max_episode_steps"):
-        (limit,) = venv.get_attr("max_episode_steps")
-    return int(limit) if isinstance(limit, int) else None
 
 
 def _buffer_rows(agent: Any) -> int:

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import Outcome
 from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult
@@ -103,13 +104,10 @@ def estimate(
 def _evaluation_s(
     job: RunConfig, measured: Measurement, longest: int | None, gain: float
 ) -> float | None:
-    every = job.eval.every_steps
-    if not isinstance(every, int):
-        return 0.0
-    if longest is None or not measured.eval_rate:
-        return None
-    count = max(1, -(-job.n_timesteps // every))
-    return count * job.eval.episodes * longest / (measured.eval_rate * gain)
+    played = evaluation_steps(with_schedule(job, lambda: longest), longest)
+    if played == 0 or played is None or not measured.eval_rate:
+        return 0.0 if played == 0 else None
+    return played / (measured.eval_rate * gain)
 
 
 def _makespan(durations: list[float], workers: int) -> float:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import Finding, warning
 from rlzoo_plus.infra.job import GIB
@@ -96,6 +97,7 @@ def _check_disk(pairs: list[tuple[RunConfig, AgentFacts]], folder: Path) -> list
 
 def _disk_bytes(config: RunConfig, facts: AgentFacts) -> int:
     """Return what the checkpoints of a run take at most [bytes]."""
+    config = with_schedule(config, lambda: facts.episode_steps)
     saving, every = config.checkpoint, config.eval.every_steps
     count = saving.keep + 1
     if saving.keep_best and isinstance(every, int):

@@ -154,7 +154,7 @@ class Probe:
             data = {
                 "config": config.model_dump(),
                 "seconds": seconds,
-                "evaluate": evaluate and config.eval.episodes > 0,
+                "evaluate": evaluate,
             }
             specs.append(JobSpec("probe", _TARGET, data, folder.with_suffix(".log")))
         run_together(self._launcher, specs, seconds + _OVERTIME_S)

@@ -17,6 +17,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.probe import FIGURES
 from rlzoo_plus.diagnosis.probe_plan import warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.evaluation import play
 from rlzoo_plus.runs.exp_manager import ExpManager
 
@@ -121,7 +122,8 @@ def be_ready(_data: dict[str, Any]) -> int:
 
 def _evaluation_rate(agent: Any, config: RunConfig, seconds: float) -> float | None:
     """Return the steps a second of evaluations, None if there was no time for two."""
-    n_envs = min(int(config.eval.n_envs), config.eval.episodes)
+    n_envs = scheduled(config).eval.n_envs
+    assert isinstance(n_envs, int)
     venv = make_eval_env(config.env, n_envs, config.vec_env)
     try:
         steps, began = 0, time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig
@@ -21,6 +22,7 @@ _MOST_EVALUATION = 10
 
 def advice(config: RunConfig, facts: AgentFacts) -> list[str]:
     """Return what is doubtful about a run."""
+    config = with_schedule(config, lambda: facts.episode_steps)
     checks = (_batches, _learning, _cadence, _stopping, _episodes, _processes, _memory_limit)
     return [text for check in checks for text in check(config, facts)]
 
@@ -114,7 +116,7 @@ def _episodes(config: RunConfig, facts: AgentFacts) -> list[str]:
             f"({longest} steps x n_envs {config.n_envs}), if none ends early."
         )
     every = config.eval.every_steps
-    played = config.eval.episodes * longest
+    played = int(config.eval.episodes) * longest
     if isinstance(every, int) and played > _MOST_EVALUATION * every:
         texts.append(
             f"an evaluation may play {played:,} steps (eval.episodes={config.eval.episodes} of "

@@ -9,16 +9,18 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import Error as GymError
+from gymnasium.wrappers import TimeLimit
 
 import robots
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
-from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.config.schema import EnvConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import closest
-from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.episodes import RecordedEpisodes, layers_of
 from rlzoo_plus.envs.interface import check_spaces
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.task_wrappers import register_without_velocities
@@ -33,6 +35,8 @@ _MANAGED = {
     "disable_env_checker": "rlzoo-plus doctor checks the environment",
 }
 _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
+# Steps of the longest episode of each specification that was made here.
+_limits: dict[str, int | None] = {}
 
 
 def make_env(
@@ -60,8 +64,29 @@ def make_env(
         env = _wrap(env, entry)
     if spec.warmup_resets:
         env = WarmupResets(env, spec.warmup_resets)
+    _limits[spec.model_dump_json()] = _limit_of(env)
     # Outermost: a warm-up must not use up an episode's seed.
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
+
+
+def longest_episode(spec: EnvConfig) -> int | None:
+    """Return the steps after which an episode is cut off, None if the environment does not say.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    key = spec.model_dump_json()
+    if key not in _limits:
+        make_env(spec).close()
+    return _limits[key]
+
+
+def scheduled(config: RunConfig) -> RunConfig:
+    """Return a configuration with numbers for its automatic evaluations, see `with_schedule`."""
+    # A class of the user's steps many at once, and may make none by itself.
+    is_made_here = "." not in config.vec_env
+    limit = (lambda: longest_episode(config.env)) if is_made_here else lambda: None
+    return with_schedule(config, limit)
 
 
 def import_packages(spec: EnvConfig) -> None:
@@ -80,6 +105,13 @@ def import_packages(spec: EnvConfig) -> None:
         install = None if extra is None else f"Install it: pip install 'rlzoo-plus{extra}'"
         with native_output_hidden():
             import_user_module("env.packages", name, install)
+
+
+def _limit_of(env: gym.Env) -> int | None:
+    known = [part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)]
+    # Our robots end their episodes themselves.
+    known.append(getattr(env.unwrapped, "max_episode_steps", None))
+    return min((steps for steps in known if isinstance(steps, int)), default=None)
 
 
 def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:

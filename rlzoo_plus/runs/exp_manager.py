@@ -24,6 +24,7 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
+from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.evaluation import EvaluationStopped
 from rlzoo_plus.resume.resumer import Resumer
 from rlzoo_plus.runs.warm_start import begin_from_source
@@ -62,7 +63,7 @@ class ExpManager:
             report: Draws and films a finished run; returns the files, for trackers.
             on_evaluation: Called with each evaluation's record, and whether it is the best so far.
         """
-        self.config = config
+        self.config = scheduled(config)
         self.run_dir = run_dir
         self.stop = stop or StopRequest()
         self.progress = progress
@@ -159,7 +160,7 @@ class ExpManager:
         evaluation = self.config.eval
         if evaluation.every_steps is None:
             return train_env, None
-        n_envs = min(int(evaluation.n_envs), evaluation.episodes)
+        n_envs = min(int(evaluation.n_envs), int(evaluation.episodes))
         try:
             return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
         except BaseException:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable_lines
@@ -120,7 +120,9 @@ def run_plan(
     # Only now the second that importing torch takes.
     from rlzoo_plus.agents.factory import check_device
     from rlzoo_plus.callbacks import check_user_callbacks
+    from rlzoo_plus.envs.single import scheduled
 
+    plan = replace(plan, config=scheduled(plan.config))
     check_device(plan.config.device)
     check_user_callbacks(plan.config)
     from rlzoo_plus.callbacks import StopRequest

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.secrets import redact
+from rlzoo_plus.config.cadence import evaluation_steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,6 +122,7 @@ def print_header(
         f"{envs}, seed {config.seed}"
     )
     console.print(f"run directory: {run_dir.path}")
+    console.print(f"evaluation: {_schedule(config)}", markup=False)
     if problem is not None:
         console.print(f"exact resume: no, because {problem}", markup=False)
 
@@ -148,7 +150,7 @@ def print_result(
             table.add_row(
                 f"{name} evaluation",
                 f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
-                f"at step {record['step']:,}",
+                f"at step {record['step']:,} ({len(record['returns'])} episodes)",
             )
     if result.resumed_at:
         steps = ", ".join(f"{step:,}" for step in result.resumed_at)
@@ -162,6 +164,21 @@ def print_result(
         table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")
     for path in files:
         table.add_row("seen", str(path))
+
+
+def _schedule(config: RunConfig) -> str:
+    """Say how often a run is evaluated, and what that costs."""
+    from rlzoo_plus.envs.single import longest_episode
+
+    every, episodes = config.eval.every_steps, config.eval.episodes
+    if not isinstance(every, int):
+        return "none"
+    longest = longest_episode(config.env) if "." not in config.vec_env else None
+    text = f"every {every:,} steps, {episodes} episodes"
+    played = evaluation_steps(config, longest)
+    if played is None:
+        return f"{text} of unknown length"
+    return f"{text}: at most {played:,} steps, {played / config.n_timesteps:.0%} of the training's"
 
 
 class _Lines:

@@ -55,7 +55,8 @@ def shortened(config: RunConfig, n_timesteps: int | None) -> RunConfig:
         if "learning_starts" not in config.algo.hyperparams:
             n_timesteps = min(_ROLLOUTS * rollout, config.n_timesteps)
     every = max(n_timesteps // _EVALUATIONS, rollout)
-    episodes = min(config.eval.episodes, 2)
+    wanted = config.eval.episodes
+    episodes = min(wanted, 2) if isinstance(wanted, int) else 2
     evaluation = {"every_steps": every, "episodes": episodes, "n_envs": min(episodes, 2)}
     if config.eval.every_steps is None:
         evaluation = {}

@@ -73,7 +73,7 @@ def test_resume_goes_on_where_the_directory_was_moved_to(start, begin, tmp_path)
 def test_resume_makes_a_finished_run_longer(start, begin, n_timesteps):
     begin("finished", steps=(100_096,))
     config = trained(start, "resume", "run", f"n_timesteps={n_timesteps}").config
-    assert (config.n_timesteps, config.eval.every_steps) == (200_000, 5000)
+    assert (config.n_timesteps, config.eval.every_steps) == (200_000, 20_000)
 
 
 def test_resume_says_that_a_finished_run_is_done(start, begin):

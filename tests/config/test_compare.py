@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
@@ -22,9 +23,10 @@ def make(resolve_config):
 
 
 def stored(config):
-    """Return a configuration as it comes back from a run's directory."""
+    """Return a configuration as it comes back from a run's directory: of episodes of 500 steps."""
     import yaml
 
+    config = with_schedule(config, lambda: 500)
     return RunConfig.model_validate(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json"))))
 
 
@@ -48,7 +50,8 @@ def refusal(before, now):
 )
 def test_the_same_command_goes_on_with_the_same_configuration(resolve_config, line):
     config = resolve_config(*line.split()).config
-    assert continued_config(stored(config), config, "x") == config
+    before = stored(config)
+    assert continued_config(before, config, "x") == config.model_copy(update={"eval": before.eval})
 
 
 @pytest.mark.parametrize(
@@ -69,8 +72,9 @@ def test_the_same_command_goes_on_with_the_same_configuration(resolve_config, li
     ],
 )
 def test_what_does_not_change_what_is_learned_may_change(make, override):
-    now = make(override)
-    assert continued_config(stored(make()), now, "x") == now
+    before, now = stored(make()), make(override)
+    expected = now.model_copy(update={"eval": before.eval})
+    assert continued_config(before, now, "x") == expected
 
 
 @pytest.mark.parametrize(
@@ -124,8 +128,12 @@ def test_a_run_may_not_become_shorter(make):
 
 def test_a_longer_run_keeps_the_cadence_that_its_first_length_had_decided(make):
     before = stored(make("n_timesteps=100000"))
-    assert before.eval.every_steps == 5000
-    assert continued_config(before, make("n_timesteps=200000"), "x").eval.every_steps == 5000
+    assert (before.eval.every_steps, before.eval.episodes) == (20_000, 5)
+    assert continued_config(before, make("n_timesteps=2000000"), "x").eval == before.eval
+    # What an earlier version chose is kept, too.
+    earlier = {"every_steps": 5000, "episodes": 20, "n_envs": 10}
+    before = before.model_copy(update={"eval": before.eval.model_copy(update=earlier)})
+    assert continued_config(before, make("n_timesteps=200000"), "x").eval == before.eval
 
 
 def test_a_run_that_was_made_longer_goes_on_with_the_same_command(make):
@@ -138,13 +146,13 @@ def test_a_run_can_be_made_longer_twice(make):
     config = stored(make("n_timesteps=100000"))
     for n_timesteps in (200_000, 400_000):
         config = stored(continued_config(config, make(f"n_timesteps={n_timesteps}"), "x"))
-    assert (config.n_timesteps, config.eval.every_steps) == (400_000, 5000)
+    assert (config.n_timesteps, config.eval.every_steps) == (400_000, 20_000)
 
 
 def test_a_cadence_chosen_by_hand_stays_decisive_in_a_longer_run(make):
     before = stored(make("n_timesteps=100000"))
     text = refusal(before, make("n_timesteps=200000", "eval.every_steps=7000"))
-    assert "eval.every_steps: 5000 there, 7000 here" in text
+    assert "eval.every_steps: 20000 there, 7000 here" in text
 
 
 def test_a_longer_run_without_evaluations_stays_without(make):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.compose import conf_dir, group_options
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash, env_slug, resolve
@@ -333,13 +334,70 @@ def test_a_kind_of_policy_that_the_algorithm_lacks_is_refused(check):
 # Cadence
 
 
-def test_automatic_evaluation_comes_twenty_times_in_a_run(check):
-    resolved = check("sac", n_timesteps=100_000)
-    assert resolved.config.eval.every_steps == 5000
+@pytest.mark.parametrize(
+    ("n_timesteps", "longest", "expected"),
+    [
+        (25_000, 1_000, (5_000, 5)),
+        (1_000_000, 1_000, (100_000, 10)),
+        (10_000_000, 1_000, (500_000, 20)),
+        (100_000, 500, (20_000, 5)),
+        (1_000_000, 150, (50_000, 20)),
+        (1_000_000, None, (100_000, 10)),
+    ],
+)
+def test_automatic_evaluations_take_a_tenth_of_the_steps_or_are_the_fewest(
+    check, n_timesteps, longest, expected
+):
+    config = with_schedule(check("sac", n_timesteps=n_timesteps).config, lambda: longest)
+    assert (config.eval.every_steps, config.eval.episodes) == expected
+    assert config.eval.n_envs == min(expected[1], 10)
+    share = evaluation_steps(config, longest or 1_000) / n_timesteps
+    assert share <= 0.1 or expected == (n_timesteps // 5, 5)
+
+
+@pytest.mark.parametrize("n_timesteps", [2_000, 33_333, 777_777, 5_000_000])
+@pytest.mark.parametrize("given", [{}, {"eval__episodes": 7}, {"eval__every_steps": 5_000}])
+def test_what_is_given_stays_and_the_rest_follows_from_it(check, n_timesteps, given):
+    config = with_schedule(check(n_timesteps=n_timesteps, **given).config, lambda: 300)
+    for key, value in given.items():
+        assert getattr(config.eval, key.removeprefix("eval__")) == value
+    count = -(-n_timesteps // config.eval.every_steps)
+    played = evaluation_steps(config, 300)
+    # Nothing automatic is above its least where that takes too much.
+    is_least = config.eval.episodes == 5 or "eval__episodes" in given
+    is_rare = count <= 5 or "eval__every_steps" in given
+    assert played <= 0.1 * n_timesteps or (is_least and is_rare)
+    assert given.get("eval__every_steps") or config.eval.every_steps >= 2048
+
+
+def test_what_needs_no_environment_asks_for_none(check):
+    config = check(eval__every_steps=5_000, eval__episodes=3).config
+    assert with_schedule(config, lambda: pytest.fail("asked")) is config
+    assert with_schedule(check(eval__every_steps=None).config, lambda: pytest.fail("asked"))
 
 
 def test_automatic_evaluation_is_never_finer_than_a_rollout(check):
-    assert check(n_timesteps=2048, n_envs=2).config.eval.every_steps == 4096
+    config = with_schedule(check(n_timesteps=2048, n_envs=2).config, lambda: 10)
+    assert config.eval.every_steps == 4096
+
+
+@pytest.mark.parametrize(
+    ("overrides", "earlier"),
+    [
+        (("eval.every_steps=5000", "eval.episodes=20"), "eb1ae0f37e5856fd"),
+        (("eval.every_steps=null",), "9faf65e26924170b"),
+        (("eval.every_steps=null", "eval.episodes=4"), "cb302fd70afe6bc5"),
+    ],
+)
+def test_hashes_are_those_from_before_episodes_could_be_automatic(
+    resolve_config, overrides, earlier
+):
+    assert config_hash(resolve_config(*overrides).config) == earlier
+
+
+def test_without_evaluations_nothing_stays_automatic(check):
+    never = check(eval__every_steps=None).config.eval
+    assert (never.episodes, never.n_envs) == (20, 10)
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20, 100])

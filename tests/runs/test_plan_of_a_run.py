@@ -7,6 +7,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.train import print_done
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.runs.claim import move_aside
 from rlzoo_plus.runs.plan import Start, plan_run, stored_config
@@ -72,8 +73,8 @@ def test_a_finished_run_that_is_to_be_longer_goes_on(begin, make):
 def test_a_longer_run_keeps_the_cadence_of_its_evaluations(begin, make):
     begin("finished", steps=(100_096,))
     plan = plan_run(make("n_timesteps=200000"))
-    assert make("n_timesteps=200000").eval.every_steps == 10_000
-    assert plan.config.eval.every_steps == 5000
+    assert plan.config.eval == stored_config(plan.run_dir).eval
+    assert plan.config.eval.every_steps == 20_000
 
 
 def test_a_run_killed_before_it_became_longer_is_not_taken_for_done(begin, make):
@@ -196,7 +197,7 @@ def test_a_damaged_status_is_that_of_an_unfinished_run(begin, make, content):
 
 
 def test_the_stored_configuration_is_the_one_it_was_started_with(begin, make):
-    assert stored_config(begin()) == make()
+    assert stored_config(begin()) == with_schedule(make(), lambda: 500)
 
 
 def test_a_run_moved_aside_is_whole_and_its_place_free(begin):

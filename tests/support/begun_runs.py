@@ -5,6 +5,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import TENSOR_FILE
+from rlzoo_plus.config.cadence import with_schedule
 
 BASE = ("algo=ppo", "env=cartpole_bullet", "tuned=none", "n_envs=1", "algo.hyperparams.n_steps=128")
 
@@ -31,7 +32,7 @@ def begin(make, tmp_path):
     """Return a function that leaves a run as a process would have left it."""
 
     def begin_it(state=None, *overrides, steps=(), **details):
-        config = make(*overrides)
+        config = with_schedule(make(*overrides), lambda: 500)
         run = RunDir(tmp_path / "run")
         run.path.mkdir()
         run.start(config.model_dump(mode="json"), "the first command", {"seed": 0})

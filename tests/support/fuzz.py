@@ -185,8 +185,9 @@ def _is_small(config) -> bool:
     counts += ("cg_max_steps", "n_critic_updates", "line_search_max_iter", "stats_window_size")
     sizes = [values.get(key) or 1 for key in counts]
     rollout = int(values.get("n_steps", 1)) * config.n_envs
+    episodes = config.eval.episodes if isinstance(config.eval.episodes, int) else 0
     return (
-        max(config.n_timesteps, rollout, config.eval.episodes) <= MOST_STEPS
+        max(config.n_timesteps, rollout, episodes) <= MOST_STEPS
         and config.n_envs <= MOST_ENVS
         and config.vec_env != "subproc"
         and config.env.frame_stack <= MOST_ENVS
