@@ -160,10 +160,10 @@ def print_result(
             exactly += result.inexact_because[0]
         table.add_row("resumed", f"at step {steps}; {exactly}")
     if result.solved is not None:
-        word = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
-        table.add_row("solved", f"{word} (mean return {config.env.solved_return:g} is asked for)")
+        answer = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
+        table.add_row("solved", f"{answer} (threshold {config.env.solved_return:g})")
     for path in files:
-        table.add_row("seen", str(path))
+        table.add_row("curve" if path.suffix == ".png" else "video", str(path))
 
 
 def _schedule(config: RunConfig) -> str:

@@ -88,7 +88,7 @@ def test_no_command_is_wrapped_in_a_narrow_terminal(tmp_path):
     program = f"{sys.executable} -m rlzoo_plus"
     assert f"  {program} evaluate {folder}/run --episodes 100" in lines
     assert f"  {program} runs" in lines
-    assert any(line.startswith("seen ") and line.endswith("curve.png") for line in lines)
+    assert any(line.startswith("curve ") and line.endswith("curve.png") for line in lines)
 
 
 @pytest.mark.parametrize(
