@@ -75,6 +75,11 @@ def find_runs(paths: Iterable[Path]) -> list[RunDir]:
     return list(found.values())
 
 
+def started_at(run: RunDir) -> float:
+    """Return when a run was started [s since 1970], 0 if that is not known."""
+    return finite(run.read_status().get("started_at")) or 0.0
+
+
 def identity(run: RunDir) -> dict[str, Any]:
     """Return algo, env, seed, n_timesteps and solved_return of a run, None where not known."""
     try:

@@ -79,6 +79,23 @@ def load_evaluations(run: RunDir) -> list[Evaluation]:
     return [by_step[step] for step in sorted(by_step)]
 
 
+def evaluation_rows(run: RunDir) -> list[dict[str, Any]]:
+    """Return the records of a run's evaluations by rising step; of several at one, the last."""
+    records = (r for r in iter_records(run.evaluations_file) if finite(r.get("step")) is not None)
+    by_step = {record["step"]: record for record in records}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def metric_rows(run: RunDir) -> list[dict[str, Any]]:
+    """Return a row for each step at which something was logged: `step`, and value by metric."""
+    rows: dict[float, dict[str, Any]] = {}
+    for record in iter_records(run.metrics_file):
+        step, key = record.get("step"), record.get("key")
+        if finite(step) is not None and isinstance(key, str):
+            rows.setdefault(step, {"step": step})[key] = record.get("value")
+    return [rows[step] for step in sorted(rows)]
+
+
 def load_series(run: RunDir, key: str) -> Series:
     """Return a metric of a run.
 

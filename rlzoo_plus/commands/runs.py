@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,15 +11,12 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
+from rlzoo_plus.analysis.run_table import COLUMNS, RIGHT, aligned, cells
 from rlzoo_plus.analysis.runs import STATES, RunSummary, find_runs, summarise
-from rlzoo_plus.analysis.style import thousands
-from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable, printable_lines
+from rlzoo_plus.artifacts.run_dir import OUTPUTS
+from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import CommandParser, tell
 
-DEFAULT_DIR = Path("outputs")
-COLUMNS = ("state", "algo", "env", "seed", "steps", "best", "final", "time", "path")
-LONGEST_NAME = 60
-RIGHT = ("seed", "steps", "best", "final", "time")
 COLOURS = {
     "running": "cyan",
     "finished": "green",
@@ -42,7 +38,7 @@ SORT_KEYS: dict[str, Callable[[RunSummary], Any]] = {
 def main(argv: list[str]) -> int:
     """Print the runs below a folder as a table or as JSON."""
     arguments = _parse(argv)
-    folder = arguments.dir or DEFAULT_DIR
+    folder = arguments.dir or OUTPUTS
     is_missing_default = arguments.dir is None and not folder.exists()
     runs = [] if is_missing_default else [summarise(run) for run in find_runs([folder])]
     chosen = [run for run in runs if _matches(run, arguments)]
@@ -52,7 +48,7 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print(json.dumps([{**asdict(run), "path": str(run.path)} for run in chosen], indent=2))
     elif chosen:
-        _print_table([_cells(run) for run in chosen])
+        _print_table([cells(run) for run in chosen])
     else:
         tell(printable_lines(_nothing(folder, runs)))
     return 0
@@ -67,7 +63,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("dir", nargs="?", type=Path, metavar="DIR", help=f"where to look (default: {DEFAULT_DIR})")
+    add("dir", nargs="?", type=Path, metavar="DIR", help=f"where to look (default: {OUTPUTS})")
     add("--json", action="store_true", help="print JSON: every field, times in seconds")
     add("--sort", choices=list(SORT_KEYS), default="started", help="default: %(default)s")
     add("--algo", metavar="A", help="runs of this algorithm only")
@@ -94,67 +90,18 @@ def _nothing(folder: Path, runs: list[RunSummary]) -> str:
     )
 
 
-def _cells(run: RunSummary) -> tuple[str, ...]:
-    steps = "-" if run.steps is None else thousands(run.steps)
-    total = "" if run.n_timesteps is None else f"/{thousands(run.n_timesteps)}"
-    return (
-        run.state,
-        printable(run.algo or "-", LONGEST_NAME),
-        printable(run.env or "-", LONGEST_NAME),
-        "-" if run.seed is None else str(run.seed),
-        steps + total,
-        _number(run.best),
-        _number(run.final),
-        _duration(run.wall_time_s),
-        printable(os.path.relpath(run.path), LONGEST_LINE),
-    )
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return (
-        f"{value:,.0f}"
-        if abs(value) >= 10_000
-        else f"{value:.1f}"
-        if abs(value) >= 10
-        else f"{value:.3g}"
-    )
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
-
-
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    lines = _aligned([COLUMNS, *rows])
+    lines = aligned([COLUMNS, *rows])
     if not sys.stdout.isatty():
         print("\n".join(lines))
     elif max(len(line) for line in lines) + 2 * len(COLUMNS) <= get_terminal_size().columns:
         _print_rich(rows)
     else:
         # Too narrow: the path, which is there to be copied, gets a line of its own.
-        short = _aligned([COLUMNS[:-1], *(row[:-1] for row in rows)])
+        short = aligned([COLUMNS[:-1], *(row[:-1] for row in rows)])
         print(short[0])
         for line, row in zip(short[1:], rows, strict=True):
             print(f"{line}\n  {row[-1]}")
-
-
-def _aligned(table: list[tuple[str, ...]]) -> list[str]:
-    """Return the rows, the head first, as lines with their columns under each other."""
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    lines = []
-    for row in table:
-        cells = zip(table[0], row, widths, strict=True)
-        line = (c.rjust(width) if name in RIGHT else c.ljust(width) for name, c, width in cells)
-        lines.append("  ".join(line).rstrip())
-    return lines
 
 
 def _print_rich(rows: list[tuple[str, ...]]) -> None:

@@ -65,18 +65,9 @@ def _verify(config: RunConfig, folder: Path, options: argparse.Namespace) -> int
     )
     for reason in verdict.inexact_because:
         print(f"not exact: {reason}")
-    _print_table(verdict.expected, verdict.found)
+    print(f"\n{verdict.table()}")
     print("\nidentical" if verdict.is_identical else "\nDIFFERENT")
     return 0 if verdict.is_identical else DIFFERENT
-
-
-def _print_table(expected: dict[str, str], found: dict[str, str]) -> None:
-    width = max(len(name) for name in expected)
-    print(f"\n{'part':<{width}}  {'never stopped':<16}  {'killed':<16}")
-    for name in dict.fromkeys([*expected, *found]):
-        left, right = expected.get(name, "-"), found.get(name, "-")
-        word = "same" if left == right else "DIFFERENT"
-        print(f"{name:<{width}}  {left:<16}  {right:<16}  {word}")
 
 
 def _config(options: argparse.Namespace) -> RunConfig:
@@ -92,10 +83,9 @@ def _config(options: argparse.Namespace) -> RunConfig:
         run = Run.open(options.run, trust=options.trust)
         run.require_trust(to_train=True)
         return run.config
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.compose import compose_run, words_of
 
-    folder = [] if options.config_dir is None else ["--config-dir", options.config_dir]
-    return compose_run([*folder, *options.overrides])
+    return compose_run(words_of(options.overrides, options.config_dir, {}))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -106,20 +96,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "bit, and exit with 0 if all is the same, else with 1.",
         epilog="Example: rlzoo-plus verify-resume algo=sac env=halfcheetah_bullet --kills 5",
     )
-    parser.add_argument(
-        "what", nargs="*", metavar="RUN | KEY=VALUE", help="a run directory, or overrides of train"
-    )
-    parser.add_argument(
-        "--config-dir", metavar="DIR", help="a folder like conf/ with files of your own"
-    )
-    parser.add_argument("--kills", type=int, default=5, help="times to kill (default: 5)")
-    parser.add_argument("--steps", type=int, help="length (default: some rollouts or updates)")
-    parser.add_argument("--checkpoint-steps", type=int, help="steps between checkpoints")
-    parser.add_argument("--seed", type=int, default=0, help="decides the instants (default: 0)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep both runs there")
-    parser.add_argument(
-        "--trust", action="store_true", help="import the run's own packages, wrappers and callbacks"
-    )
+    add = parser.add_argument
+    add("what", nargs="*", metavar="RUN | KEY=VALUE", help="a run, or overrides of train")
+    add("--config-dir", metavar="DIR", help="a folder like conf/ with files of your own")
+    add("--kills", type=int, default=5, help="times to kill (default: 5)")
+    add("--steps", type=int, help="length (default: some rollouts or updates)")
+    add("--checkpoint-steps", type=int, help="steps between checkpoints")
+    add("--seed", type=int, default=0, help="decides the instants (default: 0)")
+    add("--keep", type=Path, metavar="DIR", help="keep both runs there")
+    add("--trust", action="store_true", help="import the run's packages, wrappers and callbacks")
     options = parser.parse_intermixed_args(arguments)
     for name in ("kills", "steps", "checkpoint_steps"):
         value = getattr(options, name)

@@ -18,10 +18,17 @@ class _Runs(ModuleType):
     """This package, which Python finds under the name that its function has for users."""
 
     def __call__(self, folder: str | Path = "outputs") -> list[Run]:
-        """Return the runs below a folder, the newest first."""
-        from rlzoo_plus.runs.run import runs_below
+        """Return the runs below a folder, the newest first.
 
-        return runs_below(folder)
+        Raises:
+            ConfigError: There is no such folder.
+        """
+        from rlzoo_plus.analysis.runs import find_runs, started_at
+        from rlzoo_plus.runs.open import Place
+        from rlzoo_plus.runs.run import Run
+
+        found = sorted(find_runs([Path(folder)]), key=started_at, reverse=True)
+        return [Run(Place(run.path)) for run in found]
 
 
 sys.modules[__name__].__class__ = _Runs

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.artifacts.bundle import is_bundle
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import is_bundle, load_bundle
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.errors import ConfigError
@@ -75,14 +76,13 @@ def find_place(name: str | Path) -> Place:
 
 def _found_by_name(name: str) -> Path:
     """Return the run below outputs/ that is meant by `latest` or by the end of its path."""
-    from rlzoo_plus.analysis.runs import find_runs
-    from rlzoo_plus.analysis.series import finite
+    from rlzoo_plus.analysis.runs import find_runs, started_at
 
     runs = find_runs([OUTPUTS]) if OUTPUTS.is_dir() else []
     if name == LATEST:
         if not runs:
             raise ConfigError(f"{LATEST}: there is no run below {OUTPUTS} yet.")
-        return max(runs, key=lambda run: finite(run.read_status().get("started_at")) or 0.0).path
+        return max(runs, key=started_at).path
     end = name.rstrip("/")
     paths = [run.path for run in runs]
     found = [path for path in paths if str(path).endswith(f"/{end}")]
@@ -109,19 +109,21 @@ def _policy_inside(path: Path) -> Place | None:
     return Place(shown, name) if name in ("best", "final") else None
 
 
-def read_config(run: RunDir) -> RunConfig:
-    """Read a run's configuration.
+def read_config(place: Place) -> RunConfig:
+    """Read the configuration of a run or of a bundle.
 
     Raises:
         ConfigError: It is damaged.
     """
     from rlzoo_plus.config.resolve import load_stored
 
+    file = place.path if place.is_bundle else RunDir(place.path).config_file
     try:
-        return load_stored(run.read_config())
-    except (ValueError, OSError) as error:
-        where, reason = printable(run.config_file), one_line(error)
-        raise ConfigError(f"{where} is damaged: {reason}.") from error
+        if place.is_bundle:
+            return load_stored(load_bundle(place.path).config)
+        return load_stored(RunDir(place.path).read_config())
+    except (DamagedFolderError, ValueError, OSError) as error:
+        raise ConfigError(f"{printable(file)} is damaged: {one_line(error)}.") from error
 
 
 def require_trust(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.provenance import python_call
-from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_noting, words_of
@@ -69,20 +69,6 @@ def load_policy(run: str | Path, which: str | None = None, *, trust: bool = Fals
         ConfigError: There is no such policy, it is damaged, or it needs trust.
     """
     return Run.open(run, trust=trust).policy(which)
-
-
-def runs_below(folder: str | Path = OUTPUTS) -> list[Run]:
-    """Return the runs below a folder, the newest first.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
-    from rlzoo_plus.analysis.runs import find_runs
-    from rlzoo_plus.analysis.series import finite
-
-    found = find_runs([Path(folder)])
-    found.sort(key=lambda run: -(finite(run.read_status().get("started_at")) or 0.0))
-    return [Run(Place(run.path)) for run in found]
 
 
 class Run:
@@ -186,8 +172,8 @@ class Run:
             ConfigError: It is damaged.
         """
         if self._config is None:
-            is_bundle = self._place is not None and self._place.is_bundle
-            self._config = self._bundle_config() if is_bundle else read_config(self.run_dir)
+            assert self._place is not None
+            self._config = read_config(self._place)
         return self._config
 
     @property
@@ -212,11 +198,9 @@ class Run:
         Returns:
             A pandas data frame where pandas is installed, else a list of dictionaries.
         """
-        from rlzoo_plus.artifacts.records import iter_records
+        from rlzoo_plus.analysis.series import evaluation_rows
 
-        # Of several at one step, as a resumed run may leave, the last one counts.
-        by_step = {r["step"]: r for r in iter_records(self.run_dir.evaluations_file) if "step" in r}
-        return _frame([by_step[step] for step in sorted(by_step)])
+        return _frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
         """Return what was logged: a row for each step that something was logged at.
@@ -225,14 +209,9 @@ class Run:
             A pandas data frame where pandas is installed, else a list of dictionaries; `step` and
             one column for each metric, such as `rollout/ep_rew_mean`.
         """
-        from rlzoo_plus.artifacts.records import iter_records
+        from rlzoo_plus.analysis.series import metric_rows
 
-        rows: dict[int, dict[str, Any]] = {}
-        for record in iter_records(self.run_dir.metrics_file):
-            if isinstance(record.get("step"), int) and "key" in record:
-                row = rows.setdefault(record["step"], {"step": record["step"]})
-                row[record["key"]] = record.get("value")
-        return _frame([rows[step] for step in sorted(rows)])
+        return _frame(metric_rows(self.run_dir))
 
     # Training
 
@@ -394,7 +373,7 @@ class Run:
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
         from rlzoo_plus.envs.seeding import held_out_seeds
-        from rlzoo_plus.evaluation import evaluate
+        from rlzoo_plus.evaluation import evaluate, one_torch_thread
 
         self.require_trust()
         policy, chosen = self.policy(which), which or self.which
@@ -438,6 +417,7 @@ class Run:
                 trust.
         """
         from rlzoo_plus.artifacts.inside import check_inside
+        from rlzoo_plus.evaluation import one_torch_thread
         from rlzoo_plus.runs.media import film
 
         self.require_trust()
@@ -463,18 +443,6 @@ class Run:
     def _label(self, name: str) -> str:
         return self.config.algo.name + ("" if name.isdigit() else f", {name}")
 
-    def _bundle_config(self) -> RunConfig:
-        from rlzoo_plus.artifacts.atomic import DamagedFolderError
-        from rlzoo_plus.artifacts.bundle import load_bundle
-        from rlzoo_plus.artifacts.untrusted import one_line
-        from rlzoo_plus.config.resolve import load_stored
-
-        assert self._place is not None
-        try:
-            return load_stored(load_bundle(self._place.path).config)
-        except (DamagedFolderError, ValueError) as error:
-            raise ConfigError(f"no usable policy: {one_line(error)}.") from error
-
 
 def _frame(rows: list[dict[str, Any]]) -> Any:
     """Return rows as a data frame where pandas is installed."""
@@ -483,16 +451,3 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
     except ImportError:
         return rows
     return DataFrame(rows)
-
-
-@contextlib.contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Use one thread inside: acting alone is fastest with it."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

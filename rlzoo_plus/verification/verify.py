@@ -43,6 +43,16 @@ class Verdict:
         """Whether every part is the same."""
         return self.expected == self.found
 
+    def table(self) -> str:
+        """Return the parts of both runs side by side."""
+        width = max(len(name) for name in self.expected)
+        rows = [f"{'part':<{width}}  {'never stopped':<16}  {'killed':<16}"]
+        for name in dict.fromkeys([*self.expected, *self.found]):
+            left, right = self.expected.get(name, "-"), self.found.get(name, "-")
+            word = "same" if left == right else "DIFFERENT"
+            rows.append(f"{name:<{width}}  {left:<16}  {right:<16}  {word}")
+        return "\n".join(rows)
+
 
 def verify(
     config: RunConfig,

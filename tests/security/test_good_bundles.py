@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.bundle import load_bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, parse_yaml, read_plain_file
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.runs.open import read_config
+from rlzoo_plus.runs.open import Place, read_config
 
 # Actions lie in [-1, 1] in single precision, and processors add up in different orders.
 ROUNDING = 1e-6
@@ -70,7 +70,7 @@ def test_the_configuration_of_a_run_of_ours_is_read(tmp_path, algo):
     run.start(config, "a test", {})
     read = parse_yaml(read_plain_file(run.config_file, LARGEST_YAML_BYTES))
     assert read == yaml.safe_load(run.config_file.read_text()) == config
-    assert read_config(run).algo.name == algo
+    assert read_config(Place(run.path)).algo.name == algo
 
 
 def test_a_bundle_may_lie_behind_a_linked_folder(tmp_path):
