@@ -69,7 +69,6 @@ def plan_run(config: RunConfig) -> Plan:
         )
     if config.restart:
         return Plan(Start.RESTART, config, run_dir)
-    refuse_imported(run_dir)
     status = run_dir.read_status()
     state = status.get("state", "unknown")
     if config.resume == "never":
@@ -82,6 +81,7 @@ def plan_run(config: RunConfig) -> Plan:
     # The status, not the configuration: that is replaced before a longer training has begun.
     if state == FINISHED and config.n_timesteps <= status.get("n_timesteps", before.n_timesteps):
         return Plan(Start.DONE, config, run_dir)
+    refuse_imported(run_dir)
     _require_a_whole_checkpoint(run_dir)
     return Plan(Start.RESUME, config, run_dir)
 
@@ -116,6 +116,7 @@ def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = (
         ConfigError: An override cannot be read, or changes what may not change; or the run cannot
             go on.
     """
+    refuse_imported(run_dir)
     # Whatever the run was started with: here it is to go on.
     data = before.model_dump() | {"resume": "auto", "restart": False}
     return plan_run(_with_overrides(data, overrides, str(run_dir.path)))

@@ -111,20 +111,14 @@ def test_an_imported_run_can_be_evaluated_and_exported(in_process, call):
     assert yaml.safe_load((in_process / "run" / "config.yaml").read_text())["algo"]["name"] == "ppo"
 
 
-ENDS = {
-    48: (2, "n_timesteps"),
-    100_000: (0, "is finished (all steps taken): 48 steps. Nothing to do; restart=true starts"),
-    200_000: (2, "holds a policy of 48 steps and no checkpoint to go on from"),
-}
-
-
-@pytest.mark.parametrize("steps", ENDS)
+@pytest.mark.parametrize("steps", [48, 100_000, 200_000])
 def test_an_imported_run_is_not_trained_over(in_process, call, steps):
     _stock(in_process, "ppo")
     call(*_arguments("ppo", "env.packages=[support.tiny_envs]"))
     before = {p: p.read_bytes() for p in (in_process / "run").rglob("*") if p.is_file()}
     code, text = call("run", f"n_timesteps={steps}", "--trust", verb="resume")
-    assert (code, ENDS[steps][1] in " ".join(text.split())) == (ENDS[steps][0], True), text
+    assert code == 2, text
+    assert "run: its policy was imported from stock.zip, without the optimizer" in text
     assert {path: path.read_bytes() for path in before} == before
 
 
