@@ -7,12 +7,12 @@ import sys
 import time
 
 import pytest
-from support.launchers import end_of, is_alive, wait_for
 from support.processes import environ_of_tests
 
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.usage import session_memory_bytes
+from rlzoo_plus.testing.launcher_contract import end_of, is_alive, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs sessions")
 
@@ -29,7 +29,7 @@ def controller(tmp_path):
             "from rlzoo_plus.infra.job import JobSpec\n"
             "from rlzoo_plus.infra.launcher import make_launcher\n"
             f"data = {{'file': {str(tmp_path / 'file')!r}}}\n"
-            f"spec = JobSpec('w', 'support.infra_jobs:wait', data, Path('log.txt'))\n"
+            f"spec = JobSpec('w', 'rlzoo_plus.testing.jobs:wait', data, Path('log.txt'))\n"
             f"handle = make_launcher(InfraConfig({launcher}), 1, ()).submit(spec)\n"
             "time.sleep(100)\n"
         )
@@ -48,7 +48,7 @@ def controller(tmp_path):
 def test_numerical_libraries_find_one_thread_set(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     launcher = LocalLauncher(1)
-    spec = JobSpec("threads", "support.infra_jobs:threads", {}, tmp_path / "log.txt")
+    spec = JobSpec("threads", "rlzoo_plus.testing.jobs:threads", {}, tmp_path / "log.txt")
     end_of(launcher, launcher.submit(spec))
     assert "OMP_NUM_THREADS" not in os.environ
     assert (tmp_path / "log.txt").read_text().split()[-1] == "1"
@@ -102,7 +102,7 @@ def test_a_script_without_a_guard_is_not_run_again_by_its_jobs(tmp_path):
         "from rlzoo_plus.infra.local import LocalLauncher\n"
         "from rlzoo_plus.infra.scheduler import run_together\n"
         "print('from the beginning')\n"
-        "spec = JobSpec('say', 'support.infra_jobs:say', {'word': 'hello'}, Path('log.txt'))\n"
+        "spec = JobSpec('say', 'rlzoo_plus.testing.jobs:say', {'word': 'hello'}, Path('log.txt'))\n"
         "run_together(LocalLauncher(1), [spec])\n"
     )
     done = subprocess.run(

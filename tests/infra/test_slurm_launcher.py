@@ -7,7 +7,6 @@ import time
 
 import pytest
 from support import fake_slurm
-from support.launchers import end_of, wait_for
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig
@@ -16,6 +15,7 @@ from rlzoo_plus.infra.job import JobSpec, Limits
 from rlzoo_plus.infra.launcher import make_launcher
 from rlzoo_plus.infra.slurm import CLUSTER_WORKERS
 from rlzoo_plus.infra.slurm_clusters import Slurm
+from rlzoo_plus.testing.launcher_contract import end_of, wait_for
 
 pytest.importorskip("submitit")
 pytestmark = pytest.mark.training
@@ -41,7 +41,7 @@ def launch(state, tmp_path):
     def launch_it(function, limits=None, data=None, **infra):
         config = InfraConfig(name="slurm", folder=str(tmp_path / "slurm"), **infra)
         launcher = make_launcher(config, 3, ())
-        target = f"support.infra_jobs:{function}"
+        target = f"rlzoo_plus.testing.jobs:{function}"
         spec = JobSpec(
             "ppo on x, seed 0", target, data or {}, tmp_path / "log.txt", limits or Limits()
         )

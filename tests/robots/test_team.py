@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from continuing import KUKA, Wander, actions_for
-from random_play import check_same_numbers
 
+from rlzoo_plus.testing.random_play import check_same_numbers
 from robots.env import BaseRobotEnv
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import SensorSpec, State

@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from random_play import check_random_play, check_same_numbers
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.inspection.robot import robot_facts
@@ -20,6 +19,7 @@ from rlzoo_plus.scaffold.text import NewRobot
 from rlzoo_plus.scaffold.urdf import read_urdf
 from rlzoo_plus.scaffold.values import MODES
 from rlzoo_plus.scaffold.writing import check_name, write_robot
+from rlzoo_plus.testing.random_play import check_random_play, check_same_numbers
 from robots.vec_env import RobotVecEnv
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -116,7 +116,7 @@ def test_a_lock_is_not_taken_through_a_link(tmp_path, victim):
 def test_a_job_whose_folder_is_elsewhere_fails_and_writes_nothing_there(sweep, victim, make, level):
     job = job_of(sweep)
     link_parent(job, victim, level)
-    controller = Controller(Ledger(sweep), [job], make(), target="support.infra_jobs:finish")
+    controller = Controller(Ledger(sweep), [job], make(), target="rlzoo_plus.testing.jobs:finish")
     assert controller.run() == 1
     (entry,) = controller.entries
     assert entry.state is JobState.FAILED
@@ -129,7 +129,7 @@ def test_a_job_with_a_linked_file_fails_and_the_file_behind_it_stays(sweep, vict
     job = job_of(sweep)
     (job.path / name).parent.mkdir(parents=True)
     (job.path / name).symlink_to(victim / "precious")
-    controller = Controller(Ledger(sweep), [job], make(), target="support.infra_jobs:finish")
+    controller = Controller(Ledger(sweep), [job], make(), target="rlzoo_plus.testing.jobs:finish")
     assert controller.run() == 1
 
 

@@ -3,8 +3,6 @@
 import contextlib
 import importlib.util
 import os
-import time
-from pathlib import Path
 
 import pytest
 from support import fake_slurm
@@ -45,28 +43,3 @@ def infra_of(kind, folder, patch):
     patch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
     patch.setenv("FAKE_SLURM", str(folder / "state"))
     return InfraConfig(name="slurm", workers=SLOTS, folder=jobs)
-
-
-def end_of(launcher, handle, timeout_s=60.0):
-    """Wait for the end of a job, as a controller does."""
-    deadline = time.monotonic() + timeout_s
-    while (end := handle.poll()) is None:
-        assert time.monotonic() < deadline
-        launcher.wait([handle], 0.2)
-    return end
-
-
-def wait_for(condition, timeout_s=60.0):
-    """Wait until something holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_alive(pid):
-    """Tell whether a process runs."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -38,7 +38,7 @@ def book(tmp_path, jobs):
 
 def run(book, jobs, function, launcher=None):
     ended = []
-    target = f"support.infra_jobs:{function}"
+    target = f"rlzoo_plus.testing.jobs:{function}"
     controller = Controller(book, jobs, launcher or DebugLauncher(), ended.append, target=target)
     return controller.run(), ended
 
@@ -68,7 +68,7 @@ def test_a_job_that_runs_elsewhere_is_waited_for(book, jobs):
 
     def finish_elsewhere():
         time.sleep(1.0)
-        from support.infra_jobs import finish
+        from rlzoo_plus.testing.jobs import finish
 
         finish({"config": jobs[0].config.model_dump(mode="json"), "command": "elsewhere"})
         lock.release()
@@ -86,7 +86,7 @@ def test_what_failed_in_another_controller_meanwhile_is_not_tried_again(book, jo
     ended = []
 
     controller = Controller(
-        book, jobs[:2], DebugLauncher(), ended.append, target="support.infra_jobs:finish"
+        book, jobs[:2], DebugLauncher(), ended.append, target="rlzoo_plus.testing.jobs:finish"
     )
     book.write("failed", jobs[1], reason="the gearbox broke there")
     assert controller.run() == 1

@@ -1,27 +1,16 @@
-"""What every tracker must do, read back from where it was filed."""
+"""Shipped trackers keep to the suite that one of a user's own is given, and to more."""
 
-import logging
 import math
 import shutil
-import socket
-import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 from wandb_file import read_run
 
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.testing import TrackerContract
+from rlzoo_plus.testing.tracker_contract import CONFIG, make_run_dir
 from rlzoo_plus.tracking.base import ServiceSettings, attachments, flatten, known_run
-from rlzoo_plus.tracking.safe import SafeTracker
-
-CONFIG = {
-    "algo": {"name": "ppo", "hyperparams": {"gamma": 0.99, "net_arch": [64, 64]}},
-    "normalize": None,
-    "many": {f"key{index}": index for index in range(120)},
-    "long": "x" * 7000,
-}
-RESULT = {"best": {"return": 12.5}, "reason": "n_timesteps reached"}
 
 
 class FakeTracker:
@@ -139,8 +128,9 @@ def empty_store(tmp_path_factory):
 
 
 @pytest.fixture
-def ready_run_dir(run_dir, service, request):
+def ready_run_dir(tmp_path, service, request):
     """A run directory where MLflow need not make its tables first."""
+    run_dir = make_run_dir(tmp_path)
     if isinstance(service, Mlflow):
         (run_dir / "mlflow").mkdir()
         shutil.copy(request.getfixturevalue("empty_store"), run_dir / "mlflow")
@@ -149,49 +139,31 @@ def ready_run_dir(run_dir, service, request):
 
 @pytest.fixture
 def run_dir(tmp_path):
-    folder = tmp_path / "run with space-s0"
-    (folder / "plots").mkdir(parents=True)
-    (folder / "config.yaml").write_text("seed: 0\n")
-    picture = pytest.importorskip("matplotlib.image")
-    picture.imsave(folder / "plots" / "returns.png", [[0.0, 1.0]])
-    return folder
+    return make_run_dir(tmp_path)
 
 
 @pytest.mark.training
-def test_what_is_logged_can_be_read_back(service, run_dir, monkeypatch):
-    def no_network(self, address):
-        assert self.family == socket.AF_UNIX, f"offline, yet a connection to {address}"
-        return connect(self, address)
+class TestEveryTracker(TrackerContract):
+    @pytest.fixture
+    def tracker(self, service):
+        self.service = service
+        return service.tracker
 
-    connect = socket.socket.connect
-    monkeypatch.setattr(socket.socket, "connect", no_network)
-    tracker = service.tracker
-    tracker.start(CONFIG, run_dir)
-    tracker.log({"rollout/ep_rew_mean": -3.5, "time/fps": 250}, step=2048)
-    tracker.log({"rollout/ep_rew_mean": 1.5}, step=4096)
-    tracker.log({"eval/mean_reward": 2.0}, step=4000)
-    files = [run_dir / "config.yaml", run_dir / "plots" / "returns.png", run_dir / "absent.mp4"]
-    tracker.finish(RESULT, files)
+    @pytest.fixture
+    def run_dir(self, ready_run_dir):
+        return ready_run_dir
 
-    filed = service.read(run_dir)
-    assert ("rollout/ep_rew_mean", -3.5, 2048) in filed["metrics"]
-    assert ("rollout/ep_rew_mean", 1.5, 4096) in filed["metrics"]
-    assert ("time/fps", 250, 2048) in filed["metrics"]
-    assert ("eval/mean_reward", 2.0, 4000) in filed["metrics"]
-    assert filed["summary"]["result/best/return"] == 12.5
-    assert filed["summary"]["result/reason"] == "n_timesteps reached"
-    assert filed["files"] == {"config.yaml", "plots/returns.png"}
-    assert filed["state"] == "finished"
-    assert filed["error"] is None
+    def read(self, run_dir):
+        return self.service.read(run_dir)
 
 
 @pytest.mark.training
-def test_a_failed_run_says_why_and_keeps_its_config(service, ready_run_dir):
-    service.tracker.start(CONFIG, ready_run_dir)
+def test_the_configuration_of_a_run_is_kept(service, run_dir):
+    service.tracker.start(CONFIG, run_dir)
     service.tracker.log({"train/loss": math.nan}, step=1)
     service.tracker.fail("interrupted by SIGTERM")
 
-    filed = service.read(ready_run_dir)
+    filed = service.read(run_dir)
     assert filed["state"] == "failed"
     assert filed["error"] == "interrupted by SIGTERM"
     config = filed["config"]
@@ -237,44 +209,3 @@ def test_an_id_that_is_none_or_of_elsewhere_is_not_taken(tmp_path, known):
     expected = "abc" if known == {} else None
     assert known_run(tmp_path, "wandb", "me/p") == expected
     assert known_run(tmp_path, "mlflow", "me/p") is None
-
-
-@pytest.mark.training
-def test_nothing_runs_on_after_the_end(service, ready_run_dir):
-    threads, children = set(threading.enumerate()), _children()
-    service.tracker.start(CONFIG, ready_run_dir)
-    service.tracker.log({"train/loss": 1.0}, step=1)
-    service.tracker.finish({}, [])
-    assert set(threading.enumerate()) <= threads
-    assert _children() <= children
-
-
-def test_failing_before_the_start_is_allowed(service):
-    service.tracker.fail("broke early")
-
-
-def test_a_broken_service_is_left_with_one_warning(service, run_dir, monkeypatch, caplog):
-    def broken(metrics, step):
-        raise ConnectionError("http://user:secret@host is gone\nreally")
-
-    monkeypatch.setattr(service.tracker, "log", broken)
-    monkeypatch.setattr(service.tracker, "start", lambda config, run_dir: None)
-    safe = SafeTracker(service.tracker, "some")
-    safe.start({}, run_dir)
-    with caplog.at_level(logging.WARNING, logger="rlzoo_plus.tracking"):
-        safe.log({"a": 1.0}, 1)
-        safe.log({"a": 1.0}, 2)
-        safe.finish({}, [])
-    messages = [record.getMessage() for record in caplog.records]
-    assert messages == [
-        "tracker=some stopped working (ConnectionError: http://***@host is gone really). "
-        "The run goes on without it."
-    ]
-
-
-def _children() -> set[str]:
-    """Return the process ids of this process's children."""
-    tasks = Path("/proc/self/task")
-    if not tasks.is_dir():
-        pytest.skip("counting child processes needs /proc")
-    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}

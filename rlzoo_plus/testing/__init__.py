@@ -1,0 +1,40 @@
+"""Contract suites: what every plugin of a kind keeps to, for the tests of whoever writes one.
+
+Subclass a suite in a test file of your own and give its fixture; pytest finds the tests:
+
+    from rlzoo_plus.testing import LauncherContract
+
+    class TestMyLauncher(LauncherContract):
+        @pytest.fixture(scope="class")
+        def launcher(self): ...
+
+The tests of this project use the same suites. Nothing else of the package imports this, or pytest.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+_SUITES = {
+    "LauncherContract": "launcher_contract",
+    "TrackerContract": "tracker_contract",
+    "RunContract": "run_contract",
+    "EnvironmentContract": "robot_contract",
+    "RobotContract": "robot_contract",
+}
+__all__ = ["EnvironmentContract", "LauncherContract", "RobotContract", "RunContract"]
+__all__ += ["TrackerContract"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a suite on first use: jobs that tests start need no pytest."""
+    if name not in _SUITES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import pytest
+
+    # So that a failed comparison shows both sides.
+    modules = {f"{__name__}.{module}" for module in (*_SUITES.values(), "random_play")}
+    pytest.register_assert_rewrite(*modules - sys.modules.keys())
+    return getattr(import_module(f"{__name__}.{_SUITES[name]}"), name)

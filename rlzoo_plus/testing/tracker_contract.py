@@ -1,0 +1,131 @@
+"""What every tracker must do, read back from where it was filed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlzoo_plus.tracking.base import Tracker
+from rlzoo_plus.tracking.safe import SafeTracker
+
+CONFIG = {
+    "algo": {"name": "ppo", "hyperparams": {"gamma": 0.99, "net_arch": [64, 64]}},
+    "normalize": None,
+    "many": {f"key{index}": index for index in range(120)},
+    "long": "x" * 7000,
+}
+RESULT = {"best": {"return": 12.5}, "reason": "n_timesteps reached"}
+
+
+class TrackerContract:
+    """The suite for trackers that can file a run without a network.
+
+    The fixture `tracker` returns a new one, `read` what it has filed.
+    """
+
+    @pytest.fixture
+    def tracker(self) -> Tracker:
+        """Return the tracker."""
+        raise NotImplementedError("give the suite a fixture `tracker`")
+
+    def read(self, run_dir: Path) -> dict[str, Any]:
+        """Return what was filed of a run.
+
+        Returns:
+            `metrics` as (name, value, step), `summary` by name, `files` as a set of names,
+            `state` (running, finished or failed), and `error`, None if there is none.
+        """
+        raise NotImplementedError("give the suite a method `read`")
+
+    @pytest.fixture
+    def run_dir(self, tmp_path: Path) -> Path:
+        """Return a run directory with a configuration and a plot."""
+        return make_run_dir(tmp_path)
+
+    def test_what_is_logged_can_be_read_back(self, tracker, run_dir, monkeypatch):
+        def no_network(self, address):
+            assert self.family == socket.AF_UNIX, f"offline, yet a connection to {address}"
+            return connect(self, address)
+
+        connect = socket.socket.connect
+        monkeypatch.setattr(socket.socket, "connect", no_network)
+        tracker.start(CONFIG, run_dir)
+        tracker.log({"rollout/ep_rew_mean": -3.5, "time/fps": 250}, step=2048)
+        tracker.log({"rollout/ep_rew_mean": 1.5}, step=4096)
+        tracker.log({"eval/mean_reward": 2.0}, step=4000)
+        files = [run_dir / "config.yaml", run_dir / "plots" / "returns.png", run_dir / "absent.mp4"]
+        tracker.finish(RESULT, files)
+
+        filed = self.read(run_dir)
+        assert ("rollout/ep_rew_mean", -3.5, 2048) in filed["metrics"]
+        assert ("rollout/ep_rew_mean", 1.5, 4096) in filed["metrics"]
+        assert ("time/fps", 250, 2048) in filed["metrics"]
+        assert ("eval/mean_reward", 2.0, 4000) in filed["metrics"]
+        assert filed["summary"]["result/best/return"] == 12.5
+        assert filed["summary"]["result/reason"] == "n_timesteps reached"
+        assert filed["files"] == {"config.yaml", "plots/returns.png"}
+        assert filed["state"] == "finished"
+        assert filed["error"] is None
+
+    def test_a_failed_run_says_why(self, tracker, run_dir):
+        tracker.start(CONFIG, run_dir)
+        tracker.log({"train/loss": math.nan}, step=1)
+        tracker.fail("interrupted by SIGTERM")
+
+        filed = self.read(run_dir)
+        assert filed["state"] == "failed"
+        assert filed["error"] == "interrupted by SIGTERM"
+
+    def test_nothing_runs_on_after_the_end(self, tracker, run_dir):
+        threads, children = set(threading.enumerate()), _children()
+        tracker.start(CONFIG, run_dir)
+        tracker.log({"train/loss": 1.0}, step=1)
+        tracker.finish({}, [])
+        assert set(threading.enumerate()) <= threads
+        assert _children() <= children
+
+    def test_failing_before_the_start_is_allowed(self, tracker):
+        tracker.fail("broke early")
+
+    def test_a_broken_service_is_left_with_one_warning(self, tracker, run_dir, monkeypatch, caplog):
+        def broken(metrics, step):
+            raise ConnectionError("http://user:secret@host is gone\nreally")
+
+        monkeypatch.setattr(tracker, "log", broken)
+        monkeypatch.setattr(tracker, "start", lambda config, run_dir: None)
+        safe = SafeTracker(tracker, "some")
+        safe.start({}, run_dir)
+        with caplog.at_level(logging.WARNING, logger="rlzoo_plus.tracking"):
+            safe.log({"a": 1.0}, 1)
+            safe.log({"a": 1.0}, 2)
+            safe.finish({}, [])
+        messages = [record.getMessage() for record in caplog.records]
+        assert messages == [
+            "tracker=some stopped working (ConnectionError: http://***@host is gone really). "
+            "The run goes on without it."
+        ]
+
+
+def make_run_dir(parent: Path) -> Path:
+    """Make a run directory with a configuration and a plot."""
+    folder = parent / "run with space-s0"
+    (folder / "plots").mkdir(parents=True)
+    (folder / "config.yaml").write_text("seed: 0\n")
+    image = pytest.importorskip("matplotlib.image")
+    image.imsave(folder / "plots" / "returns.png", np.array([[0.0, 1.0]]))
+    return folder
+
+
+def _children() -> set[str]:
+    """Return the process ids of this process's children."""
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        pytest.skip("counting child processes needs /proc")
+    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
