@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import InitConfig, RunConfig
+from rlzoo_plus.runs.open import find_place
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # What a part of a source that does not fit makes of it; all are damage, or another agent's.
 _MISFITS = (ValueError, KeyError, TypeError, DamagedFolderError, RuntimeError)
-_SHOWN = 6
+_SHOWN, HASH_DIGITS = 6, 16
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,22 @@ def with_source(config: RunConfig) -> RunConfig:
     """
     if config.init_from is None:
         return config
-    path, known = Path(config.init_from).expanduser().absolute(), config.init.sha256
-    if not path.exists():
+    path = Path(config.init_from).expanduser()
+    try:
+        place = find_place(path)
+    except ConfigError as error:
         before = None if config.run_dir is None else _begun(RunDir(Path(config.run_dir)))
-        if before is None or before.init_from != str(path):
-            raise ConfigError(f"init_from={config.init_from}: no such file or directory.")
-        known = before.init.sha256  # it has taken what it needs
-    else:
-        known = _hash_of(str(path), config.init.model_dump_json(), _changed_at(path))
-        if config.init.sha256 not in (None, known):
-            raise _changed(config, known)
-    init = config.init.model_copy(update={"sha256": known})
+        if before is not None and before.init_from == str(path.absolute()):
+            # That run has taken what it needs.
+            return config.model_copy(update={"init_from": before.init_from, "init": before.init})
+        raise ConfigError(f"init_from={config.init_from}: {error}") from error
+    path = place.path.absolute()
+    named = {} if place.which == "best" else {"which": place.which}
+    init = config.init.model_copy(update=named)
+    known = _hash_of(str(path), init.model_dump_json(), _changed_at(path))
+    if not _is_wanted(known, init):
+        raise _changed(config, known)
+    init = init.model_copy(update={"sha256": known[:HASH_DIGITS]})
     return config.model_copy(update={"init_from": str(path), "init": init})
 
 
@@ -96,7 +103,7 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
     """
     source, init = read_source(config.init_from, config.init), config.init
     sha256 = source.sha256(init.parts)
-    if init.sha256 not in (None, sha256):
+    if not _is_wanted(sha256, init):
         raise _changed(config, sha256)
     take: dict[str, Callable[[BaseAlgorithm, Source], None]] = {
         "normalization": _take_normalization,
@@ -133,12 +140,12 @@ def read_source(path: str | None, init: InitConfig) -> Source:
     assert path is not None
     place = Path(path)
     needs_checkpoint = {"optimizer", "buffer"} & set(init.parts)
-    if place.is_file():
-        if needs_checkpoint:
-            raise ConfigError(
-                f"init_from={printable(path)}: of a zip, only policy and normalization are taken. "
-                "Set init.parts=[policy,normalization]."
-            )
+    if place.is_file() and needs_checkpoint:
+        raise ConfigError(
+            f"init_from={printable(path)}: of a zip, only policy and normalization are taken. "
+            "Set init.parts=[policy,normalization]."
+        )
+    if _is_of_sb3(place):
         return _read_zip(place)
     run = RunDir(place)
     is_run = run.config_file.is_file()
@@ -182,6 +189,14 @@ def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
     return store.load(step)
 
 
+def _is_of_sb3(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "policy.pth" in archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return False
+
+
 def _read_zip(path: Path) -> Source:
     from rlzoo_plus.export.pickled_statistics import read_statistics
     from rlzoo_plus.export.sb3_archive import read_archive
@@ -206,11 +221,9 @@ def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> lis
     own = agent.policy.state_dict()
     given = with_old_names(source.weights, own)
     lines = misfits(own, given)
-    if lines and not config.init.partial:
-        raise _misfit(config, list(lines.values()), len(own.keys() & given.keys() - lines.keys()))
     fitting = own.keys() & given.keys() - lines.keys()
-    if not fitting:
-        raise _misfit(config, ["no layer fits", *lines.values()])
+    if not fitting or (lines and not config.init.partial):
+        raise _misfit(config, list(lines.values()), len(fitting))
     bad = [name for name in fitting if not np.isfinite(given[name]).all()]
     if bad:
         raise ConfigError(f"init_from={config.init_from}: {printable(bad[0])} is not finite.")
@@ -268,17 +281,23 @@ def _misfit(config: RunConfig, lines: list[str], n_fitting: int | None = None) -
     shown = "".join(f"\n  {printable(line)}" for line in lines[:_SHOWN])
     more = f"\n  ... and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     rest = "what fits" if n_fitting is None else f"the {n_fitting} layers that fit"
+    fix = f", or take {rest}: init.partial=true" if n_fitting != 0 else "; no layer fits"
     return ConfigError(
-        f"init_from={config.init_from} does not fit this run:{shown}{more}\nMake network, "
-        f"environment and normalize as they were there, or take {rest}: init.partial=true."
+        f"init_from={config.init_from} does not fit this run:{shown}{more}\nChoose algorithm, "
+        f"network, environment and normalize as they were there{fix}."
     )
 
 
+def _is_wanted(sha256: str, init: InitConfig) -> bool:
+    return init.sha256 is None or init.sha256[:HASH_DIGITS] == sha256[:HASH_DIGITS]
+
+
 def _changed(config: RunConfig, sha256: str) -> ConfigError:
+    wanted = printable(config.init.sha256)[:HASH_DIGITS]
     return ConfigError(
-        f"init_from={config.init_from}: its content is {sha256[:16]}, and this run begins from "
-        f"{printable(config.init.sha256)[:16]}. It was changed, perhaps by a training that goes on "
-        "there: name a step with init.which=STEP, or a copy."
+        f"init_from={config.init_from}: its content is {sha256[:HASH_DIGITS]}, and this run begins "
+        f"from {wanted}. It was changed, perhaps by a training that goes on there: name a step "
+        "with init.which=STEP, or a copy."
     )
 
 

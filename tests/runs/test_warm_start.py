@@ -83,6 +83,20 @@ def test_a_bundle_folder_is_a_source(tmp_path, sources):
     assert_same_tree(found, bundle_weights(source / "best"))
 
 
+def test_latest_the_end_of_a_path_and_a_zip_of_a_bundle_are_sources(tmp_path, sources, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / "outputs" / "reach" / "ppo" / "one"
+    shutil.copytree(sources("ppo"), target)
+    shutil.make_archive(str(tmp_path / "handed_on"), "zip", target / "final")
+    configs = [
+        begun_from(place)
+        for place in ("latest", "ppo/one", target / "final", tmp_path / "handed_on.zip")
+    ]
+    assert [config.init_from for config in configs[:3]] == [str(target)] * 3
+    assert [config.init.which for config in configs[:3]] == ["best", "best", "final"]
+    assert configs[2].init.sha256 == configs[3].init.sha256
+
+
 def test_statistics_of_observations_are_taken_and_go_on(tmp_path, sources):
     source = sources("ppo", "normalize=true")
     run_dir = train_kept(tmp_path / "run", begun_from(source, "ppo", "normalize=true"))
@@ -168,7 +182,7 @@ def test_the_same_command_goes_on_when_the_source_is_gone(tmp_path, sources):
     start_run(tmp_path / "run", config)
     shutil.rmtree(tmp_path / "source")
     assert begun_from(tmp_path / "source", "ppo", place) == config
-    with pytest.raises(ConfigError, match="no such file or directory"):
+    with pytest.raises(ConfigError, match="no such directory"):
         begun_from(tmp_path / "source")
 
 
@@ -194,7 +208,7 @@ def test_partial_takes_what_fits_and_says_what_it_left(tmp_path, sources, caplog
     assert "begins fresh: critic.qf0.2.weight: 1x8 there, 25x8 here" in caplog.text
     told = json.loads(run_dir.provenance_file.read_text())["init"]
     assert len(told["left_out"]) == 8
-    assert (told["algo"], told["which"], told["sha256"]) == ("sac", "best", config.init.sha256)
+    assert (told["algo"], told["which"], told["sha256"][:16]) == ("sac", "best", config.init.sha256)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +249,7 @@ def test_another_environment_of_the_same_shapes_is_no_obstacle(tmp_path, sources
             "buffer: buffer_size is 500 there, 400 here",
         ),
         (("ppo",), "ppo", ("env.kwargs.discrete=true",), "action_net.bias: 1 there, 3 here"),
-        (("ppo",), "sac", (), "no layer fits|does not fit this run"),
+        (("ppo",), "sac", ("init.partial=true",), "as they were there; no layer fits"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, sources, source, algo, overrides, message):
@@ -273,9 +287,10 @@ def test_a_source_that_changes_after_it_was_chosen_is_refused(tmp_path, sources)
 
 
 def test_a_folder_without_a_policy_and_a_step_without_a_checkpoint_are_named(tmp_path, sources):
-    with pytest.raises(ConfigError, match=r"MANIFEST\.json"):
+    with pytest.raises(ConfigError, match=r"config\.yaml is missing"):
         begun_from(tmp_path)
     with pytest.raises(ConfigError, match="has no checkpoint at step 7"):
         begun_from(sources("ppo"), "ppo", "init.which=7")
+    shutil.copytree(sources("ppo") / "best", tmp_path / "bundle")
     with pytest.raises(ConfigError, match="alone holds optimizer and buffer"):
-        begun_from(sources("ppo") / "best", "ppo", "init.parts=[optimizer]")
+        begun_from(tmp_path / "bundle", "ppo", "init.parts=[optimizer]")
