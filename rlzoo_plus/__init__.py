@@ -43,10 +43,12 @@ _LAZY = {
     "Run": "rlzoo_plus.runs.run",
     "RunConfig": "rlzoo_plus.config.schema",
     "RunError": "rlzoo_plus.config.errors",
+    "Sweep": "rlzoo_plus.sweeps.sweep",
     "compose": "rlzoo_plus.runs.compose",
     "load_policy": "rlzoo_plus.runs.run",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "seed_all": "rlzoo_plus.envs.seeding",
+    "sweep": "rlzoo_plus.sweeps.sweep",
     "train": "rlzoo_plus.runs.run",
 }
 __all__ = [
@@ -57,11 +59,13 @@ __all__ = [
     "Run",
     "RunConfig",
     "RunError",
+    "Sweep",
     "compose",
     "load_policy",
     "register_algorithm",
     "runs",
     "seed_all",
+    "sweep",
     "train",
 ]
 
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.runs.compose import compose
     from rlzoo_plus.runs.exp_manager import ExpManager
     from rlzoo_plus.runs.run import Run, load_policy, train
+    from rlzoo_plus.sweeps.sweep import Sweep, sweep
 
 _ROBOTS = Path(__file__).resolve().parents[1] / "robots"
 

@@ -40,24 +40,16 @@ class RlzooLauncher(Launcher):
         """Compose all jobs, run them, and return the mean return of each one's best evaluation."""
         from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
         from hydra.errors import HydraException
-        from omegaconf.errors import OmegaConfBaseException
 
-        from rlzoo_plus.config.composer import Composer
+        from rlzoo_plus.config.composer import Composer, compose_batch
 
         batch = getattr(self.task, "batch", None)
         if batch is None:
             raise HydraException("hydra/launcher=rlzoo works with rlzoo-plus train only")
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        composer = Composer(self.context, self.config)
-        batch.begin(len(job_overrides))
-        for number, overrides in enumerate(job_overrides, initial_job_idx):
-            try:
-                composed = composer.compose(number, overrides)
-            except (HydraException, OmegaConfBaseException, ValueError) as error:
-                batch.refuse(error, overrides)
-            else:
-                self.task(composed)
+        composer = Composer(self.context.config_loader, self.config)
+        compose_batch(composer, job_overrides, self.task, batch, initial_job_idx)
         values: list[Any] = batch.run()
         returns = []
         for overrides, value in zip(job_overrides, values, strict=True):

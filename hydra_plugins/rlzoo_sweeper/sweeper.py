@@ -45,7 +45,7 @@ class RlzooSweeper(BasicSweeper):
                 "Set the space of a study on the command line or in hpo.space."
             )
         numbers = itertools.count()
-        composer = Composer(self.hydra_context, self.config)
+        composer = Composer(self.hydra_context.config_loader, self.config)
 
         def compose(overrides: Sequence[str]) -> Composed:
             return composer.compose(next(numbers), overrides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from rlzoo_plus.config.composer import Composed
+from rlzoo_plus.config.composer import Composed, Composer, compose_batch
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import refuse_literals
 from rlzoo_plus.config.schema import RunConfig
@@ -184,29 +185,67 @@ def compose_once(arguments: Sequence[str]) -> Composed:
     Raises:
         ConfigError: It cannot be composed.
     """
+    with _hydra_for(arguments) as overrides:
+        from hydra import compose
+        from hydra.core.hydra_config import HydraConfig
+        from omegaconf import open_dict
+
+        cfg = compose("config", overrides, return_hydra_config=True)
+        HydraConfig.instance().set_config(cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return Composed.of(cfg)
+
+
+def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], batch: Batch) -> None:
+    """Compose every job that overrides stand for, as `compose_once` does one; none is run.
+
+    Args:
+        take: Takes each configuration.
+        arguments: Overrides, and options that say where configuration files lie.
+        batch: Hears how many jobs there are, and why one cannot be composed.
+
+    Raises:
+        ConfigError: The overrides stand for no jobs.
+    """
+    with _hydra_for(arguments) as overrides:
+        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+        from hydra.core.global_hydra import GlobalHydra
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.types import RunMode
+
+        loader = GlobalHydra.instance().config_loader()
+        master = loader.load_configuration("config", overrides, RunMode.MULTIRUN)
+        composer = Composer(loader, master)
+        if master.get("hpo") is not None:
+            batch.tune(overrides, lambda words: composer.compose(0, words))
+            return
+        # Which files glob(*) stands for is known to the loader.
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+        (jobs,) = BasicSweeper.split_arguments(parsed, None)
+        compose_batch(composer, jobs, take, batch)
+
+
+@contextlib.contextmanager
+def _hydra_for(arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Start Hydra without its command line; yield the overrides as it takes them."""
     places = config_options(arguments)
     other = [word for word in _partition(arguments)[0] if word not in (*places, TRUST)]
     if other:
         raise ConfigError(f"{other[0]}: an override is written key=value, e.g. seed=3.")
     _check_typed(arguments)
-    from hydra import compose, initialize_config_dir
+    from hydra import initialize_config_dir
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
-    from omegaconf import open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = _partition(prepare_overrides(arguments))[1]
     hydra_config = HydraConfig.instance()
     # Hydra is one to a process: what a program around us has set up must stay.
     with _COMPOSING, searched_first(own_dirs(arguments)):
         before = hydra_config.cfg
         try:
             with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                cfg = compose("config", overrides, return_hydra_config=True)
-                hydra_config.set_config(cfg)
-                with open_dict(cfg):
-                    del cfg["hydra"]
-                return Composed.of(cfg)
+                yield _partition(prepare_overrides(arguments))[1]
         except ConfigError:
             raise
         except (HydraException, OmegaConfBaseException, ValueError) as error:

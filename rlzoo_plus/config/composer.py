@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.references import plain_values
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.compose import Batch
 
 # A fifth of a second each by Hydra; of each choice of files, this much is kept.
 _MOST_KEPT = 1000
@@ -64,14 +67,14 @@ class Composer:
     What it is not sure of is composed by Hydra: deletions, mappings, resolvers, keys that are new.
     """
 
-    def __init__(self, context: Any, master: Any) -> None:
+    def __init__(self, loader: Any, master: Any) -> None:
         """Begin without knowing anything of the jobs.
 
         Args:
-            context: Hydra's context, as it gives it to a plugin.
+            loader: Hydra's loader of configurations.
             master: The configuration of the command itself.
         """
-        self._loader = context.config_loader
+        self._loader = loader
         self._master = master
         self._hydra_overrides = tuple(master.hydra.overrides.hydra)
         self._files: dict[tuple[str, ...], _Files | _UnsureError] = {}
@@ -195,6 +198,32 @@ class Composer:
             )
             self._groups[name] = bool(found)
         return self._groups[name]
+
+
+def compose_batch(
+    composer: Composer,
+    jobs: Sequence[Sequence[str]],
+    take: Callable[[Composed], None],
+    batch: Batch,
+    first: int = 0,
+) -> None:
+    """Compose the jobs of a batch.
+
+    Args:
+        composer: Of the command that they belong to.
+        jobs: The overrides of each.
+        take: Called with each configuration.
+        batch: Hears how many there will be, and why one cannot be composed.
+        first: The number of the first.
+    """
+    batch.begin(len(jobs))
+    for number, overrides in enumerate(jobs, first):
+        try:
+            composed = composer.compose(number, overrides)
+        except _composing_errors() as error:
+            batch.refuse(error, overrides)
+        else:
+            take(composed)
 
 
 class _UnsureError(Exception):

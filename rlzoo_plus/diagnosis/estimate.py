@@ -10,8 +10,7 @@ from pathlib import Path
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import Outcome
-from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult
-from rlzoo_plus.diagnosis.probe_plan import kinds_of
+from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult, kinds_of
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.usage import cores
 from rlzoo_plus.sweeps import multirun

@@ -14,8 +14,7 @@ from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.probe import FIGURES
-from rlzoo_plus.diagnosis.probe_plan import warm_steps
+from rlzoo_plus.diagnosis.probe import FIGURES, warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.evaluation import play
@@ -29,7 +28,7 @@ class RateMeter(RunCallback):
     """Measures steps a second from the end of the first update, and ends the training."""
 
     def __init__(self, until: float, least_s: float, warm_steps: int) -> None:
-        """Prepare.
+        """Measure nothing yet.
 
         Args:
             until: When to end, in `time.monotonic` [s].

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.diagnosis.estimate import Estimate
 from rlzoo_plus.diagnosis.findings import Level, SharedFinding
-from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult
-from rlzoo_plus.diagnosis.probe_plan import Setting
+from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult, Setting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

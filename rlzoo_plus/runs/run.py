@@ -200,7 +200,7 @@ class Run:
         """
         from rlzoo_plus.analysis.series import evaluation_rows
 
-        return _frame(evaluation_rows(self.run_dir))
+        return frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
         """Return what was logged: a row for each step that something was logged at.
@@ -211,7 +211,7 @@ class Run:
         """
         from rlzoo_plus.analysis.series import metric_rows
 
-        return _frame(metric_rows(self.run_dir))
+        return frame(metric_rows(self.run_dir))
 
     # Training
 
@@ -444,7 +444,7 @@ class Run:
         return self.config.algo.name + ("" if name.isdigit() else f", {name}")
 
 
-def _frame(rows: list[dict[str, Any]]) -> Any:
+def frame(rows: list[dict[str, Any]]) -> Any:
     """Return rows as a data frame where pandas is installed."""
     try:
         from pandas import DataFrame

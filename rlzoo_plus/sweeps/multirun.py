@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.infra.launcher import Launcher
 
+    Compose = Callable[[Callable[[Composed], None], Sequence[str], "Multirun"], None]
     Tune = Callable[[Callable[[Sequence[str]], Composed]], int]
 
 PRELOAD = ("rlzoo_plus.preload",)
@@ -90,8 +91,11 @@ class Multirun:
         self._resolver = Resolver(arguments)
         self._launcher: Launcher | None = None
 
-    def execute(self) -> None:
+    def execute(self, compose: Compose | None = None) -> None:
         """Compose, check and run all jobs.
+
+        Args:
+            compose: Calls `collect` with each job; by default Hydra's command line does.
 
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
@@ -100,8 +104,8 @@ class Multirun:
 
         refuse_shared_directory(self.arguments)
         try:
-            run_hydra(self.collect, self.arguments, self)
-            # Another launcher than ours only collects.
+            (compose or run_hydra)(self.collect, self.arguments, self)
+            # Another launcher than ours, and Python, only collect.
             self.run()
         except SweepStopped:
             pass

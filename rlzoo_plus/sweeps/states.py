@@ -81,9 +81,15 @@ class JobView:
     time_s: float | None = None
 
 
-def look_at(past: ledger.Past) -> list[JobView]:
-    """Return all jobs of a sweep with their states, from the ledger and the run directories."""
-    return [view_of(job, *_state(job, past)) for job in past.jobs.values()]
+def look_at(past: ledger.Past, jobs: Iterable[SweepJob] | None = None) -> list[JobView]:
+    """Return jobs of a sweep with their states, from the ledger and the run directories.
+
+    Args:
+        past: What the ledger tells.
+        jobs: Which of them, None for all.
+    """
+    wanted = past.jobs.values() if jobs is None else jobs
+    return [view_of(job, *_state(job, past)) for job in wanted]
 
 
 def view_of(job: SweepJob, state: JobState, reason: str = "") -> JobView:

@@ -98,12 +98,13 @@ def as_data(sweep: Path, views: list[JobView], rows: list[Row]) -> dict[str, Any
     return {
         "sweep": str(sweep),
         "counts": counts,
-        "jobs": [_job(view) for view in views],
+        "jobs": [job_data(view) for view in views],
         "summary": [asdict(row) for row in rows],
     }
 
 
-def _job(view: JobView) -> dict[str, Any]:
+def job_data(view: JobView) -> dict[str, Any]:
+    """Return what is known of a job as plain data."""
     config = view.job.config
     return {
         "path": view.job.key,
@@ -198,21 +199,25 @@ def _short(key: str) -> str:
     return key.removeprefix("algo.hyperparams.")
 
 
-def _csv(rows: list[Row]) -> str:
-    out = io.StringIO()
+def as_table(rows: list[Row]) -> list[dict[str, Any]]:
+    """Return the rows with plain columns, those of summary.csv."""
     parts = ("iqm", "low", "high", "lowest", "highest")
-    heads = [f"{which}_{part}" for which in ("best", "final") for part in parts]
-    writer = csv.writer(out, lineterminator="\n")
-    counts = ["n_done", "n_failed", "n_open"]
-    writer.writerow(["env", "algo", "settings", *counts, *heads, "best_run", "time_s"])
+    table = []
     for row in rows:
-        numbers: list[Any] = []
-        for estimate in (row.best, row.final):
-            numbers += (
-                [None] * len(parts) if estimate is None else [getattr(estimate, p) for p in parts]
-            )
-        first = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
-        writer.writerow([*first, *numbers, row.best_run, row.time_s])
+        record = asdict(row)
+        behind = {key: record.pop(key) for key in ("best_run", "time_s")}
+        for which, each in (("best", row.best), ("final", row.final)):
+            del record[which]
+            record |= {f"{which}_{part}": getattr(each, part, None) for part in parts}
+        table.append(record | behind)
+    return table
+
+
+def _csv(rows: list[Row]) -> str:
+    out, table = io.StringIO(), as_table(rows)
+    writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
     return out.getvalue()
 
 

@@ -11,8 +11,7 @@ import pytest
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, doctor
 from rlzoo_plus.diagnosis import machine
-from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult
-from rlzoo_plus.diagnosis.probe_plan import Setting, kinds_of
+from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult, Setting, kinds_of
 from rlzoo_plus.sweeps import multirun
 
 TESTS = Path(__file__).parents[1]

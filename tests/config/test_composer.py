@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from types import SimpleNamespace
 
 import pytest
 from hydra import initialize_config_dir
@@ -95,7 +94,7 @@ def jobs():
                 return plain_values(cfg), choices
 
             loader.load_sweep_config = counted
-            return Composer(SimpleNamespace(config_loader=loader), master), by_hydra, calls
+            return Composer(loader, master), by_hydra, calls
 
         yield begin
         loader.load_sweep_config = load

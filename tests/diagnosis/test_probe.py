@@ -9,17 +9,20 @@ from support.training import tiny_config
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.diagnosis import probe, probe_job
 from rlzoo_plus.diagnosis.estimate import estimate, overrides_for
-from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult, pick
-from rlzoo_plus.diagnosis.probe_job import RateMeter, run_probe
-from rlzoo_plus.diagnosis.probe_plan import (
+from rlzoo_plus.diagnosis.probe import (
     Kind,
+    Measurement,
+    Probe,
+    ProbeResult,
     Setting,
     alternatives,
     configured,
     kinds_of,
+    pick,
     short_version,
     warm_steps,
 )
+from rlzoo_plus.diagnosis.probe_job import RateMeter, run_probe
 from rlzoo_plus.infra.job import JobEnd
 
 ONE = Setting("auto", 1, 1)

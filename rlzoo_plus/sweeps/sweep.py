@@ -1,0 +1,169 @@
+"""Sweeps from Python: run the jobs that overrides stand for, and hold what they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.runs.compose import words_of
+from rlzoo_plus.runs.run import Run, frame
+from rlzoo_plus.sweeps.controller import Entry
+from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
+from rlzoo_plus.sweeps.multirun import Listener, Multirun, start_early
+from rlzoo_plus.sweeps.states import JobState, JobView, look_at, view_of
+from rlzoo_plus.sweeps.summary import as_table, job_data, summarise, write_summary
+from rlzoo_plus.sweeps.table import headline, job_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlzoo_plus.infra.launcher import Launcher
+
+
+def sweep(
+    overrides: Sequence[str] = (),
+    *,
+    config_dir: str | Path | None = None,
+    quiet: bool = False,
+    on_end: Callable[[Run], None] | None = None,
+    **values: Any,
+) -> Sweep:
+    """Run the jobs that overrides stand for, as `rlzoo-plus train -m` does.
+
+    `rz.sweep(["algo=ppo,sac", "env=cartpole_bullet"], seed=range(2))` runs four jobs, each in a
+    process of its own and in a directory named by its content, below outputs/sweeps/default or
+    `sweep=NAME`. The same call again finishes only what is missing. A job that fails ends no other.
+
+    Jobs do not run the calling script again, which needs no `if __name__ == "__main__"`: what
+    registers environments or algorithms of your own belongs into a module that the configuration
+    names.
+
+    Args:
+        overrides: As on the command line.
+        config_dir: A folder like conf/ with files of your own, which come first.
+        quiet: Print nothing.
+        on_end: Called with each run that is finished, also if it was before.
+        **values: More overrides; a tuple or a range stands for several values, a list for one.
+
+    Raises:
+        ConfigError: It names all mistakes, in any job; none has begun.
+        KeyboardInterrupt: By Ctrl-C; the jobs have saved checkpoints to go on from.
+    """
+    several = {key: value for key, value in values.items() if isinstance(value, (tuple, range))}
+    words = words_of(overrides, config_dir, {k: v for k, v in values.items() if k not in several})
+    words += [_choice(key, several[key]) for key in several]
+    from rlzoo_plus.config.compose import compose_jobs
+    from rlzoo_plus.runs.terminal import plain_console
+
+    start_early(words)
+    jobs = Multirun(words, _Lines(plain_console(quiet=quiet), on_end), takes_signals=False)
+    jobs.execute(compose_jobs)
+    found = Sweep(Ledger(jobs.jobs[0].sweep), jobs.jobs)
+    views = look_at(found.ledger.read())
+    write_summary(found.path, views, summarise(views))
+    return found
+
+
+class Sweep(Sequence[Run]):
+    """The runs of a sweep in the order of its jobs; `sweep` runs one, `Sweep.open` reads one."""
+
+    def __init__(self, ledger: Ledger, jobs: list[SweepJob], *, trust: bool = True) -> None:
+        self.ledger, self._jobs, self._trust = ledger, jobs, trust
+
+    @classmethod
+    def open(cls, name: str | Path, trust: bool = False) -> Sweep:
+        """Open a sweep.
+
+        Args:
+            name: Its name below outputs/sweeps, or its directory.
+            trust: Import what this project does not ship where a run needs it.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        ledger = open_sweep(str(name))
+        return cls(ledger, list(ledger.read().jobs.values()), trust=trust)
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.ledger.sweep
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Run]: ...
+    def __getitem__(self, index: int | slice) -> Run | list[Run]:
+        if isinstance(index, slice):
+            return [self._run(job) for job in self._jobs[index]]
+        return self._run(self._jobs[index])
+
+    def __repr__(self) -> str:
+        return f"<Sweep {self.path}: {headline(self.views(), 1, None)}>"
+
+    def views(self) -> list[JobView]:
+        """Return the state of each job."""
+        return look_at(self.ledger.read(), self._jobs)
+
+    def jobs(self) -> Any:
+        """Return a row for each job: its directory, state, reason of failure, steps and returns.
+
+        Returns:
+            A pandas data frame where pandas is installed, else a list of dictionaries.
+        """
+        return frame([job_data(view) for view in self.views()])
+
+    def summary(self) -> Any:
+        """Return a row for each algorithm, environment and setting, over its seeds.
+
+        Returns:
+            A pandas data frame where pandas is installed, else a list of dictionaries; the columns
+            of summary.csv.
+        """
+        return frame(as_table(summarise(self.views())))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The reason for each job that failed, by its path below the sweep."""
+        return {v.job.key: v.reason for v in self.views() if v.state is JobState.FAILED}
+
+    def _run(self, job: SweepJob) -> Run:
+        return Run.open(job.path, trust=self._trust)
+
+
+class _Lines(Listener):
+    """Prints a line for each job that ends."""
+
+    def __init__(self, console: Console, on_end: Callable[[Run], None] | None) -> None:
+        self._console, self._on_end = console, on_end
+        self._n_ended = self._total = 0
+
+    def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str]) -> None:
+        """Say what is run, and where."""
+        self._total = len(jobs)
+        for note in notes:
+            self._console.print(f"note: {note}", markup=False)
+        text = f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {launcher.slots} at once"
+        self._console.print(text, markup=False)
+
+    def ended(self, entry: Entry) -> None:
+        """Say how a job ended."""
+        self._n_ended += 1
+        line = job_line(view_of(entry.job, entry.state, entry.reason), self._n_ended, self._total)
+        self._console.print(line, markup=False)
+        if self._on_end is not None and entry.state is JobState.DONE:
+            self._on_end(Run.open(entry.job.path, trust=True))
+
+
+def _choice(key: str, values: Sequence[Any]) -> str:
+    """Return an override that stands for several values."""
+    if not values:
+        raise ConfigError(f"{key}: several values are asked for, and none is given.")
+    written = [words_of((), None, {key: value})[0].partition("=")[2] for value in values]
+    return f"{key}={','.join(written)}"
