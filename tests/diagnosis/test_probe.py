@@ -362,7 +362,7 @@ def test_a_real_training_is_measured_and_ends_in_time(tmp_path, algo):
     data = {"config": config.model_dump(mode="json"), "seconds": 1.5, "evaluate": True}
     assert run_probe(data) == 0
     figures = json.loads((tmp_path / "1" / probe.FIGURES).read_text())
-    assert figures["rate"] > 50
-    assert figures["eval_rate"] > 50
+    assert figures["rate"] > 5
+    assert figures["eval_rate"] > 5
     assert not (tmp_path / "1" / "final").exists()
     assert not (tmp_path / "1" / "best").exists()
