@@ -43,8 +43,7 @@ def main(arguments: list[str]) -> int:
 def _plan_study(
     arguments: list[str], compose: Callable[[Sequence[str]], Composed]
 ) -> tuple[StudyPlan, list[str], list[str]]:
-    from rlzoo_plus.commands.tuning import study_mistakes
-    from rlzoo_plus.commands.tuning_plan import make_plan
+    from rlzoo_plus.tuning.study_plan import make_plan, study_mistakes
 
     plan, notes = make_plan(arguments, compose)
     return plan, notes, study_mistakes(plan)

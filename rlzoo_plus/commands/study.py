@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.artifacts.atomic import finite
+from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.commands.study_tables import (
     importance_table,
     print_ended,
-    print_report,
     print_running,
     print_settings,
     storage_text,
@@ -21,6 +22,7 @@ from rlzoo_plus.commands.study_tables import (
 )
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.tuning.study_report import counts, number_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.stored_study import KnownStudy
     from rlzoo_plus.tuning.trials import TrialView
 
-__all__ = ["main", "print_report"]
 _SHOWN = 10
 # Optuna and matplotlib stumble over trials that a stranger has made up.
 _ODD = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError)
@@ -71,8 +72,7 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.artifacts.untrusted import one_line
-    from rlzoo_plus.tuning.study_plots import Picture, plot_study
+    from rlzoo_plus.tuning.study_plots import Picture, plot_study, plot_with_optuna
 
     study, hpo = stored.study, stored.hpo
     views = study.trials()
@@ -86,7 +86,11 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         seeds=hpo.seeds,
     )
     try:
-        out = plot_study(picture, options.out or stored.folder / "study.png")
+        if options.kind == "overview":
+            out = plot_study(picture, options.out or stored.folder / "study.png")
+        else:
+            file = options.out or stored.folder / f"{options.kind}.png"
+            out = plot_with_optuna(options.kind, study.optuna_study, picture, file)
     except ConfigError:
         raise
     except _ODD as error:
@@ -120,7 +124,6 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
     Raises:
         ConfigError: The storage holds what Optuna cannot reckon with.
     """
-    from rlzoo_plus.artifacts.untrusted import one_line
     from rlzoo_plus.tuning.study_plots import importances
 
     try:
@@ -134,84 +137,42 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
 
 
 def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    views, report = stored.study.trials(), _report(stored)
+    views, (number, experiment) = stored.study.trials(), stored.published()
     best = stored.study.best(1 if len(stored.hpo.objectives) == 1 else max(len(views), 1))
-    winner = next((view for view in views if view.number == report.get("winner")), None)
+    winner = next((view for view in views if view.number == number), None)
     chosen = [winner] if winner is not None else best
     if not chosen:
         if any(view.state == "done" for view in views):
             raise ConfigError(f"{stored.folder}: none of its trials keeps the constraints.")
         raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
-    from rlzoo_plus.tuning.experiment_file import winner_options
-
-    experiment = report.get("experiment") if winner is not None else None
+    experiment = experiment if winner is not None else None
     if options.json:
-        data = [{**asdict(view), "command": _train_command(stored, view)} for view in chosen]
-        print(json.dumps(_finite({"best": data, "experiment": experiment})))
+        data = [{**asdict(view), "command": stored.train_command(view)} for view in chosen]
+        print(json.dumps(finite({"best": data, "experiment": experiment})))
         return 0
     why = "best on fresh seeds" if winner is not None else "best by the figure it was chosen by"
     for view in chosen:
         _print_best(stored, view, why, console)
     if experiment is not None:
+        from rlzoo_plus.tuning.experiment_file import winner_options
+
+        found_by = winner_options(stored.folder, experiment) or stored.config_options
+        words = ["rlzoo-plus", "train", *found_by, f"experiment={experiment}"]
         console.print("the same as an experiment, with its number of threads:")
-        options = winner_options(stored.folder, experiment) or stored.config_options
-        console.print(_command(options, [f"experiment={experiment}"]), markup=False)
+        console.print(printable(command_line(words), LONGEST_LINE), markup=False)
     return 0
 
 
 def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console) -> None:
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.tuning.study_report import number_text
-
     figures = zip(stored.hpo.objectives, view.values or (), strict=False)
     text = ", ".join(f"{name} {number_text(value)}" for name, value in figures)
     console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
-    console.print(_train_command(stored, view), markup=False)
-    words = [f"study={_reference(stored)}", f"trial={view.number}"]
+    console.print(stored.train_command(view), markup=False)
+    words = [f"study={stored.reference}", f"trial={view.number}"]
     console.print(command_line(["rlzoo-plus", "train", *words]), markup=False)
 
 
-def _train_command(stored: KnownStudy, view: TrialView) -> str:
-    """Return the command that trains a trial's values, ready to be pasted."""
-    drawn = {_key(word) for word in view.overrides}
-    base = [word for word in stored.base if _key(word) not in drawn]
-    # As every trial has it: the number of threads changes the last bits of a result.
-    threads = [] if any(_key(word) == "num_threads" for word in base) else ["num_threads=1"]
-    return _command(stored.config_options, [*base, *view.overrides, *threads])
-
-
-def _command(options: Sequence[str], words: list[str]) -> str:
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-
-    text = command_line(["rlzoo-plus", "train", *options, *words])
-    return printable(text, LONGEST_LINE)
-
-
-def _reference(stored: KnownStudy) -> str:
-    """Return the word that `study=` finds it by from here."""
-    from rlzoo_plus.tuning.study_plan import study_folder
-
-    name = stored.folder.name
-    return name if study_folder(name) == stored.folder else str(stored.folder)
-
-
-def _report(stored: KnownStudy) -> dict[str, Any]:
-    """Return what the study's report says, as far as it is of a kind that makes sense."""
-    from rlzoo_plus.artifacts.untrusted import printable, read_json
-    from rlzoo_plus.tuning.study_report import FILES
-
-    data = read_json(stored.folder / FILES[0])
-    winner, experiment = data.get("winner"), data.get("experiment")
-    return {
-        "winner": winner if type(winner) is int else None,
-        "experiment": printable(experiment) if isinstance(experiment, str) else None,
-    }
-
-
 def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) -> dict[str, Any]:
-    from rlzoo_plus.tuning.study_report import counts
-
     data = {
         "study": stored.name,
         "folder": str(stored.folder),
@@ -222,18 +183,8 @@ def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) 
         "best": [view.number for view in best],
         "trials": [asdict(view) for view in views],
     }
-    found: dict[str, Any] = _finite(data)
+    found: dict[str, Any] = finite(data)
     return found
-
-
-def _finite(value: Any) -> Any:
-    from rlzoo_plus.artifacts.atomic import finite
-
-    return finite(value)
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+~")
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -243,6 +194,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         epilog="Example: rlzoo-plus study show cartpole_bullet-ppo",
     )
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
+    # Named here too, so that help needs neither Optuna nor NumPy.
+    kinds = "contour, edf, parallel_coordinate, rank, slice or timeline"
     actions = {
         "show": (_show, "show settings, counts, the best trials and those that run"),
         "plot": (_plot, "draw history, learning curves, importances and values as a PNG"),
@@ -257,7 +210,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             "--trust", action="store_true", help="ask its database on another machine"
         )
         if action is _plot:
-            verb.add_argument("--out", type=Path, metavar="PNG", help="default: S/study.png")
+            verb.add_argument(
+                "--kind", default="overview", metavar="PLOT", help=f"overview (default), {kinds}"
+            )
+            verb.add_argument(
+                "--out", type=Path, metavar="PNG", help="default: S/study.png, or S/PLOT.png"
+            )
         else:
             verb.add_argument("--json", action="store_true", help="print JSON")
         if action is _show:

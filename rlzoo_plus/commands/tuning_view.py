@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.console import start_live
+from rlzoo_plus.commands.study_tables import print_report
+from rlzoo_plus.commands.sweep_view import SweepView
 from rlzoo_plus.sweeps.table import brief, duration
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
 
+    from rlzoo_plus.infra.launcher import Launcher
+    from rlzoo_plus.tuning.study_report import StudyReport
+
 _REDRAW_S = 0.5
 _COLUMNS = (("trial", 5), ("seed", 5), ("steps", 11), ("steps/s", 7), ("left", 7), ("return", 7))
 _READ_AGAIN_S = 2.0
@@ -24,7 +29,7 @@ _READ_AGAIN_S = 2.0
 _LONGEST_REASON = 160
 
 
-class StudyView:
+class TuningView:
     """What is shown of a study while its trials run."""
 
     def __init__(self, console: Console, plan: StudyPlan, study: Study, *, is_live: bool) -> None:
@@ -36,7 +41,7 @@ class StudyView:
         self._views: list[TrialView] = []
         self._n_ended = 0
 
-    def __enter__(self) -> StudyView:
+    def __enter__(self) -> TuningView:
         if self._is_live:
             self._live = start_live(self.console)
         return self
@@ -44,6 +49,20 @@ class StudyView:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a line."""
+        self.console.print(text, markup=False, style=style)
+
+    def show(self, report: StudyReport) -> None:
+        """Print the best trials beside what they gave on fresh seeds."""
+        print_report(report, self.console)
+
+    def of_jobs(self, n_jobs: int, launcher: Launcher) -> SweepView:
+        """Return what shows the runs on fresh seeds."""
+        view = SweepView(lambda: self.console)
+        view.expect(n_jobs, launcher)
+        return view
 
     def ended(self, number: int, state: TrialState, reason: str) -> None:
         """Say how a trial ended."""

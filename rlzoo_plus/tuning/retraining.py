@@ -1,25 +1,188 @@
-"""The best trials trained again on fresh seeds, and the winner among them examined."""
+"""The end of a study: its best trials trained again on fresh seeds, and the winner published."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
+from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Launcher
-from rlzoo_plus.infra.scheduler import run_together
+from rlzoo_plus.infra.scheduler import JobsStopped, run_together
 from rlzoo_plus.sweeps.job import SweepJob, make_job
+from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.multirun import Listener, run_jobs
+from rlzoo_plus.tuning.experiment_file import write_winner
 from rlzoo_plus.tuning.metrics import run_figures
+from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
-from rlzoo_plus.tuning.study_report import HeldOut, Retrained
+from rlzoo_plus.tuning.study_report import (
+    HeldOut,
+    Retrained,
+    StudyReport,
+    choose_winner,
+    write_report,
+)
+from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED
 from rlzoo_plus.tuning.trials import TrialView
 
-EXAMINATION = "rlzoo_plus.tuning.trial_job:examine"
-EXAMINED = "held_out.json"
+
+class StudyView(Protocol):
+    """What shows the end of a study."""
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Show a line."""
+
+    def show(self, report: StudyReport) -> None:
+        """Show the best trials beside what they gave on fresh seeds."""
+
+    def of_jobs(self, n_jobs: int, launcher: Launcher) -> Listener:
+        """Return what shows the runs on fresh seeds."""
+
+
+def many(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 trial`, `2 trials`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def conclude(
+    plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], view: StudyView
+) -> int:
+    """Train the best again, write the report and the winner's file, and say what was found.
+
+    Args:
+        plan: The study's plan.
+        study: Its trials.
+        launcher: Where the best are trained again.
+        arguments: The command line, as typed.
+        view: What shows it.
+
+    Returns:
+        0, 1 if something failed, 75 or 130 if it was stopped.
+    """
+    best = study.best(max(plan.hpo.retrain.best, 1))
+    if not best:
+        return _conclude_without_winner(plan, study, view)
+    pairs = retraining_jobs(plan, best) if plan.hpo.retrain.best else []
+    code = _retrain(plan, [job for _, jobs in pairs for job in jobs], launcher, view)
+    if code > 1:
+        return code
+    again = [retrained(trial, jobs) for trial, jobs in pairs]
+    winner = choose_winner(again, plan.hpo)
+    job: SweepJob | None = None
+    if winner is not None:
+        jobs = next(jobs for trial, jobs in pairs if trial.number == winner.number)
+        job = best_job(jobs)
+    if job is not None:
+        try:
+            again = _examined(plan, again, job, launcher, view)
+        except JobsStopped as stopped:
+            return stopped.code
+    report = _report(plan, study, best=best, retrained=again)
+    return max(code, _publish(plan, report, job, arguments, view))
+
+
+def _publish(
+    plan: StudyPlan,
+    report: StudyReport,
+    job: SweepJob | None,
+    arguments: list[str],
+    view: StudyView,
+) -> int:
+    """Write the winner's file and the report; return 1 if the file cannot be written.
+
+    Args:
+        plan: The study.
+        report: All but the winner's file.
+        job: The winner's best run on fresh seeds, None if it was not trained again.
+        arguments: The command line, as typed.
+        view: What shows it.
+    """
+    code, winner = 0, next(each for each in report.trials if each.number == report.winner)
+    plan.draw_again(winner)
+    try:
+        config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
+        file, option = write_winner(plan, winner.number, config, arguments)
+    except ConfigError as error:
+        # Hours of training are not to be without a report for a file's sake.
+        view.say(f"the winner's file is not written: {error}", "red")
+        code, following = 1, f"study={plan.folder} trial={winner.number}"
+    else:
+        view.say(f"winner: trial {winner.number}, written to {file}")
+        report = replace(report, experiment=file.stem, option=option)
+        following = f"{option}experiment={file.stem}"
+    files = write_report(plan.folder, report)
+    view.show(report)
+    view.say(f"report: {files[-1]}")
+    view.say(f"next: rlzoo-plus train {following}")
+    return code
+
+
+def _conclude_without_winner(plan: StudyPlan, study: Study, view: StudyView) -> int:
+    """Say why there is no winner, and write what there is to report."""
+    done = sum(each.state == "done" for each in study.trials())
+    kept = ", ".join(plan.hpo.constraints)
+    reason = f"none of {done} finished trials keeps {kept}" if done else "no trial was finished"
+    files = write_report(plan.folder, _report(plan, study, best=[]))
+    view.say(f"{reason}, so there is no winner", "red")
+    view.say(f"report: {files[-1]}")
+    return 1
+
+
+def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
+    return StudyReport(
+        name=plan.name,
+        hpo=plan.hpo,
+        base=plan.fixed,
+        trials=study.trials(),
+        trial_timesteps=plan.trial_timesteps,
+        full_timesteps=plan.base.n_timesteps,
+        **found,
+    )
+
+
+def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, view: StudyView) -> int:
+    if not jobs:
+        return 0
+    unique = list({job.key: job for job in jobs}.values())
+    count = len({job.command.split(" seed=")[0] for job in jobs})
+    view.say(
+        f"the best {count} again, {many(plan.hpo.retrain.seeds, 'fresh seed')} each, "
+        f"{plan.base.n_timesteps:,} steps"
+    )
+    unique[0].sweep.mkdir(parents=True, exist_ok=True)
+    Ledger(unique[0].sweep).add(unique)
+    return run_jobs(unique, launcher, view.of_jobs(len(unique), launcher))
+
+
+def _examined(
+    plan: StudyPlan, again: list[Retrained], job: SweepJob, launcher: Launcher, view: StudyView
+) -> list[Retrained]:
+    """Add what the winner's best policy gets on held-out episodes.
+
+    Args:
+        plan: The study.
+        again: What was trained again, the winner among them.
+        job: The winner's best run.
+        launcher: Where it plays.
+        view: What shows it.
+
+    Raises:
+        JobsStopped: By a signal.
+    """
+    episodes = plan.hpo.retrain.episodes
+    view.say(f"the winner plays {many(episodes, 'held-out episode')}")
+    held_out = examine(job, episodes, launcher)
+    if held_out is None:
+        text = f"it could not play them; {job.path / 'log.txt'} says why"
+        view.say(text, "red")
+    winner = choose_winner(again, plan.hpo)
+    return [replace(each, held_out=held_out) if each is winner else each for each in again]
 
 
 def retraining_jobs(

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from rlzoo_plus.artifacts.atomic import write_json
+from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
+    LONGEST_LINE,
     one_line,
     parse_json,
     printable,
+    read_json,
     read_plain_file,
 )
 from rlzoo_plus.config.errors import ConfigError
@@ -26,6 +29,7 @@ from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.tuning.postgres import patiently
 from rlzoo_plus.tuning.storage import JOURNAL_STORAGE, check_storage, open_storage, require_optuna
 from rlzoo_plus.tuning.study_plan import STUDIES, StudyPlan, study_folder
+from rlzoo_plus.tuning.study_report import FILES as REPORT_FILES
 from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
 
 if TYPE_CHECKING:
@@ -181,6 +185,35 @@ class KnownStudy:
             )
         return study
 
+    @property
+    def reference(self) -> str:
+        """The word that `study=` finds it by from here."""
+        name = self.folder.name
+        return name if study_folder(name) == self.folder else str(self.folder)
+
+    def words_of(self, view: TrialView) -> list[str]:
+        """Return the options and overrides that train a trial's values."""
+        drawn = {_key(word) for word in view.overrides}
+        # Where the study ran is no part of what the trial was.
+        base = [w for w in self.base if _key(w) not in drawn and _key(w).split(".")[0] != "infra"]
+        # As every trial has it: the number of threads changes the last bits of a result.
+        threads = [] if any(_key(word) == "num_threads" for word in base) else ["num_threads=1"]
+        return [*self.config_options, *base, *view.overrides, *threads]
+
+    def train_command(self, view: TrialView) -> str:
+        """Return the command that trains a trial's values, ready to be pasted."""
+        text = command_line(["rlzoo-plus", "train", *self.words_of(view)])
+        return printable(text, LONGEST_LINE)
+
+    def published(self) -> tuple[int | None, str | None]:
+        """Return the winner and its experiment, as far as the study's report makes sense."""
+        data = read_json(self.folder / REPORT_FILES[0])
+        winner, experiment = data.get("winner"), data.get("experiment")
+        return (
+            winner if type(winner) is int else None,
+            printable(experiment) if isinstance(experiment, str) else None,
+        )
+
     def _check_host(self) -> None:
         """Refuse to log in where a stranger may want it: the password would go with it."""
         if self.storage == JOURNAL_STORAGE or self.trust:
@@ -304,8 +337,6 @@ def with_trial(arguments: Sequence[str]) -> list[str]:
 
 
 def _stored(study: str, number: int, *, trust: bool) -> list[str]:
-    from rlzoo_plus.tuning.trials import TrialState
-
     stored = open_stored(study, trust=trust)
     views = {view.number: view for view in stored.study.trials()}
     if number not in views:
@@ -315,18 +346,9 @@ def _stored(study: str, number: int, *, trust: bool) -> list[str]:
             + ("." if last is None else f": its trials are 0 to {last}.")
         )
     view = views[number]
-    words = view.overrides
     if view.state in (TrialState.WAITING, TrialState.INVALID):
         raise ConfigError(f"study={study}: trial {number} has no values that could be trained.")
-    drawn = {_key(word) for word in words}
-    # Where the study ran is no part of what the trial was.
-    base = [w for w in stored.base if _key(w) not in drawn and _key(w).split(".")[0] != "infra"]
-    return [*stored.config_options, *base, *words, *_threads(base)]
-
-
-def _threads(words: Sequence[str]) -> list[str]:
-    """Fix the threads, as every trial does: they change the last bits of a result."""
-    return [] if any(_key(word) == "num_threads" for word in words) else ["num_threads=1"]
+    return stored.words_of(view)
 
 
 def _number(text: str) -> int:

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     import optuna
     from optuna.storages import BaseStorage
 
+    from rlzoo_plus.infra.launcher import Launcher
     from rlzoo_plus.tuning.lease import IsDead
     from rlzoo_plus.tuning.samplers import Grid
+    from rlzoo_plus.tuning.study_plan import StudyPlan
+
+PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.tuning.trial_job", "rlzoo_plus.tuning.study")
 
 T = TypeVar("T")
 
@@ -265,6 +269,49 @@ class Study(StoredStudy):
 
 # Whoever makes a study says at once what it is about.
 _ABOUT_PATIENCE_S = 5.0
+
+
+def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher, list[str]]:
+    """Check what can be checked before anything is written, and open the study.
+
+    Returns:
+        The study, where its trials run, and what the user should know.
+
+    Raises:
+        ConfigError: Something in the plan is wrong, or the study cannot be opened.
+    """
+    from rlzoo_plus.config.compose import config_options
+    from rlzoo_plus.infra.launcher import make_launcher
+    from rlzoo_plus.sweeps.job import busy_cores
+    from rlzoo_plus.tuning.experiment_file import check_target
+    from rlzoo_plus.tuning.stored_study import write_study_file
+    from rlzoo_plus.tuning.study_plan import about_study, check_draws, study_mistakes
+
+    mistakes = study_mistakes(plan)
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    check_target(plan, arguments)
+    check_draws(plan)
+    # Its processes import torch while the study is opened.
+    launcher = make_launcher(plan.base.infra, busy_cores(plan.base), PRELOAD)
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"hpo.study={plan.folder} cannot be made: {error}") from error
+    study = Study.open(plan.name, plan.folder, plan.hpo, about_study(plan), grid=plan.grid())
+    write_study_file(plan, config_options(arguments))
+    return study, launcher, _warm_start(plan, study)
+
+
+def _warm_start(plan: StudyPlan, study: Study) -> list[str]:
+    """Let the first trial take the values that `train` takes; return what it could not keep."""
+    if not plan.hpo.warm_start or plan.hpo.sampler == "grid":
+        return []
+    params, notes = plan.space.encode(plan.fixed_values)
+    if not params or not study.enqueue(params):
+        return []
+    # The trial itself is exactly what `train` takes.
+    return [f"first trial, to the sampler: {note}" for note in notes]
 
 
 def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:

@@ -18,9 +18,9 @@ from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
 from rlzoo_plus.tuning.metrics import RUNGS, mean_figures, run_figures, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
+from rlzoo_plus.tuning.trial_job import TRIAL
 from rlzoo_plus.tuning.trials import TrialState
 
-TARGET = "rlzoo_plus.tuning.trial_job:run_trial"
 _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 
 
@@ -173,7 +173,7 @@ class TrialRun:
         return SweepJob(self.plan.folder, path, config, command)
 
     def _spec(self) -> JobSpec:
-        spec = job_spec(self.job, TARGET)
+        spec = job_spec(self.job, TRIAL)
         report: dict[str, Any] = {
             "figure": self.plan.followed if self._reporter is not None else None,
             "seed_index": self.seed_index,

@@ -2,11 +2,19 @@
 
 import optuna
 import pytest
+from matplotlib.text import Text
 
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.tuning import study_plots
-from rlzoo_plus.tuning.study_plots import Picture, importances, plot_study, short_name
-from rlzoo_plus.tuning.trials import TrialState, TrialView
+from rlzoo_plus.tuning.study_plots import (
+    OPTUNA_PLOTS,
+    Picture,
+    importances,
+    plot_study,
+    plot_with_optuna,
+    short_name,
+)
+from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
 
 ONE = {"late_return": "maximize"}
 TWO = {"late_return": "maximize", "training_time_s": "minimize"}
@@ -157,3 +165,58 @@ def test_a_parameter_of_some_trials_only_has_an_importance():
         return trial.suggest_float("of_a", 0, 1) if kind == "a" else 0.0
 
     assert "of_a" in importances(study_of(objective))
+
+
+def named_study(directions=("maximize",)):
+    def objective(trial):
+        rate = trial.suggest_float("algo.hyperparams.learning_rate", 1e-5, 1e-1, log=True)
+        net = trial.suggest_categorical("network.net_arch", ["[64,64]", "[256]"])
+        return [rate + len(net)] * len(directions)
+
+    study = study_of(objective, n_trials=8, directions=directions)
+    return study, [view_of(trial) for trial in study.trials]
+
+
+@pytest.mark.parametrize("objectives", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("kind", OPTUNA_PLOTS)
+def test_optunas_plots_are_drawn_with_our_names_and_leave_no_figure_open(
+    tmp_path, monkeypatch, kind, objectives
+):
+    from matplotlib import pyplot
+
+    texts = []
+
+    def keep(figure, out):
+        figure.canvas.draw()
+        texts.extend(text.get_text() for text in figure.findobj(Text))
+        return out
+
+    monkeypatch.setattr(study_plots, "save_picture", keep)
+    study, views = named_study(tuple(objectives.values()))
+    facecolor = pyplot.rcParams["axes.facecolor"]
+    plot_with_optuna(kind, study, picture(views, objectives), tmp_path / "out.png")
+    assert r"Study \$mine: " + kind.replace("_", " ") in texts
+    assert not any("algo.hyperparams" in text for text in texts)
+    assert OPTUNA_PLOTS[kind] is any("learning_rate" in text for text in texts)
+    assert pyplot.get_fignums() == []
+    assert pyplot.rcParams["axes.facecolor"] == facecolor
+
+
+def test_a_plot_that_optuna_does_not_have_is_refused_with_a_suggestion(tmp_path):
+    study, views = named_study()
+    with pytest.raises(ConfigError, match="Did you mean 'contour'"):
+        plot_with_optuna("contours", study, picture(views), tmp_path / "out.png")
+
+
+def test_names_that_would_be_cut_to_the_same_text_stay_whole(tmp_path, monkeypatch):
+    names = {f"{part}.a_very_long_name_of_a_value" for part in ("first", "other")}
+    texts = []
+    monkeypatch.setattr(
+        study_plots,
+        "save_picture",
+        lambda figure, out: texts.extend(text.get_text() for text in figure.findobj(Text)) or out,
+    )
+    study = study_of(lambda trial: sum(trial.suggest_float(name, 0, 1) for name in names), 5)
+    made = picture([view_of(trial) for trial in study.trials])
+    plot_with_optuna("slice", study, made, tmp_path / "out.png")
+    assert names <= set(texts)

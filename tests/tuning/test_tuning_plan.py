@@ -2,11 +2,10 @@
 
 import pytest
 
-from rlzoo_plus.commands.multirun import Multirun
-from rlzoo_plus.commands.tuning_plan import make_plan
 from rlzoo_plus.config.compose import run_hydra
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.tuning.study_plan import about_study, check_draws
+from rlzoo_plus.sweeps.multirun import Multirun
+from rlzoo_plus.tuning.study_plan import about_study, check_draws, make_plan
 
 GRID = [
     *("hpo=ppo", "hpo.sampler=grid", "algo.hyperparams.learning_rate=1e-4,1e-3"),
@@ -18,16 +17,17 @@ GRID = [
 ]
 
 
-class _Planner(Multirun):
-    def tune(self, arguments, compose):
-        self.plan, _ = make_plan(self.arguments, compose)
-
-
 def plan_of(*words):
     arguments = ["-m", "env=cartpole_bullet", *words]
-    planner = _Planner(arguments)
+    plans = []
+
+    def tune(compose):
+        plans.append(make_plan(arguments, compose)[0])
+        return 0
+
+    planner = Multirun(arguments, tune=tune)
     run_hydra(planner.collect, arguments, planner)
-    return planner.plan
+    return plans[0]
 
 
 def keys(plan):

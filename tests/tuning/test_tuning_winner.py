@@ -8,10 +8,11 @@ import pytest
 from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from rich.console import Console
 
-from rlzoo_plus.commands.tuning import _conclude
+from rlzoo_plus.commands.tuning_view import TuningView
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.tuning import retraining
 from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
 from rlzoo_plus.tuning.study_plan import study_folder
 
@@ -33,7 +34,8 @@ def plan(make):
 def conclude(tuner, arguments):
     tuner.run()
     console = Console(file=io.StringIO(), width=200)
-    code = _conclude(tuner.plan, tuner.study, tuner.launcher, arguments, console)
+    view = TuningView(console, tuner.plan, tuner.study, is_live=False)
+    code = retraining.conclude(tuner.plan, tuner.study, tuner.launcher, arguments, view)
     report = json.loads((tuner.plan.folder / "report.json").read_text())
     return code, console.file.getvalue(), report
 
@@ -84,7 +86,7 @@ def test_a_file_that_cannot_be_written_leaves_a_report(make, own, monkeypatch):
     def refuse(*_):
         raise ConfigError("no such luck.")
 
-    monkeypatch.setattr("rlzoo_plus.tuning.experiment_file.write_winner", refuse)
+    monkeypatch.setattr("rlzoo_plus.tuning.retraining.write_winner", refuse)
     tuner = make(lambda run, data, handle: finish(run), retrain=NO_RETRAINING)
     code, text, report = conclude(tuner, own)
     assert code == 1
