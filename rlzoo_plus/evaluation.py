@@ -139,8 +139,11 @@ def evaluate(
                 for rank in np.flatnonzero(left > 0):
                     meters[rank].step(*_row(step, rank))
             for rank in np.flatnonzero(step.done & (left > 0)):
-                finished[rank].append(_outcome(step.infos[rank], meters[rank].end()))
-                left[rank] -= 1
+                measured = meters[rank].end()
+                # A vectorised environment may need a step between two episodes.
+                if "episode" in step.infos[rank]:
+                    finished[rank].append(_outcome(step.infos[rank], measured))
+                    left[rank] -= 1
             if not left.any():
                 break
     # Episode k was played by environment k modulo n_envs.

@@ -144,3 +144,51 @@ def test_a_counter_that_a_resume_lost_is_a_reason_before_it_matters(tmp_path, af
         "environment 0: Widening.episodes was 9, is 2 where the episode is replayed; state_dict() "
         "and load_state_dict(state) would keep it"
     ]
+
+
+def _own_vec_env(name, *overrides):
+    return _cut("TinyReach", f"vec_env=support.vec_envs.{name}", "n_envs=2", *overrides)
+
+
+@pytest.mark.parametrize("overrides", [(), ("normalize=true", "env.frame_stack=2")])
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
+def test_a_vectorised_environment_that_gives_its_state_is_resumed_exactly(
+    tmp_path, algo, overrides
+):
+    more = ("vec_env=support.vec_envs.Walkers", "n_envs=2", "eval.every_steps=64", *overrides)
+    config = _config("TinyReach", *more, algo=algo)
+    assert_same_in_pieces(tmp_path, config, 7 if algo == "sac" else 2)
+
+
+def test_with_a_vectorised_environment_no_difference_found_is_all_that_is_said(tmp_path):
+    _, result = _killed(tmp_path, _own_vec_env("Walkers"), 2)
+    assert (result.exact, result.resumed_at) == ("no difference found", [64])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("NoState", "vec_env=support.vec_envs.NoState does not give its state"),
+        ("Refusing", "vec_env=support.vec_envs.Refusing refuses its state: KeyError"),
+    ],
+)
+def test_a_vectorised_environment_without_a_state_is_a_reason_and_goes_on(tmp_path, name, reason):
+    _, result = _killed(tmp_path, _own_vec_env(name, "normalize=true"), 2)
+    assert (result.state, result.exact, result.inexact_since) == ("finished", False, 64)
+    assert result.inexact_because[0].startswith(reason)
+
+
+def test_a_vectorised_environment_of_gymnasium_is_named_too(tmp_path):
+    config = tiny_config(
+        "ppo", "CartPole-v1", "env.packages=[]", "vec_env=gymnasium", "n_envs=2", *SHORT,
+        "checkpoint.every_steps=64",
+    )  # fmt: skip
+    _, result = _killed(tmp_path, config, 2)
+    assert result.inexact_because[0].startswith("vec_env=gymnasium does not give its state")
+
+
+def test_a_state_in_which_something_is_missing_shows_in_the_rows(tmp_path):
+    config = _own_vec_env("Forgetful", "algo.hyperparams.n_steps=16")
+    _, result = _killed(tmp_path, config, 4)
+    assert result.exact is False
+    assert "monitor" in result.inexact_because[0] or "metrics" in result.inexact_because[0]

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.agents.freezing import freeze, with_frozen_parts
 from rlzoo_plus.agents.hooks import with_iteration_hook
-from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
+from rlzoo_plus.agents.networks import policy_class_of, policy_kwargs
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -54,8 +54,10 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     """
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
-    alias = policy_alias(config.network, spec, venv.observation_space)
-    kwargs = policy_kwargs(config, spec, algorithm.policy_aliases[alias])
+    policy_class = policy_class_of(
+        config.network, spec, algorithm.policy_aliases, venv.observation_space
+    )
+    kwargs = policy_kwargs(config, spec, policy_class)
     arguments = {
         **_hyperparams(config.algo, spec),
         **_off_policy_parts(config.algo, spec, venv.action_space),
@@ -67,7 +69,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     kind = with_frozen_parts(algorithm) if config.freeze else algorithm
     try:
         with AllocationLimit.of_machine():
-            agent = with_iteration_hook(kind)(alias, venv, **arguments)
+            agent = with_iteration_hook(kind)(policy_class, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
     except ConfigError:
@@ -75,9 +77,24 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
+    _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
     return agent
+
+
+def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
+    """Name what a policy class of a user's made after its optimizer."""
+    optimizer = getattr(policy, "optimizer", None)
+    if optimizer is None or hasattr(policy, "actor") or hasattr(policy, "q_net"):
+        return  # it has several, and networks that follow others
+    learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left = [n for n, p in policy.named_parameters() if p.requires_grad and id(p) not in learned]
+    if left:
+        log.warning(
+            "%s: %s is not in its optimizer and does not learn. Make the optimizer after it, in "
+            "_build()", type(policy).__name__, ", ".join(left)
+        )  # fmt: skip
 
 
 def make_policy(
@@ -85,8 +102,8 @@ def make_policy(
 ) -> BasePolicy:
     """Build an untrained policy for inference, on the CPU, without an environment."""
     spec = get_algorithm(config.algo.name)
-    alias = policy_alias(config.network, spec, observation_space)
-    policy_class = algorithm_class(spec).policy_aliases[alias]
+    aliases = algorithm_class(spec).policy_aliases
+    policy_class = policy_class_of(config.network, spec, aliases, observation_space)
     kwargs = policy_kwargs(config, spec, policy_class)
     if config.algo.hyperparams.get("use_sde"):
         kwargs["use_sde"] = True

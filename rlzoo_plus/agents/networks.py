@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
 
@@ -11,6 +12,7 @@ from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
     OPTIMIZERS,
+    POLICIES,
     AlgorithmSpec,
     Family,
 )
@@ -19,6 +21,9 @@ from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import HELP, unknown_name
 from rlzoo_plus.envs.checks import policy_kind
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
 
 _SAME_NAME = (
     "log_std_init",
@@ -42,22 +47,47 @@ _LSTM = {
 _GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule", "use_sde"}
 
 
-def policy_alias(network: NetworkConfig, spec: AlgorithmSpec, space: spaces.Space) -> str:
-    """Return the policy's name in Stable-Baselines3, e.g. `MlpPolicy`.
+def policy_class_of(
+    network: NetworkConfig,
+    spec: AlgorithmSpec,
+    aliases: Mapping[str, type[BasePolicy]],
+    space: spaces.Space,
+) -> type[BasePolicy]:
+    """Return the class of the policy: the algorithm's own for the observations, or the user's.
+
+    Args:
+        network: The network.
+        spec: The algorithm.
+        aliases: Its own policy classes, `policy_aliases`.
+        space: The observations.
 
     Raises:
-        ConfigError: The algorithm has no policy for these observations.
+        ConfigError: The algorithm has no policy for these observations, or cannot train with it.
     """
+    if not POLICIES.is_own(network.policy):
+        there = {kind: alias for kind, alias in spec.policies if alias in aliases}
+        return aliases[there[_policy_kind_of(network, spec, there, space)]]
+    found, base = POLICIES.load(network.policy), next(iter(aliases.values()))
+    if not issubclass(found, base):
+        raise ConfigError(
+            f"network.policy={network.policy} does not inherit from {base.__name__}, which "
+            f"{spec.name} needs. Inherit from it, or use another algorithm."
+        )
+    return found
+
+
+def _policy_kind_of(
+    network: NetworkConfig, spec: AlgorithmSpec, there: Mapping[str, str], space: spaces.Space
+) -> str:
     kind = policy_kind(space) if network.policy == "auto" else network.policy
-    aliases = dict(spec.policies)
-    if kind not in aliases:
+    if kind not in there:
         raise ConfigError(
             f"{spec.name} has no {kind} policy for {type(space).__name__} observations; it has "
-            f"{', '.join(aliases)}. Use another algorithm, or a wrapper such as "
+            f"{', '.join(there)}. Use another algorithm, or a wrapper such as "
             "env.wrappers=[flatten_observation]."
         )
     _check_kind(kind, network, space)
-    return aliases[kind]
+    return kind
 
 
 def _check_kind(kind: str, network: NetworkConfig, space: spaces.Space) -> None:

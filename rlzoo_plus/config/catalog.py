@@ -230,7 +230,7 @@ POLICIES = Registry(
 VEC_ENVS = Registry(
     "vec_env",
     "vec_env",
-    dict.fromkeys(("auto", "dummy", "batched", "subproc")),
+    dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
     bases=[
         "stable_baselines3.common.vec_env.base_vec_env:VecEnv",
         "gymnasium.vector.vector_env:VectorEnv",

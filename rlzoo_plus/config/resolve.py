@@ -21,6 +21,8 @@ from rlzoo_plus.config.catalog import (
     FEATURES_EXTRACTORS,
     LAUNCHERS,
     OPTIMIZERS,
+    POLICIES,
+    VEC_ENVS,
     WRAPPERS,
     AlgorithmSpec,
     Family,
@@ -37,6 +39,7 @@ from rlzoo_plus.config.schema import (
     InitConfig,
     PluginSection,
     RunConfig,
+    is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.config.suggest import HELP, unknown_name
@@ -305,6 +308,8 @@ def _check_names(config: RunConfig) -> None:
         (network.activation, ACTIVATIONS),
         (network.optimizer, OPTIMIZERS),
         (network.features_extractor, FEATURES_EXTRACTORS),
+        (network.policy, POLICIES),
+        (config.vec_env, VEC_ENVS),
         (config.infra.name, LAUNCHERS),
         *((name, WRAPPERS) for entry in config.env.wrappers for name in _names(entry)),
     ):
@@ -319,8 +324,20 @@ def _check_names(config: RunConfig) -> None:
             f"env.name={_shown(str(config.env.name))}: folders are named after it. Use letters, "
             "digits, dots and hyphens, e.g. env.name=my-robot."
         )
+    _check_own_vec_env(config)
     if not DEVICE.fullmatch(config.device):
         raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
+
+
+def _check_own_vec_env(config: RunConfig) -> None:
+    """Refuse what belongs to the chain around each environment, where there is none."""
+    chain = {"env.wrappers": config.env.wrappers, "env.warmup_resets": config.env.warmup_resets}
+    for key, value in chain.items():
+        if value and is_own_vec_env(config.vec_env):
+            raise ConfigError(
+                f"{key}={value}: vec_env={config.vec_env} steps all environments at once, and none "
+                f"can be wrapped alone. Remove it, or do the same in the environment."
+            )
 
 
 def _names(entry: str | dict[str, Any]) -> list[str]:
@@ -335,10 +352,11 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
             "Use algo=recurrent_ppo, or another network."
         )
     kinds = dict(spec.policies)
-    if config.network.policy != "auto" and config.network.policy not in kinds:
+    policy = config.network.policy
+    if policy not in ("auto", *kinds) and not POLICIES.is_own(policy):
         raise ConfigError(
-            f"network.policy={config.network.policy}: {spec.name} has "
-            f"{', '.join(kinds)}. Choose one of them, or auto."
+            f"network.policy={policy}: {spec.name} has {', '.join(kinds)}. Choose one of them, "
+            "auto, or a class of your own."
         )
     dropped = config.algo.hyperparams.get("top_quantiles_to_drop_per_net", 0)
     if dropped >= (n_quantiles := config.network.n_quantiles or 25):

@@ -57,6 +57,11 @@ LayerSizes = list[Count]
 IN_PROCESS = ("auto", "dummy", "batched")
 
 
+def is_own_vec_env(vec_env: str) -> bool:
+    """Tell whether all environments come as one object, not from our chain for each of them."""
+    return vec_env not in (*IN_PROCESS, "subproc")
+
+
 class Section(BaseModel):
     """A part of the configuration: unknown keys are errors, `model_dump` gives plain data."""
 
@@ -111,7 +116,7 @@ class LstmConfig(Section):
 class NetworkConfig(Section):
     """The policy's networks; null keeps the algorithm's own default."""
 
-    policy: Literal["auto", "mlp", "cnn", "multi_input", "linear"]
+    policy: Line
     net_arch: LayerSizes | dict[str, LayerSizes] | None
     activation: str | None
     log_std_init: Annotated[Number, Field(ge=-20, le=20)] | None
@@ -315,7 +320,7 @@ class RunConfig(Section):
     n_timesteps: Count
     seed: NonNegative
     n_envs: EnvCount
-    vec_env: Literal["auto", "dummy", "subproc", "batched"]
+    vec_env: Line
     normalize: NormalizeConfig | None
     device: Line
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]

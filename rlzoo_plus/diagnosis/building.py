@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.single import longest_episode
 
 # Rows of the buffer that is built; the size of one is the same in a large buffer.
@@ -111,11 +111,11 @@ _facts: dict[str, AgentFacts] = {}
 
 
 def _look_at(config: RunConfig) -> _Chain:
-    key = config.model_dump_json(include={"env", "normalize"})
+    key = config.model_dump_json(include={"env", "vec_env", "normalize"})
     if key not in _chains:
-        venv = make_train_env(config.model_copy(update={"n_envs": 1, "vec_env": "dummy"}), 0)
+        venv = make_train_env(with_one_env(config), 0)
         try:
-            limit = longest_episode(config.env)
+            limit = longest_episode(config)
             _chains[key] = _Chain(venv.observation_space, venv.action_space, limit)
         finally:
             venv.close()

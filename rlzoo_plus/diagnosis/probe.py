@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
-from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
+from rlzoo_plus.config.schema import IN_PROCESS, RunConfig, is_own_vec_env
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Launcher
 from rlzoo_plus.infra.scheduler import run_together
@@ -226,7 +226,8 @@ def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool
     """Return the settings to compare, the configured one first, then the simplest first."""
     first = configured(config, n_cores, is_sweep=is_sweep)
     in_process = _in_process(config)
-    vec_envs = [in_process, "subproc"] if config.n_envs > 1 else [in_process]
+    is_free = config.n_envs > 1 and not is_own_vec_env(config.vec_env)
+    vec_envs = [in_process, "subproc"] if is_free else [in_process]
     threads = sorted({1, n_cores})
     if not is_sweep:
         others = [Setting(vec_env, count, 1) for vec_env in vec_envs for count in threads]
@@ -244,6 +245,8 @@ def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool
 
 def _in_process(config: RunConfig) -> str:
     """Return how environments are best stepped in one process; only then is there a choice."""
+    if is_own_vec_env(config.vec_env):
+        return config.vec_env
     is_the_same = config.vec_env == "batched" or config.n_envs == 1
     return config.vec_env if is_the_same and config.vec_env in IN_PROCESS else "auto"
 

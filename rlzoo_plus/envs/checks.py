@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
 from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
@@ -57,14 +57,13 @@ def inspect_env(config: RunConfig) -> EnvFacts:
 
 
 def _inspect(config: RunConfig) -> EnvFacts:
+    if is_own_vec_env(config.vec_env):
+        return _inspect_own_vec_env(config)
     env = make_env(config.env)
     try:
         if config.vec_env == "batched":
             require_batchable(env, config.env.id)
-        spec = get_algorithm(config.algo.name)
-        _check_observations(env.observation_space, config)
-        _check_actions(env.action_space, spec, config)
-        _check_goal(env.observation_space, config, spec)
+        spec = _check_spaces(env.observation_space, env.action_space, config)
         if spec.maskable:
             _check_masks(env, config)
         check_interface(env, config.env.id)
@@ -77,6 +76,36 @@ def _inspect(config: RunConfig) -> EnvFacts:
         )
     finally:
         env.close()
+
+
+def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
+    """Look at environments that come as one object: made once, reset and stepped once."""
+    from rlzoo_plus.envs.own_vec_env import make_own_vec_env
+
+    venv = make_own_vec_env(config.env, config.n_envs, config.vec_env, seed=0)
+    try:
+        _check_spaces(venv.observation_space, venv.action_space, config)
+        venv.try_out()
+        modes = (venv.metadata or {}).get("render_modes", [])
+        return EnvFacts(
+            venv.observation_space,
+            venv.action_space,
+            "rgb_array" in modes,
+            None if venv.has_state else venv.no_state,
+            has_exact_state=False,
+        )
+    finally:
+        venv.close()
+
+
+def _check_spaces(
+    observations: spaces.Space, actions: spaces.Space, config: RunConfig
+) -> AlgorithmSpec:
+    spec = get_algorithm(config.algo.name)
+    _check_observations(observations, config)
+    _check_actions(actions, spec, config)
+    _check_goal(observations, config, spec)
+    return spec
 
 
 def policy_kind(observation_space: spaces.Space) -> str:

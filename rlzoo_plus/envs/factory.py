@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from gymnasium import spaces
 
 from rlzoo_plus.config.own_code import imported_packages
-from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig
+from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
 from rlzoo_plus.envs.checks import is_image
-from rlzoo_plus.envs.seeding import seed_generators
+from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.registry import import_user_module
 
@@ -35,7 +35,9 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    venv = _make_vec_env(config.env, config.n_envs, config.vec_env, monitor, recorded=True)
+    venv = _make_vec_env(
+        config.env, config.n_envs, config.vec_env, monitor, seed=seed, recorded=True
+    )
     if config.normalize is not None:
         gamma = float(config.algo.hyperparams.get("gamma", 0.99))
         venv = _normalize(venv, config.normalize, gamma, _mask_keys(config))
@@ -50,14 +52,35 @@ def make_eval_env(
 
     Observations leave it unnormalised; the policy brings the statistics of its moment.
 
+    Args:
+        spec: The environment.
+        n_envs: How many.
+        vec_env: How they are stepped; see `steps_alike` for a run of another process.
+        render_mode: `None`, `human` or `rgb_array`.
+
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    venv = _make_vec_env(spec, n_envs, vec_env, None, render_mode=render_mode)
+    first = evaluation_seeds(1)[0]
+    venv = _make_vec_env(spec, n_envs, vec_env, None, seed=first, render_mode=render_mode)
     if (spec.kwargs.get("randomization") or {}).get("curriculum"):
         # A curriculum counts episodes of training; what is evaluated is what it leads to.
         venv.env_method("set_randomization_level", 1.0)
     return venv
+
+
+def steps_alike(config: RunConfig) -> str:
+    """Return how a run's environment is stepped in this process: by its own class, if it has one.
+
+    The processes and batches of a training are for its speed, and change no episode.
+    """
+    return config.vec_env if is_own_vec_env(config.vec_env) else "auto"
+
+
+def with_one_env(config: RunConfig) -> RunConfig:
+    """Return a configuration with one environment, in this process."""
+    one = {"n_envs": 1} if is_own_vec_env(config.vec_env) else {"n_envs": 1, "vec_env": "dummy"}
+    return config.model_copy(update=one)
 
 
 def _make_vec_env(
@@ -66,6 +89,7 @@ def _make_vec_env(
     vec_env: str,
     monitor: Path | None,
     *,
+    seed: int,
     render_mode: str | None = None,
     recorded: bool = False,
 ) -> VecEnv:
@@ -73,6 +97,32 @@ def _make_vec_env(
 
     from rlzoo_plus.envs.finite import FiniteVecEnv
 
+    venv: VecEnv
+    if is_own_vec_env(vec_env):
+        from rlzoo_plus.envs.own_vec_env import make_own_vec_env
+
+        venv = make_own_vec_env(spec, n_envs, vec_env, seed, monitor, render_mode)
+    else:
+        venv = _make_chains(
+            spec, n_envs, vec_env, monitor, render_mode=render_mode, recorded=recorded
+        )
+    if recorded:
+        venv = FiniteVecEnv(venv)
+    if spec.frame_stack > 1:
+        venv = VecFrameStack(venv, n_stack=spec.frame_stack)
+    # Stable-Baselines3 would add it by itself to the training environment only.
+    return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
+
+
+def _make_chains(
+    spec: EnvConfig,
+    n_envs: int,
+    vec_env: str,
+    monitor: Path | None,
+    *,
+    render_mode: str | None,
+    recorded: bool,
+) -> VecEnv:
     makers = [
         functools.partial(
             _make_monitored,
@@ -85,20 +135,12 @@ def _make_vec_env(
         )
         for rank in range(n_envs)
     ]
-    venv: VecEnv
     if vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
 
-        venv = _kind(ProcessVecEnv, recorded=recorded)(makers)
-    else:
-        monitors = [make() for make in makers]
-        venv = _in_this_process(monitors, vec_env, spec.id, recorded=recorded)
-    if recorded:
-        venv = FiniteVecEnv(venv)
-    if spec.frame_stack > 1:
-        venv = VecFrameStack(venv, n_stack=spec.frame_stack)
-    # Stable-Baselines3 would add it by itself to the training environment only.
-    return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
+        return _kind(ProcessVecEnv, recorded=recorded)(makers)
+    monitors = [make() for make in makers]
+    return _in_this_process(monitors, vec_env, spec.id, recorded=recorded)
 
 
 def _kind(kind: type, *, recorded: bool) -> type:

@@ -52,7 +52,7 @@ def check_interface(env: gym.Env, env_id: str) -> None:
         _check_step(bare.step(sample_action(bare)), env_id)
     with _told(env_id, "reset(seed=...) behind its wrappers"):
         observation, _ = env.reset(seed=_SEED)
-    _check_shape(observation, env.observation_space, env_id)
+    check_shape(observation, env.observation_space, f"env.id={env_id}")
     with _told(env_id, "step() behind its wrappers"):
         env.action_space.seed(_SEED)
         env.step(sample_action(env))
@@ -112,19 +112,24 @@ def _check_step(returned: Any, env_id: str) -> None:
         ) from None
 
 
-def _check_shape(observation: Any, space: spaces.Space, env_id: str) -> None:
+def check_shape(observation: Any, space: spaces.Space, where: str) -> None:
+    """Check that an observation has the keys and shapes that its space says.
+
+    Raises:
+        ConfigError: It has others; the text begins with `where`.
+    """
     if isinstance(space, spaces.Dict):
         keys = set(observation) if isinstance(observation, dict) else {_kind(observation)}
         if keys != set(space.spaces):
             raise ConfigError(
-                f"env.id={env_id}: its observation has the keys {sorted(keys)}, and its "
+                f"{where}: its observation has the keys {sorted(keys)}, and its "
                 f"observation_space has {sorted(space.spaces)}. Let them agree."
             )
         for key, part in space.spaces.items():
-            _check_shape(observation[key], part, env_id)
+            check_shape(observation[key], part, where)
     elif space.shape is not None and np.shape(observation) != space.shape:
         raise ConfigError(
-            f"env.id={env_id}: its observation is {_kind(observation)}, and its observation_space "
+            f"{where}: its observation is {_kind(observation)}, and its observation_space "
             f"is of shape {space.shape}. Let them agree."
         )
 

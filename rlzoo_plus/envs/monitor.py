@@ -42,7 +42,7 @@ class EpisodeMonitor(Monitor):
         self.episode_returns = deque(maxlen=_KEPT)  # type: ignore[assignment]
         self.episode_lengths = deque(maxlen=_KEPT)  # type: ignore[assignment]
         self.episode_times = deque(maxlen=_KEPT)  # type: ignore[assignment]
-        self.results_writer = None if file is None else self._open(file)
+        self.results_writer = None if file is None else open_rows(file, env.spec, self.t_start)  # type: ignore[assignment]
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode.
@@ -70,15 +70,22 @@ class EpisodeMonitor(Monitor):
             result[4]["episode"].update(told_by(result[4]))
         return result
 
-    def _open(self, file: Path) -> Any:
-        env_id = None if self.env.spec is None else self.env.spec.id
-        header: dict[str, Any] = {"t_start": self.t_start, "env_id": str(env_id)}
-        try:
-            rows = ResultsWriter(str(file), header, override_existing=not file.is_file())
-        except OSError as error:
-            log.warning("%s cannot be written: %s; training goes on", file, error)
-            return None
-        return _SafeRows(rows, file)
+
+def open_rows(file: Path, spec: Any, t_start: float) -> SafeRows | None:
+    """Open a CSV of episodes; return None, with a warning, if that fails.
+
+    Args:
+        file: The file, appended to if it is there.
+        spec: The environment's entry in Gymnasium's registry, None if it has none.
+        t_start: When its clock began.
+    """
+    header: dict[str, Any] = {"t_start": t_start, "env_id": str(getattr(spec, "id", None))}
+    try:
+        rows = ResultsWriter(str(file), header, override_existing=not file.is_file())
+    except OSError as error:
+        log.warning("%s cannot be written: %s; training goes on", file, error)
+        return None
+    return SafeRows(rows, file)
 
 
 def told_by(info: Mapping[str, Any]) -> dict[str, float]:
@@ -128,7 +135,7 @@ def _exited(error: SystemExit) -> RunError:
     return RunError(f"the environment called sys.exit({error.code!r}).")
 
 
-class _SafeRows:
+class SafeRows:
     """Rows of a file; says once that they cannot be written."""
 
     def __init__(self, rows: ResultsWriter, file: Path) -> None:
@@ -136,6 +143,7 @@ class _SafeRows:
         self._is_told = False
 
     def write_row(self, row: dict[str, Any]) -> None:
+        """Write a row."""
         try:
             self._rows.write_row(row)
             if os.fstat(self._rows.file_handler.fileno()).st_nlink == 0:
@@ -144,6 +152,7 @@ class _SafeRows:
             self._tell(error)
 
     def close(self) -> None:
+        """Close the file."""
         try:
             self._rows.close()
         except (OSError, ValueError) as error:

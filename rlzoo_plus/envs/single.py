@@ -17,7 +17,7 @@ from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
-from rlzoo_plus.config.schema import EnvConfig, RunConfig
+from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes, layers_of
@@ -69,12 +69,16 @@ def make_env(
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
 
 
-def longest_episode(spec: EnvConfig) -> int | None:
+def longest_episode(config: RunConfig) -> int | None:
     """Return the steps after which an episode is cut off, None if the environment does not say.
 
     Raises:
         ConfigError: It cannot be made.
     """
+    spec = config.env
+    if is_own_vec_env(config.vec_env):
+        # It makes many at once, and may make none by itself.
+        return spec.time_limit or getattr(gym.registry.get(spec.id), "max_episode_steps", None)
     key = spec.model_dump_json()
     if key not in _limits:
         make_env(spec).close()
@@ -83,10 +87,7 @@ def longest_episode(spec: EnvConfig) -> int | None:
 
 def scheduled(config: RunConfig) -> RunConfig:
     """Return a configuration with numbers for its automatic evaluations, see `with_schedule`."""
-    # A class of the user's steps many at once, and may make none by itself.
-    is_made_here = "." not in config.vec_env
-    limit = (lambda: longest_episode(config.env)) if is_made_here else lambda: None
-    return with_schedule(config, limit)
+    return with_schedule(config, lambda: longest_episode(config))
 
 
 def import_packages(spec: EnvConfig) -> None:

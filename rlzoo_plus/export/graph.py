@@ -15,7 +15,7 @@ from gymnasium import spaces
 from sb3_contrib.ars.policies import ARSPolicy
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.qrdqn.policies import QRDQNPolicy
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import Tensor, nn
@@ -25,8 +25,6 @@ from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.export.signature import Signature
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from rlzoo_plus.agents.policy import Policy
 
 _MASKED = -1e8
@@ -38,9 +36,10 @@ class PolicyGraph(nn.Module):
     def __init__(self, policy: Policy, signature: Signature) -> None:
         super().__init__()
         self.signature = signature
-        self.input = _Input(policy, signature.keys)
-        self.actor = _actor_of(policy.network)
-        self.output = _Output(policy.network)
+        is_own = _is_own_class(policy.network)
+        self.input = _Input(policy, signature.keys, is_own=is_own)
+        self.actor = _OwnActor(policy.network) if is_own else _actor_of(policy.network)
+        self.output = _Output(policy.network, is_own=is_own)
         self.eval()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
@@ -58,11 +57,12 @@ class PolicyGraph(nn.Module):
 class _Input(nn.Module):
     """Normalises, then encodes as the features extractor expects it."""
 
-    def __init__(self, policy: Policy, keys: tuple[str, ...]) -> None:
+    def __init__(self, policy: Policy, keys: tuple[str, ...], *, is_own: bool) -> None:
         super().__init__()
         self.keys = keys
         space = policy.network.observation_space
-        scaled = _part_that_reads(policy.network).normalize_images
+        # A class of the user's encodes by itself.
+        scaled = None if is_own else _part_that_reads(policy.network).normalize_images
         self.parts = nn.ModuleList(
             _Part(space[key] if key else space, policy.normalizer, key, scaled)
             for key in keys or ("",)
@@ -79,10 +79,15 @@ class _Part(nn.Module):
     choices: Tensor
 
     def __init__(
-        self, space: spaces.Space, normalizer: ObservationNormalizer | None, key: str, scaled: bool
+        self,
+        space: spaces.Space,
+        normalizer: ObservationNormalizer | None,
+        key: str,
+        scaled: bool | None,
     ) -> None:
         super().__init__()
         self.normalized = normalizer is not None and key in normalizer.mean
+        self.is_encoded = scaled is not None
         self.scale = 255.0 if scaled and is_image_space(space) else None
         self.sizes: list[int] | None = None
         if isinstance(space, spaces.Discrete):
@@ -99,6 +104,8 @@ class _Part(nn.Module):
         if self.normalized:
             scaled = (value.double() - self.mean) / self.std
             value = torch.clamp(scaled, -self.clip, self.clip).float()
+        if not self.is_encoded:
+            return value
         if self.sizes is not None:
             return self._one_hot(value)
         value = value.float()
@@ -121,6 +128,23 @@ class _Feedforward(nn.Module):
 
     def forward(self, observation: Any) -> Tensor:
         return self.layers(self.extractor(observation))
+
+
+class _OwnActor(nn.Module):
+    """A policy class of the user's, which chooses actions in its own way."""
+
+    def __init__(self, network: BasePolicy) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observation: Any) -> Tensor:
+        # Their checks of arguments are branches, which a graph cannot hold.
+        checks = torch.distributions.Distribution._validate_args
+        torch.distributions.Distribution.set_default_validate_args(False)
+        try:
+            return self.network._predict(observation, deterministic=True)
+        finally:
+            torch.distributions.Distribution.set_default_validate_args(checks)
 
 
 class _Recurrent(nn.Module):
@@ -156,14 +180,15 @@ class _Output(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, network: BasePolicy) -> None:
+    def __init__(self, network: BasePolicy, *, is_own: bool) -> None:
         super().__init__()
         space = network.action_space
+        self.is_chosen = is_own
         self.is_box = isinstance(space, spaces.Box)
         self.shape = tuple(space.shape or ())
         self.squashed = bool(network.squash_output)
         # TD3's networks end in their own tanh, as do those of augmented random search.
-        self.tanh = self.squashed and not _ends_in_tanh(network)
+        self.tanh = self.squashed and not is_own and not _ends_in_tanh(network)
         self.sizes: list[int] = []
         self.is_binary = False
         if isinstance(space, spaces.Box):
@@ -179,6 +204,8 @@ class _Output(nn.Module):
     def forward(self, raw: Tensor, masks: Tensor | None = None) -> Tensor:
         if self.is_box:
             return self._box(raw)
+        if self.is_chosen:
+            return raw.reshape(-1, *self.shape).long()
         # A masked binary choice has a score for no and one for yes.
         sizes = [2] * (raw.shape[1] // 2) if self.is_binary and masks is not None else self.sizes
         if masks is not None:
@@ -223,6 +250,15 @@ def _actor_of(network: BasePolicy) -> nn.Module:
         f"a policy of type {type(network).__name__} cannot be exported to a graph: which of its "
         "layers decide is not known here. Use --format sb3."
     )
+
+
+def _is_own_class(network: BasePolicy) -> bool:
+    """Tell whether a policy is of a class of the user's, which may decide in another way."""
+    if isinstance(network, RecurrentActorCriticPolicy) or _is_masked(network):
+        return False
+    known = ("stable_baselines3", "sb3_contrib")
+    has_action = isinstance(network, BasePolicy)
+    return has_action and type(network).__module__.partition(".")[0] not in known
 
 
 def _part_that_reads(network: BasePolicy) -> Any:

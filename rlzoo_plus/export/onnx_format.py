@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 
@@ -83,8 +84,15 @@ def onnx_runner(data: bytes) -> Callable[..., list[np.ndarray]]:
     names = [port.name for port in session.get_inputs()]
 
     def run(**inputs: np.ndarray) -> list[np.ndarray]:
-        # What the network does not read, the file does not ask for.
-        return list(session.run(None, {name: inputs[name] for name in names}))
+        try:
+            # What the network does not read, the file does not ask for.
+            return list(session.run(None, {name: inputs[name] for name in names}))
+        # E.g. where the size of a batch became a constant.
+        except Exception as error:
+            raise ConfigError(
+                f"onnxruntime cannot run the file: {one_line(error)}. --format torchscript may "
+                "still work."
+            ) from error
 
     return run
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.export.signature import STATE_NAMES, Signature
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import EnvConfig
+    from rlzoo_plus.config.schema import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +46,21 @@ class Recording:
         }
 
 
-def record(policy: Policy, signature: Signature, env: EnvConfig) -> Recording:
+def record(policy: Policy, signature: Signature, config: RunConfig) -> Recording:
     """Play a few hundred steps, or make observations up if the environment cannot be made."""
     try:
-        return _play(policy, signature, env)
+        return _play(policy, signature, config)
     # Whatever a foreign simulator raises: the export itself does not need it.
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        log.warning("%s cannot be played (%s): checking on made-up observations", env.id, reason)
+        log.warning(
+            "%s cannot be played (%s): checking on made-up observations", config.env.id, reason
+        )
         return made_up(policy, signature)
 
 
-def _play(policy: Policy, signature: Signature, env: EnvConfig) -> Recording:
-    venv = make_eval_env(env, N_ENVS)
+def _play(policy: Policy, signature: Signature, config: RunConfig) -> Recording:
+    venv = make_eval_env(config.env, N_ENVS, steps_alike(config))
     rows: list[dict[str, np.ndarray]] = []
     try:
         for rank in range(N_ENVS):
@@ -77,7 +79,7 @@ def _play(policy: Policy, signature: Signature, env: EnvConfig) -> Recording:
         name: np.concatenate([row[name] for row in rows], axis=1 if name in STATE_NAMES else 0)
         for name in rows[0]
     }
-    return Recording(inputs, f"{N_STEPS * N_ENVS} steps of {env.id}")
+    return Recording(inputs, f"{N_STEPS * N_ENVS} steps of {config.env.id}")
 
 
 def _row(

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.agents.factory import algorithm_class
-from rlzoo_plus.agents.networks import policy_alias, policy_kwargs
+from rlzoo_plus.agents.networks import policy_class_of, policy_kwargs
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
@@ -108,7 +108,6 @@ def _stub(policy: Policy) -> VecEnv:
 def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorithm:
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
-    alias = policy_alias(config.network, spec, policy.network.observation_space)
     arguments = dict(config.algo.hyperparams)
     for key in spec.schedules:
         if isinstance(arguments.get(key), str):
@@ -121,10 +120,13 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
     if spec.family is Family.OFF_POLICY:
         # Not filled here, so not allocated; the zip's reader allocates it.
         arguments["buffer_size"] = 1
-    kwargs = policy_kwargs(config, spec, algorithm.policy_aliases[alias])
+    policy_class = policy_class_of(
+        config.network, spec, algorithm.policy_aliases, policy.network.observation_space
+    )
+    kwargs = policy_kwargs(config, spec, policy_class)
     try:
         agent = algorithm(
-            alias, venv, policy_kwargs=kwargs, seed=config.seed, device="cpu", **arguments
+            policy_class, venv, policy_kwargs=kwargs, seed=config.seed, device="cpu", **arguments
         )
     except ConfigError:
         raise

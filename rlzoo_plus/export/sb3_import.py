@@ -18,7 +18,7 @@ from rlzoo_plus.artifacts.bundle import Bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.spaces import encode_space
 from rlzoo_plus.export.pickled_statistics import PickledStatistics
 from rlzoo_plus.export.sb3_archive import Sb3Archive
@@ -105,7 +105,7 @@ def build(
     Raises:
         ConfigError: They do not fit; the text names layers and the override that mends it.
     """
-    venv = make_train_env(config.model_copy(update={"n_envs": 1, "vec_env": "dummy"}), config.seed)
+    venv = make_train_env(with_one_env(config), config.seed)
     observation_space, action_space = venv.observation_space, venv.action_space
     venv.close()
     network = make_policy(config, observation_space, action_space)

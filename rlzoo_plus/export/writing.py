@@ -57,7 +57,7 @@ def export_policy(
     files, runner = _WRITERS[file_format](policy, config, signature, facts, path)
     for file, data in files.items():
         write_atomic(file, data)
-    recording = record(policy, signature, config.env)
+    recording = record(policy, signature, config)
     parity = compare(policy, signature, runner(), recording)
     return Exported(list(files), signature, parity)
 

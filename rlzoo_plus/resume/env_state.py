@@ -16,6 +16,7 @@ import numpy as np
 
 from rlzoo_plus.artifacts.chunk_index import ChunkIndex
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
+from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.resume.plain import fitted
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ def capture_envs(venv: VecEnv) -> dict[str, Any]:
 
     Returns:
         `wrappers`, from the outermost inwards; `episodes`, one for each environment; `rewards`,
-        those of each running episode; `clock`, which depends on the time of day.
+        those of each running episode; `clock`, which depends on the time of day. Of a `vec_env`
+        that steps them as one, `vec_env` in place of all but the wrappers.
     """
     wrappers, base = _layers(venv)
+    if isinstance(base, OwnVecEnv):
+        own = [_capture_wrapper(layer) for layer in wrappers]
+        return {"wrappers": own, "episodes": [], "rewards": [], "vec_env": base.state()}
     rewards = [np.array(values, np.float64) for values in base.get_attr("rewards")]
     return {
         "wrappers": [_capture_wrapper(layer) for layer in wrappers],
@@ -82,6 +87,17 @@ def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False)
         ValueError: It is the state of other environments, or of none.
     """
     wrappers, base = _layers(venv)
+    if isinstance(base, OwnVecEnv):
+        problem = base.restore(state.get("vec_env"))
+        problems = [] if problem is None else [problem]
+    else:
+        problems = _restore_chains(base, state, may_call=may_call)
+    for layer, values in zip(wrappers, state["wrappers"], strict=True):
+        _restore_wrapper(layer, values)
+    return problems
+
+
+def _restore_chains(base: VecEnv, state: dict[str, Any], *, may_call: bool) -> list[str]:
     problems = []
     _check_monitors(state, base.num_envs)
     attributes = state.get("attributes", [{}] * base.num_envs)
@@ -98,8 +114,6 @@ def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False)
         base.set_attr("needs_reset", episode["episode"] is None, indices=rank)
         for name, value in attributes[rank].items():
             base.set_attr(name, value, indices=rank)
-    for layer, values in zip(wrappers, state["wrappers"], strict=True):
-        _restore_wrapper(layer, values)
     return problems
 
 

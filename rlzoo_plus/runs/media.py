@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.config.schema import EnvConfig, RunConfig
+    from rlzoo_plus.config.schema import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def film(
     """
     from rlzoo_plus.envs.seeding import held_out_seeds
 
-    camera = Camera(config.env)
+    camera = Camera(config)
     seeds = held_out_seeds(100, seed)
 
     def pictures() -> Iterator[np.ndarray]:
@@ -121,18 +121,18 @@ def film(
 class Camera:
     """Films a policy in one environment, at the speed at which the robot moves."""
 
-    def __init__(self, spec: EnvConfig) -> None:
+    def __init__(self, config: RunConfig) -> None:
         """Make the environment.
 
         Raises:
             ConfigError: It cannot make pictures.
         """
-        from rlzoo_plus.envs.factory import make_eval_env
+        from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
         try:
-            self.venv = make_eval_env(spec, 1, render_mode="rgb_array")
+            self.venv = make_eval_env(config.env, 1, steps_alike(config), "rgb_array")
         except (ConfigError, AssertionError, NotImplementedError) as error:
-            raise ConfigError(f"{spec.id} makes no pictures: {error}") from error
+            raise ConfigError(f"{config.env.id} makes no pictures: {error}") from error
         steps_per_second = float(self._metadata().get("render_fps") or _DEFAULT_FPS)
         # Every k-th step is shown, so that a film stays small and runs in real time.
         self.stride = max(1, round(steps_per_second / _LONGEST_FPS + 0.3))

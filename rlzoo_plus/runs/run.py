@@ -342,9 +342,9 @@ class Run:
             ConfigError: The environment cannot be made, or it needs trust.
         """
         self.require_trust()
-        from rlzoo_plus.envs.factory import make_eval_env
+        from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
-        return make_eval_env(self.config.env, n_envs, render_mode=render_mode)
+        return make_eval_env(self.config.env, n_envs, steps_alike(self.config), render_mode)
 
     def evaluate(
         self,

@@ -173,7 +173,7 @@ def _schedule(config: RunConfig) -> str:
     every, episodes = config.eval.every_steps, config.eval.episodes
     if not isinstance(every, int):
         return "none"
-    longest = longest_episode(config.env) if "." not in config.vec_env else None
+    longest = longest_episode(config)
     text = f"every {every:,} steps, {episodes} episodes"
     played = evaluation_steps(config, longest)
     if played is None:

@@ -135,7 +135,6 @@ def test_what_is_no_device_is_refused(check, device):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("vec_env", "dumy"),
         ("log__level", "loud"),
         ("num_threads", "lots"),
         ("report__video", "maybe"),
@@ -145,7 +144,6 @@ def test_what_is_no_device_is_refused(check, device):
         ("normalize", "observation"),
         ("network__net_arch", 64),
         ("network__net_arch", [0]),
-        ("network__policy", "mpl"),
         ("env__packages", "panda_gym"),
         ("env__kwargs", 3),
         ("env__id", None),

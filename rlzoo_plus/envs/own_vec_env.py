@@ -1,0 +1,441 @@
+"""Vectorised environments of the user's own, and those of `gymnasium.vector`.
+
+They step all environments in one call, on a GPU or in a compiled simulator, so that there is no
+chain of wrappers for each. What the chain does elsewhere is done here: the end of an episode in
+the form of Stable-Baselines3, its record, seeds, and the state if the environment gives it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
+
+from rlzoo_plus.config.catalog import VEC_ENVS
+from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.config.references import reveal
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.envs.interface import check_shape
+from rlzoo_plus.envs.monitor import EpisodeMonitor, open_rows, told_by
+from rlzoo_plus.envs.single import import_packages
+from rlzoo_plus.registry import where_raised
+from rlzoo_plus.resume.plain import is_plain, to_plain
+
+log = logging.getLogger(__name__)
+GYMNASIUM = "gymnasium"
+_Batch = dict[str, Any]
+
+
+def make_own_vec_env(
+    spec: EnvConfig,
+    n_envs: int,
+    vec_env: str,
+    seed: int,
+    monitor: Path | None = None,
+    render_mode: str | None = None,
+) -> OwnVecEnv:
+    """Make the environments that `vec_env` names.
+
+    Args:
+        spec: The environment.
+        n_envs: How many.
+        vec_env: `gymnasium`, or the class of a user's: a `VecEnv` of Stable-Baselines3 is called
+            with `env` (the specification), `n_envs`, `seed` and `render_mode`, a `VectorEnv` of
+            Gymnasium as `gymnasium.make_vec` calls it.
+        seed: Of the first episodes.
+        monitor: Folder for a CSV of episodes, or None.
+        render_mode: `None`, `human` or `rgb_array`.
+
+    Raises:
+        ConfigError: There are none of that kind, or they cannot be made.
+    """
+    import_packages(spec)
+    options = reveal(spec.kwargs, "env.kwargs")
+    kind = None if vec_env == GYMNASIUM else VEC_ENVS.load(vec_env)
+    by_gymnasium = kind is None or issubclass(kind, VectorEnv)
+    if by_gymnasium:
+        limit = {} if spec.time_limit is None else {"max_episode_steps": spec.time_limit}
+        mode = {} if render_mode is None else {"render_mode": render_mode}
+        arguments = {"num_envs": n_envs, **limit, **mode, **options}
+    else:
+        env = spec.model_copy(update={"kwargs": options})
+        arguments = {"env": env, "n_envs": n_envs, "seed": seed, "render_mode": render_mode}
+    try:
+        inner = _from_registry(spec.id, arguments) if kind is None else kind(**arguments)
+    except ConfigError:
+        raise
+    # Whatever a class of a user's makes of it.
+    except (Exception, SystemExit) as error:
+        given = ", ".join(arguments)
+        raise ConfigError(
+            f"vec_env={vec_env} cannot be made with the arguments {given}: {where_raised(error)}."
+        ) from error
+    _check(inner, vec_env, n_envs)
+    venv = OwnVecEnv(inner, vec_env, monitor)
+    venv.seed(seed)
+    return venv
+
+
+def _from_registry(env_id: str, arguments: dict[str, Any]) -> VectorEnv:
+    try:
+        found = gym.spec(env_id)
+    except gym.error.Error as error:
+        raise ConfigError(f"env.id={env_id}: {str(error).splitlines()[0]}") from error
+    if found.vector_entry_point is None:
+        raise ConfigError(
+            f"vec_env={GYMNASIUM} needs an environment that is registered with a "
+            f"vector_entry_point, and {env_id} has none. Use vec_env=auto or subproc."
+        )
+    return gym.make_vec(env_id, vectorization_mode="vector_entry_point", **arguments)
+
+
+def _check(inner: Any, vec_env: str, n_envs: int) -> None:
+    parts = ("single_observation_space", "single_action_space")
+    names = parts if isinstance(inner, VectorEnv) else ("observation_space", "action_space")
+    for name in names:
+        if not isinstance(getattr(inner, name, None), gym.Space):
+            raise ConfigError(f"vec_env={vec_env}: it has no {name}. Set it in its __init__().")
+    if inner.num_envs != n_envs:
+        raise ConfigError(
+            f"vec_env={vec_env}: num_envs is {inner.num_envs}, and n_envs={n_envs} was asked for. "
+            "Let it make as many as it is told, or set n_envs."
+        )
+
+
+class OwnVecEnv(VecEnv):
+    """Environments that step together, in the form of Stable-Baselines3, with their episodes told.
+
+    Attributes:
+        inner: What was made, a `VecEnv` or a `VectorEnv`.
+        has_state: Whether it gives its state, with `state_dict()` and `load_state_dict(state)`.
+        unrecorded: What callbacks did that a checkpoint does not hold.
+    """
+
+    def __init__(self, inner: VecEnv | VectorEnv, name: str, monitor: Path | None = None) -> None:
+        """Take over environments.
+
+        Args:
+            inner: The environments.
+            name: What `vec_env` calls them.
+            monitor: Folder for the CSV of episodes, appended to if it is there; None for none.
+        """
+        self.inner, self.name = inner, name
+        self._stepper = _Gymnasium(inner) if isinstance(inner, VectorEnv) else _Plain(inner)
+        self.has_state = all(hasattr(inner, m) for m in ("state_dict", "load_state_dict"))
+        self.metadata = dict(getattr(inner, "metadata", None) or {})
+        self.unrecorded: list[str] = []
+        self._t_start = time.time()
+        spec = getattr(inner, "spec", None)
+        file = None if monitor is None else monitor / f"0.{EpisodeMonitor.EXT}"
+        self._rows = None if file is None else open_rows(file, spec, self._t_start)
+        super().__init__(inner.num_envs, *self._stepper.spaces())
+        self._clear()
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seed the episodes that the next reset begins."""
+        self._stepper.seed(seed)
+        return [None if seed is None else seed + rank for rank in range(self.num_envs)]
+
+    def reset(self) -> VecEnvObs:
+        """Start an episode everywhere."""
+        self._clear()
+        observations, self.reset_infos = self._stepper.reset()
+        return observations
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Take the actions."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Act, and tell of each episode that ended.
+
+        Raises:
+            RunError: The environments called `sys.exit`.
+        """
+        try:
+            observations, rewards, dones, infos, idle = self._stepper.step(self._actions)
+        except SystemExit as error:
+            # Passed on, it would end the command with the exit code of one that has done its work.
+            raise RunError(f"{self.name} called sys.exit({error.code!r}).") from error
+        self._returns += rewards
+        self._lengths += 1
+        for rank in np.flatnonzero(dones & ~idle).tolist():
+            row = {"r": float(self._returns[rank]), "l": int(self._lengths[rank])}
+            row["t"] = round(time.time() - self._t_start, 6)
+            if self._rows is not None:
+                self._rows.write_row(row)
+            infos[rank]["episode"] = {**row, **told_by(infos[rank])}
+        self._returns[dones], self._lengths[dones] = 0.0, 0
+        return observations, rewards.astype(np.float32), dones, infos
+
+    def try_out(self) -> None:
+        """Reset and step once, with a random action.
+
+        Raises:
+            ConfigError: It breaks, or returns arrays of other shapes than it says.
+        """
+        where, n_envs = f"vec_env={self.name}", self.num_envs
+        self.action_space.seed(0)
+        actions = np.stack([self.action_space.sample() for _ in range(n_envs)])
+        try:
+            first = self.reset()
+            after, rewards, dones, _ = self.step(actions)
+        # Whatever a class of a user's makes of it.
+        except (Exception, SystemExit) as error:
+            what = f"{where}: its reset or step raises {where_raised(error)}."
+            raise ConfigError(what) from error
+        space = batch_space(self.observation_space, n_envs)
+        for observations in (first, after):
+            check_shape(observations, space, where)
+        if np.shape(rewards) != (n_envs,) or np.shape(dones) != (n_envs,):
+            raise ConfigError(f"{where}: rewards and ends are not of shape ({n_envs},).")
+
+    @property
+    def no_state(self) -> str:
+        """Why a run with it does not go on bit for bit, where it gives no state."""
+        return (
+            f"vec_env={self.name} does not give its state, and its episodes begin anew; "
+            "state_dict() and load_state_dict(state) would keep them"
+        )
+
+    def state(self) -> dict[str, Any] | None:
+        """Return everything that decides how it goes on, as plain data; None if it is not known.
+
+        Raises:
+            ValueError: What `state_dict` returns is more than plain data.
+        """
+        if not self.has_state:
+            return None
+        state = self.inner.state_dict()  # type: ignore[union-attr]
+        if not is_plain(state):
+            raise ValueError(
+                f"vec_env={self.name}: its state_dict() returns more than plain data. Use numbers, "
+                "texts, NumPy arrays, and lists and dictionaries of them."
+            )
+        return {
+            "inner": to_plain(state),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+            "stepper": self._stepper.state(),
+        }
+
+    def restore(self, state: Any) -> str | None:
+        """Bring freshly made environments to a state of `state`; return why that fails, or None."""
+        if state is None or not self.has_state:
+            return self.no_state
+        try:
+            self.inner.load_state_dict(state["inner"])  # type: ignore[union-attr]
+            self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
+            self._stepper.restore(state["stepper"])
+        # Whatever a class of a user's makes of it.
+        except Exception as error:
+            return f"vec_env={self.name} refuses its state: {where_raised(error)}"
+        return None
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Return an attribute, for each environment."""
+        if attr_name == "has_state":
+            # Of robots of ours it is certain that their state is all of it.
+            return [False for _ in self._get_indices(indices)]
+        if attr_name in ("spec", "metadata", "render_mode"):
+            return [getattr(self.inner, attr_name, None) for _ in self._get_indices(indices)]
+        if isinstance(self.inner, VecEnv):
+            return self.inner.get_attr(attr_name, indices)
+        return [getattr(self.inner, attr_name) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Set an attribute."""
+        self._note(f"set_attr {attr_name!r}")
+        if isinstance(self.inner, VecEnv):
+            self.inner.set_attr(attr_name, value, indices)
+        else:
+            setattr(self.inner, attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        """Call a method; of `gymnasium.vector`, once for all environments."""
+        chosen = list(self._get_indices(indices))
+        if method_name == "set_episode_seeds":
+            # One seed for all: they have no resets of their own.
+            if 0 in chosen:
+                self.seed(int(args[0][0]))
+            return [None for _ in chosen]
+        if method_name in ("accounts", "load_accounts"):
+            # Of what single environments remember between episodes.
+            return [{} if method_name == "accounts" else None for _ in chosen]
+        if method_name != "action_masks":
+            self._note(f"env_method {method_name!r}")
+        if isinstance(self.inner, VecEnv):
+            return self.inner.env_method(method_name, *args, indices=indices, **kwargs)
+        result = getattr(self.inner, method_name)(*args, **kwargs)
+        each = isinstance(result, np.ndarray) and len(result) == self.num_envs
+        return [result[rank] if each else result for rank in chosen]
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """Tell that there are no wrappers of single environments."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Return a picture of each environment.
+
+        Raises:
+            ConfigError: There are none.
+        """
+        try:
+            is_plain = isinstance(self.inner, VecEnv)
+            frames = self.inner.get_images() if is_plain else self.inner.render()  # type: ignore[union-attr]
+        except NotImplementedError:
+            frames = None
+        if frames is None:
+            raise ConfigError(f"vec_env={self.name} makes no pictures.")
+        return list(frames)
+
+    def close(self) -> None:
+        """Close them, and the record of episodes."""
+        if self._rows is not None:
+            self._rows.close()
+        self.inner.close()
+
+    def _clear(self) -> None:
+        self._returns = np.zeros(self.num_envs, np.float64)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+
+    def _note(self, call: str) -> None:
+        reason = f"{call} was called, which a checkpoint does not hold for vec_env={self.name}"
+        if reason not in self.unrecorded:
+            self.unrecorded.append(reason)
+
+
+class _Plain:
+    """Steps a `VecEnv` of Stable-Baselines3, which needs no translation."""
+
+    def __init__(self, inner: VecEnv) -> None:
+        self.inner = inner
+
+    def spaces(self) -> tuple[gym.Space, gym.Space]:
+        return self.inner.observation_space, self.inner.action_space
+
+    def seed(self, seed: int | None) -> None:
+        self.inner.seed(seed)
+
+    def reset(self) -> tuple[Any, list[dict[str, Any]]]:
+        return self.inner.reset(), list(self.inner.reset_infos)
+
+    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
+        observations, rewards, dones, infos = self.inner.step(actions)
+        dones = np.asarray(dones, bool)
+        copies = [dict(info) for info in infos]
+        return observations, np.asarray(rewards, np.float64), dones, copies, np.zeros_like(dones)
+
+    def state(self) -> Any:
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+class _Gymnasium:
+    """Steps a `VectorEnv`, and translates how it begins the next episode.
+
+    SAME_STEP: the step that ends an episode returns the first observation of the next, and the
+    last one in `final_obs`, as Stable-Baselines3 wants it. DISABLED: they are reset here, with
+    `reset_mask`. NEXT_STEP: the reset takes the place of the next step, whose action is ignored.
+    What that step returns is nothing to learn from, and cannot be left out of the batch. It is
+    told as an episode of one step that begins in the last observation and ends there with reward
+    0, truncated if the episode was: the value of a state in which an episode ends is 0, and that
+    of one in which it is cut off is its own. The real episode is told as it was.
+    """
+
+    def __init__(self, inner: VectorEnv) -> None:
+        self.inner = inner
+        mode = inner.metadata.get("autoreset_mode")
+        if mode is None:
+            mode = AutoresetMode.NEXT_STEP
+            log.warning(
+                "%s does not say how it begins the next episode: metadata['autoreset_mode'] is "
+                "missing, and NEXT_STEP, Gymnasium's default, is assumed", type(inner).__name__
+            )  # fmt: skip
+        self.mode = AutoresetMode(mode)
+        self._seed: int | None = None
+        none = np.zeros(inner.num_envs, bool)
+        # Of each environment: whether the next step resets it, and whether it was cut off.
+        self._resets, self._was_cut = none, none.copy()
+        self._last: Any = None
+
+    def spaces(self) -> tuple[gym.Space, gym.Space]:
+        return self.inner.single_observation_space, self.inner.single_action_space
+
+    def seed(self, seed: int | None) -> None:
+        self._seed = seed
+
+    def reset(self) -> tuple[Any, list[dict[str, Any]]]:
+        observations, infos = self.inner.reset(seed=self._seed)
+        self._seed = None
+        self._resets = np.zeros(self.inner.num_envs, bool)
+        return self._copied(observations), _infos_of(infos, self.inner.num_envs)
+
+    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
+        seen, rewards, terminated, truncated, told = self.inner.step(actions)
+        observations, infos = self._copied(seen), _infos_of(told, self.inner.num_envs)
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        rewards = np.array(rewards, np.float64)
+        idle = self._resets
+        rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
+        ended = terminated | truncated
+        for rank in np.flatnonzero(idle).tolist():
+            infos[rank]["terminal_observation"] = _row(self._last, rank)
+            infos[rank]["TimeLimit.truncated"] = bool(self._was_cut[rank])
+        for rank in np.flatnonzero(ended).tolist():
+            final = infos[rank].pop("final_info", None)
+            infos[rank] |= final if isinstance(final, Mapping) else {}
+            last = infos[rank].pop("final_obs", None)
+            infos[rank]["terminal_observation"] = _row(observations, rank) if last is None else last
+            infos[rank]["TimeLimit.truncated"] = bool(truncated[rank] and not terminated[rank])
+        if self.mode is AutoresetMode.DISABLED and ended.any():
+            first, _ = self.inner.reset(options={"reset_mask": ended.copy()})
+            observations = self._copied(first)
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self._resets, self._was_cut, self._last = ended, truncated & ~terminated, observations
+        return observations, rewards, ended | idle, infos, idle
+
+    def state(self) -> Any:
+        return {"resets": self._resets, "was_cut": self._was_cut, "last": to_plain(self._last)}
+
+    def restore(self, state: Any) -> None:
+        self._resets, self._was_cut = state["resets"].astype(bool), state["was_cut"].astype(bool)
+        self._last = state["last"]
+
+    def _copied(self, observations: Any) -> Any:
+        """Copy: an environment may write the next ones into the same memory."""
+        space = self.inner.single_observation_space
+        if isinstance(space, gym.spaces.Dict):
+            parts = space.spaces.items()
+            return {key: np.array(observations[key], part.dtype) for key, part in parts}
+        return np.array(observations, space.dtype)
+
+
+def _infos_of(batch: _Batch, n_envs: int) -> list[dict[str, Any]]:
+    """Return the info of each environment; a key belongs to those that its `_key` names."""
+    infos: list[dict[str, Any]] = [{} for _ in range(n_envs)]
+    for key, values in batch.items():
+        if key.startswith("_") and key[1:] in batch:
+            continue
+        there = batch.get(f"_{key}", np.ones(n_envs, bool))
+        parts = _infos_of(values, n_envs) if isinstance(values, Mapping) else values
+        for rank in np.flatnonzero(there).tolist():
+            if len(parts) == n_envs:
+                infos[rank][key] = parts[rank]
+    return infos
+
+
+def _row(observations: Any, rank: int) -> Any:
+    if isinstance(observations, Mapping):
+        return {key: values[rank].copy() for key, values in observations.items()}
+    return observations[rank].copy()
