@@ -14,11 +14,20 @@ SHORT = {
     "metric": ["--metric", "none_such"],
 }
 # For a policy that is only played.
-HARMLESS = ("name like a formula", *(name for name in RUNS if name.startswith("records")))
+HARMLESS = (
+    "name like a formula",
+    "own launcher",
+    *(name for name in RUNS if name.startswith("records")),
+)
 ALL = {**RUNS, **ELSEWHERE, **CALLBACKS}
 CASES = [
     *(("evaluate", name) for name in RUNS if name not in HARMLESS),
-    *((verb, name) for verb in ("enjoy", "record") for name in RUNS if "own" in name),
+    *(
+        (verb, name)
+        for verb in ("enjoy", "record")
+        for name in RUNS
+        if "own" in name and name not in HARMLESS
+    ),
     *(("resume", name) for name in (*ELSEWHERE, *CALLBACKS, "own package", "FIFO", "merge bomb")),
     *(("verify-resume", name) for name in CALLBACKS),
     *[("record", "videos elsewhere"), ("plot", "plots elsewhere"), ("export", "export elsewhere")],
@@ -30,6 +39,11 @@ NEEDS_TRUST = {
     "own wrapper": "evil_package.Wrapper",
     "own wrapper, with arguments": "evil_package.Wrapper",
     "own algorithm": "evil_package",
+    "own packages of a run": "evil_package",
+    "own algorithm's class": "evil_package.PPO",
+    "own extractor": "evil_package.Extractor",
+    "own activation": "evil_package.Activation",
+    "best with an own extractor": "evil_package.Extractor",
     "id with a module": "evil_package",
     "id of old Gym": "GymV26Environment-v0",
 }
@@ -40,7 +54,11 @@ def outcome(guarded, tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     good = copy_run(root / "good")
     evil = []
-    cases = [*CASES, *((verb, name) for verb in ("runs", "metric") for name in RUNS)]
+    cases = [
+        *CASES,
+        ("evaluate", "own launcher"),
+        *((verb, name) for verb in ("runs", "metric") for name in RUNS),
+    ]
     for number, (verb, name) in enumerate(cases):
         run = copy_run(root / str(number) / "run")
         ALL[name](run)
@@ -71,6 +89,11 @@ def test_a_run_with_code_of_its_own_names_it_and_asks_for_trust(outcome, name):
     text = outcome[0][f"evaluate: {name}"]["text"]
     assert NEEDS_TRUST[name] in text
     assert "--trust" in text
+
+
+def test_the_launcher_of_a_run_is_no_part_of_playing_its_policy(outcome):
+    result = outcome[0]["evaluate: own launcher"]
+    assert (result["code"], result["events"]) == (0, []), result["text"]
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from support.evil_files import COMMAND, DEEP, ESCAPE, HUGE, PICKLE
-from support.forged import BUNDLE_FILES, copy_bundle, entry, seal
+from support.forged import BUNDLE_FILES, copy_bundle, edit_policy, entry, seal
 
 SECRET = b"secret"
 
@@ -156,6 +156,16 @@ def forged_best(edit):
     return lambda run: edit(run / "best")
 
 
+def own_extractor(folder):
+    """Name a network of one's own in the bundle; the run's configuration names none."""
+
+    def edit(policy):
+        policy["config"]["network"]["features_extractor"] = "evil_package.Extractor"
+
+    edit_policy(folder, edit)
+    seal(folder)
+
+
 def fifo_config(run):
     (run / "config.yaml").unlink()
     os.mkfifo(run / "config.yaml")
@@ -216,6 +226,16 @@ RUNS = {
     "own algorithm": config(
         "algo:\n  name: ppo\n  packages: []", "algo:\n  name: evil\n  packages: [evil_package]"
     ),
+    "own packages of a run": config("\nn_envs: 1", "\npackages: [evil_package]\nn_envs: 1"),
+    "own algorithm's class": config("algo:\n  name: ppo", "algo:\n  name: evil_package.PPO"),
+    "own extractor": config(
+        "  features_extractor: null", "  features_extractor: evil_package.Extractor"
+    ),
+    "own activation": config("  activation: null", "  activation: evil_package.Activation"),
+    "own launcher": config(
+        "infra:\n  name: local", "infra:\n  name: evil_package.Launcher\n  x: 1"
+    ),
+    "best with an own extractor": forged_best(own_extractor),
     "id with a module": config("id: Pendulum-v1", "id: evil_package:Pendulum-v1"),
     "id of old Gym": config("id: Pendulum-v1\n", "id: GymV26Environment-v0\n"),
     "id with escapes": config("id: Pendulum-v1", 'id: "\\e[2JPendulum-v1"'),
@@ -238,6 +258,10 @@ WRITTEN = ("checkpoints", "monitor", "tensorboard", "videos", "plots", "export",
 WRITTEN += (".lock", "checkpoints/chunks")
 ELSEWHERE = {f"{name} elsewhere": linked(name) for name in WRITTEN}
 CALLBACKS = {
+    "own tracker": config("tracker: null", "tracker: {name: evil_package.Tracker, host: x}"),
+    "own noise": config(
+        "  action_noise: null", "  action_noise: {type: evil_package.Noise, std: 0.1}"
+    ),
     "own callback": config("callbacks: []", "callbacks: [evil_package.Callback]"),
     "a command as callback": config(
         "callbacks: []", f"callbacks: [{{os.system: {{command: {COMMAND}}}}}]"

@@ -29,7 +29,10 @@ MODULES = ("omegaconf", "sb3_contrib", "stable_baselines3", "yaml", "rlzoo_plus.
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
 VERBS += ("console",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
-MODULES += tuple(f"rlzoo_plus.runs.{name}" for name in ("plan", "open", "job", "terminal", "claim"))
+MODULES += tuple(
+    f"rlzoo_plus.runs.{name}"
+    for name in ("plan", "open", "job", "terminal", "claim", "media", "run")
+)
 MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LIMIT_S = 60
