@@ -150,7 +150,7 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         data = [{**asdict(view), "command": stored.train_command(view)} for view in chosen]
         print(json.dumps(finite({"best": data, "experiment": experiment})))
         return 0
-    why = "best on fresh seeds" if winner is not None else "best by the figure it was chosen by"
+    why = "best on fresh seeds" if winner is not None else "best by the metric it was chosen by"
     for view in chosen:
         _print_best(stored, view, why, console)
     if experiment is not None:
@@ -164,8 +164,8 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console) -> None:
-    figures = zip(stored.hpo.objectives, view.values or (), strict=False)
-    text = ", ".join(f"{name} {number_text(value)}" for name, value in figures)
+    metrics = zip(stored.hpo.objectives, view.values or (), strict=False)
+    text = ", ".join(f"{name} {number_text(value)}" for name, value in metrics)
     console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
     console.print(stored.train_command(view), markup=False)
     words = [f"study={stored.reference}", f"trial={view.number}"]

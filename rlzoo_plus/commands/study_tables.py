@@ -78,11 +78,11 @@ def trials_table(views: Sequence[TrialView], objectives: Sequence[str]) -> Table
     table = _table(["trial", "state", *objectives, "time", *short])
     for view in views:
         values = view.values or ()
-        figures = [number_text(v) for v in values] if values else ["-"] * len(objectives)
+        metrics = [number_text(v) for v in values] if values else ["-"] * len(objectives)
         drawn = [value_text(view.params[n]) if n in view.params else "-" for n in names]
         took = "-" if view.duration_s is None else duration(view.duration_s)
         state = str(view.state) if view.is_feasible else "breaks a constraint"
-        cells = [str(view.number), state, *figures, took, *drawn]
+        cells = [str(view.number), state, *metrics, took, *drawn]
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
@@ -108,7 +108,7 @@ def print_ended(views: Sequence[TrialView], console: Console) -> None:
 
 
 def print_report(report: StudyReport, console: Console) -> None:
-    """Print the best trials: the figure they were chosen by, and what it is on fresh seeds."""
+    """Print the best trials: the metric they were chosen by, and what it is on fresh seeds."""
     from rich.text import Text
 
     heads = ["trial"]

@@ -24,11 +24,11 @@ FOLLOWED = {
     "mean_return": "mean_return",
     "success_rate": "success_rate",
 }
-FIGURES = (*FOLLOWED, "steps_per_s", "training_time_s")
+METRICS = (*FOLLOWED, "steps_per_s", "training_time_s")
 
 
-def run_figures(run: RunDir) -> dict[str, float]:
-    """Return the figures of a finished run; what it has not measured is left out.
+def run_metrics(run: RunDir) -> dict[str, float]:
+    """Return the metrics of a finished run; what it has not measured is left out.
 
     Returns:
         late_return: Mean return of the last three evaluations.
@@ -39,9 +39,9 @@ def run_figures(run: RunDir) -> dict[str, float]:
     """
     records = [record for _, record in sorted(_by_step(run).items())]
     returns = _values(records, "mean_return")
-    figures = {}
+    metrics = {}
     if returns:
-        figures |= {
+        metrics |= {
             "late_return": _mean(returns[-_LATE:]),
             "final_return": returns[-1],
             "best_return": max(returns),
@@ -49,18 +49,18 @@ def run_figures(run: RunDir) -> dict[str, float]:
         }
     success = _values(records, "success_rate")
     if success:
-        figures["success_rate"] = _mean(success[-_LATE:])
+        metrics["success_rate"] = _mean(success[-_LATE:])
     result = run.read_result()
     seconds, steps = finite(result.get("training_time_s")), finite(result.get("num_timesteps"))
     if seconds:
-        figures |= {"training_time_s": seconds, "steps_per_s": (steps or 0.0) / seconds}
-    return figures
+        metrics |= {"training_time_s": seconds, "steps_per_s": (steps or 0.0) / seconds}
+    return metrics
 
 
-def mean_figures(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Average the figures that all seeds of a trial have."""
-    names = [name for name in FIGURES if seeds and all(name in figures for figures in seeds)]
-    return {name: _mean([figures[name] for figures in seeds]) for name in names}
+def mean_metrics(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Average the metrics that all seeds of a trial have."""
+    names = [name for name in METRICS if seeds and all(name in metrics for metrics in seeds)]
+    return {name: _mean([metrics[name] for metrics in seeds]) for name in names}
 
 
 def rung_of(step: int, n_timesteps: int, seed_index: int = 0) -> int:
@@ -79,7 +79,7 @@ def rung_values(run: RunDir, n_timesteps: int, name: str) -> dict[int, float]:
 
 
 def followed_value(record: Mapping[str, Any], name: str) -> float | None:
-    """Return what an evaluation says of a figure; NaN if the policy has diverged."""
+    """Return what an evaluation says of a metric; NaN if the policy has diverged."""
     value = record.get(FOLLOWED[name])
     if isinstance(value, (int, float)) and type(value) is not bool:
         return float(value)
@@ -111,23 +111,23 @@ _FORM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a figure.
+    """A bound on a metric.
 
     Attributes:
-        figure: The figure's name.
+        metric: The metric's name.
         is_lower: True for `>=`, False for `<=`.
-        bound: The bound, in the figure's unit.
+        bound: The bound, in the metric's unit.
         key: Its name in the storage; in the order of the settings when sorted.
     """
 
-    figure: str
+    metric: str
     is_lower: bool
     bound: float
     key: str
 
-    def violation(self, figures: Mapping[str, float]) -> float:
-        """Return how much it is broken, in the figure's unit; zero or less: it is kept."""
-        value = figures.get(self.figure, math.nan)
+    def violation(self, metrics: Mapping[str, float]) -> float:
+        """Return how much it is broken, in the metric's unit; zero or less: it is kept."""
+        value = metrics.get(self.metric, math.nan)
         if not math.isfinite(value):
             # What was not measured was not kept; samplers cannot use infinities.
             return max(abs(self.bound), 1.0)
@@ -138,19 +138,19 @@ def parse_constraints(texts: Sequence[str]) -> list[Constraint]:
     """Read constraints.
 
     Raises:
-        ConfigError: A text is no constraint, or its figure does not exist.
+        ConfigError: A text is no constraint, or its metric does not exist.
     """
     constraints = []
     for place, text in enumerate(texts):
         match = _FORM.fullmatch(text)
         if match is None:
             raise ConfigError(
-                f"hpo.constraints: {text!r} is no constraint. Write a figure, >= or <=, and a "
+                f"hpo.constraints: {text!r} is no constraint. Write a metric, >= or <=, and a "
                 'number, for example "steps_per_s >= 1000".'
             )
-        figure, sign, number = match.groups()
-        if figure not in FIGURES:
-            raise ConfigError(f"hpo.constraints: {unknown_name('figure', figure, FIGURES)}")
-        key = f"{place:02d} {figure} {sign} {number}"
-        constraints.append(Constraint(figure, sign == ">=", float(number), key))
+        metric, sign, number = match.groups()
+        if metric not in METRICS:
+            raise ConfigError(f"hpo.constraints: {unknown_name('metric', metric, METRICS)}")
+        key = f"{place:02d} {metric} {sign} {number}"
+        constraints.append(Constraint(metric, sign == ">=", float(number), key))
     return constraints

@@ -18,7 +18,7 @@ from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.multirun import Listener, run_jobs
 from rlzoo_plus.tuning.experiment_file import write_winner
-from rlzoo_plus.tuning.metrics import run_figures
+from rlzoo_plus.tuning.metrics import run_metrics
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.study_report import (
@@ -203,17 +203,17 @@ def retraining_jobs(
 
 
 def retrained(view: TrialView, jobs: Sequence[SweepJob]) -> Retrained:
-    """Return what a trial's values gave on fresh seeds; runs that failed have no figures."""
+    """Return what a trial's values gave on fresh seeds; runs that failed have no metrics."""
     return Retrained(
         number=view.number,
         seeds=tuple(job.config.seed for job in jobs),
-        figures=tuple(run_figures(job.run_dir) if job.is_finished() else {} for job in jobs),
+        metrics=tuple(run_metrics(job.run_dir) if job.is_finished() else {} for job in jobs),
     )
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
     """Return the finished run whose best policy got most while training; None if none did."""
-    scores = [(run_figures(job.run_dir).get("best_return"), job) for job in jobs]
+    scores = [(run_metrics(job.run_dir).get("best_return"), job) for job in jobs]
     known = [(score, job) for score, job in scores if score is not None and job.is_finished()]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 

@@ -180,7 +180,7 @@ class Study(StoredStudy):
             return False
         return bool(patiently(lambda: self._leases.enqueue(params, attributes), PATIENCE_S))
 
-    def done(self, number: int, values: Sequence[float], figures: Mapping[str, float]) -> bool:
+    def done(self, number: int, values: Sequence[float], metrics: Mapping[str, float]) -> bool:
         """Tell a trial's values; return False if it was taken from us.
 
         Values that are no numbers prune the trial: the sampler learns from that.
@@ -188,12 +188,12 @@ class Study(StoredStudy):
         if len(values) != len(self.hpo.objectives):
             raise ValueError(f"{len(values)} values for {len(self.hpo.objectives)} objectives")
         if not all(math.isfinite(value) for value in values):
-            return self.prune(number, DIVERGED, figures)
-        return self._finish(number, "COMPLETE", {}, figures, [float(value) for value in values])
+            return self.prune(number, DIVERGED, metrics)
+        return self._finish(number, "COMPLETE", {}, metrics, [float(value) for value in values])
 
-    def prune(self, number: int, reason: str, figures: Mapping[str, float] | None = None) -> bool:
+    def prune(self, number: int, reason: str, metrics: Mapping[str, float] | None = None) -> bool:
         """Tell that a trial was ended early; return False if it was taken from us."""
-        return self._finish(number, "PRUNED", {noted.REASON: reason}, figures or {})
+        return self._finish(number, "PRUNED", {noted.REASON: reason}, metrics or {})
 
     def fail(self, number: int, reason: str) -> bool:
         """Tell that a trial failed; return False if it was taken from us."""
@@ -253,13 +253,13 @@ class Study(StoredStudy):
         number: int,
         state: str,
         attributes: Mapping[str, Any],
-        figures: Mapping[str, float] | None = None,
+        metrics: Mapping[str, float] | None = None,
         values: Sequence[float] | None = None,
     ) -> bool:
-        finite = {name: float(v) for name, v in (figures or {}).items() if math.isfinite(v)}
+        finite = {name: float(v) for name, v in (metrics or {}).items() if math.isfinite(v)}
         is_measured = bool(finite) or state == "COMPLETE"
         if finite:
-            attributes = {**attributes, noted.FIGURES: finite}
+            attributes = {**attributes, noted.METRICS: finite}
         violations = {c.key: c.violation(finite) for c in self._constraints if is_measured}
         finish = self._leases.finish
         return bool(

@@ -17,7 +17,7 @@ from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.runs.compose import Resolver
-from rlzoo_plus.tuning.metrics import FIGURES, FOLLOWED, RUNGS, parse_constraints
+from rlzoo_plus.tuning.metrics import FOLLOWED, METRICS, RUNGS, parse_constraints
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.trials import TrialView
 
@@ -71,7 +71,7 @@ class StudyPlan:
 
     @property
     def followed(self) -> str | None:
-        """The figure that is reported while a run goes on, None if nothing can be."""
+        """The metric that is reported while a run goes on, None if nothing can be."""
         names = list(self.hpo.objectives)
         return names[0] if len(names) == 1 and names[0] in FOLLOWED else None
 
@@ -165,9 +165,9 @@ def study_folder(name: str) -> Path:
 def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
     """Check what the types of the settings cannot say; return what is wrong."""
     mistakes = [
-        unknown_name("hpo.objectives", name, FIGURES)
+        unknown_name("hpo.objectives", name, METRICS)
         for name in hpo.objectives
-        if name not in FIGURES
+        if name not in METRICS
     ]
     if hpo.algo is not None and hpo.algo != base.algo.name:
         mistakes.append(

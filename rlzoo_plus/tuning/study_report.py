@@ -1,6 +1,6 @@
 """The report of a study: what was tried, and how good the best trials are on fresh seeds.
 
-A trial is chosen because its figure is high, so that figure flatters. Beside it stands what the
+A trial is chosen because its metric is high, so that metric flatters. Beside it stands what the
 same values give on seeds that no trial has seen, and on held-out episodes.
 """
 
@@ -41,18 +41,18 @@ class Retrained:
     Attributes:
         number: The trial.
         seeds: The fresh seeds.
-        figures: The figures of each seed's run, by name; a run that failed has none.
+        metrics: The metrics of each seed's run, by name; a run that failed has none.
         held_out: What the policy returned on held-out episodes, None if it played none.
     """
 
     number: int
     seeds: tuple[int, ...]
-    figures: tuple[Mapping[str, float], ...]
+    metrics: tuple[Mapping[str, float], ...]
     held_out: HeldOut | None = None
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return a figure's interquartile mean over the seeds; None if no seed has it."""
-        values = [figures[name] for figures in self.figures if _is_number(figures.get(name))]
+        """Return a metric's interquartile mean over the seeds; None if no seed has it."""
+        values = [metrics[name] for metrics in self.metrics if _is_number(metrics.get(name))]
         return estimate(values)
 
 
@@ -153,7 +153,7 @@ def retrained_of(report: StudyReport, number: int) -> Retrained | None:
 
 
 def first_value(report: StudyReport, view: TrialView, name: str) -> float | None:
-    """Return the figure that a trial was chosen by, None if it has none."""
+    """Return the metric that a trial was chosen by, None if it has none."""
     if view.values is None or len(view.values) != len(report.objectives):
         return None
     value = view.values[report.objectives.index(name)]
@@ -161,7 +161,7 @@ def first_value(report: StudyReport, view: TrialView, name: str) -> float | None
 
 
 def change(first: float | None, again: Estimate | None) -> float | None:
-    """Return by how much the figure differs on fresh seeds; below 0: it has shrunk."""
+    """Return by how much the metric differs on fresh seeds; below 0: it has shrunk."""
     return None if first is None or again is None else again.iqm - first
 
 
@@ -177,7 +177,7 @@ def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:
     data: dict[str, Any] = {
         "number": view.number,
         "values": {name: first_value(report, view, name) for name in report.objectives},
-        "figures": dict(view.figures),
+        "metrics": dict(view.metrics),
         "params": dict(view.params),
         "overrides": list(view.overrides),
         "folder": view.folder,
@@ -193,7 +193,7 @@ def _again(report: StudyReport, view: TrialView, again: Retrained) -> dict[str, 
     estimates = {name: again.estimate(name) for name in names}
     return {
         "seeds": list(again.seeds),
-        "runs": [dict(figures) for figures in again.figures],
+        "runs": [dict(metrics) for metrics in again.metrics],
         "iqm": {
             name: None if found is None else asdict(found) for name, found in estimates.items()
         },
@@ -210,7 +210,7 @@ def _is_number(value: object) -> bool:
 
 
 def number_text(value: float | None) -> str:
-    """Return a figure as text, `-` if there is none."""
+    """Return a metric as text, `-` if there is none."""
     return f"{value:.4g}" if value is not None and math.isfinite(value) else "-"
 
 
@@ -282,7 +282,7 @@ def _estimate(again: Retrained | None, name: str) -> Estimate | None:
 
 
 def change_text(first: float | None, again: Estimate | None) -> str:
-    """Return how the figure changed on fresh seeds: `-12.5 (-5 %)`, `-` if that is not known."""
+    """Return how the metric changed on fresh seeds: `-12.5 (-5 %)`, `-` if that is not known."""
     difference = change(first, again)
     if difference is None or not first:
         return "-" if difference is None else f"{difference:+.4g}"
@@ -314,7 +314,7 @@ def _legend(report: StudyReport) -> list[str]:
             "what that brings.",
         ]
     if not report.retrained:
-        lines += ["", "No trial was trained again: what the figures are worth is not known."]
+        lines += ["", "No trial was trained again: what the metrics are worth is not known."]
     return lines
 
 

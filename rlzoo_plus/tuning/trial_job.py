@@ -50,18 +50,18 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
     """Return what is called with each evaluation of a trial's run.
 
     Args:
-        report: `figure`, what is reported, None for nothing; `seed_index`; `earlier`, the
+        report: `metric`, what is reported, None for nothing; `seed_index`; `earlier`, the
             directories of the trial's earlier runs; `trial`, the arguments of a `TrialReporter`.
         n_timesteps: Length of the run.
     """
-    figure = report["figure"]
-    if figure is None:
+    metric = report["metric"]
+    if metric is None:
         return None
     reporter = TrialReporter(**{**report["trial"], "folder": Path(report["trial"]["folder"])})
-    earlier = [rung_values(RunDir(Path(p)), n_timesteps, figure) for p in report["earlier"]]
+    earlier = [rung_values(RunDir(Path(p)), n_timesteps, metric) for p in report["earlier"]]
 
     def watch(record: dict[str, Any], stop: StopRequest) -> None:
-        value = followed_value(record, figure)
+        value = followed_value(record, metric)
         if value is None or record["step"] == 0:
             # `eval.at_start` is no rung: the first one counts from the first training.
             return
@@ -70,7 +70,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
         behind = RUNGS * report["seed_index"]
         reason = reporter.report(sum(values) / len(values), behind + rung)
         if reason is None and not math.isfinite(value):
-            reason = f"diverged: {figure} is {value}"
+            reason = f"diverged: {metric} is {value}"
         if reason is not None and record["step"] < n_timesteps:
             stop.reason = reason
 

@@ -15,7 +15,7 @@ from rlzoo_plus.infra.job import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
-from rlzoo_plus.tuning.metrics import RUNGS, mean_figures, run_figures, rung_values
+from rlzoo_plus.tuning.metrics import RUNGS, mean_metrics, run_metrics, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_job import TRIAL
@@ -31,14 +31,14 @@ class Outcome:
     Attributes:
         state: Done, pruned or failed.
         values: The objectives' values, if it is done.
-        figures: All that was measured.
+        metrics: All that was measured.
         reason: Why it was pruned or failed.
         missing: Objectives that its finished runs do not tell; those of others will not either.
     """
 
     state: TrialState
     values: tuple[float, ...] = ()
-    figures: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     reason: str = ""
     missing: tuple[str, ...] = ()
 
@@ -133,36 +133,36 @@ class TrialRun:
         return None
 
     def _pruned_between_seeds(self) -> str | None:
-        figure = self.plan.followed
-        if figure is None or self._reporter is None:
+        metric = self.plan.followed
+        if metric is None or self._reporter is None:
             return None
         steps = self.plan.trial_timesteps
         last = [
             values[max(values)]
             for index in range(self.seed_index + 1)
-            if (values := rung_values(self._job(index).run_dir, steps, figure))
+            if (values := rung_values(self._job(index).run_dir, steps, metric))
         ]
         if not last:
             return None
         return self._reporter.report(sum(last) / len(last), RUNGS * (self.seed_index + 1))
 
     def _done(self) -> Outcome:
-        figures = self._figures()
-        missing = tuple(name for name in self.plan.hpo.objectives if name not in figures)
+        metrics = self._metrics()
+        missing = tuple(name for name in self.plan.hpo.objectives if name not in metrics)
         if missing:
             reason = f"the runs tell no {', '.join(missing)}"
-            return Outcome(TrialState.FAILED, figures=figures, reason=reason, missing=missing)
-        values = tuple(figures[name] for name in self.plan.hpo.objectives)
+            return Outcome(TrialState.FAILED, metrics=metrics, reason=reason, missing=missing)
+        values = tuple(metrics[name] for name in self.plan.hpo.objectives)
         if not all(math.isfinite(value) for value in values):
-            return Outcome(TrialState.PRUNED, figures=figures, reason="diverged")
-        return Outcome(TrialState.DONE, values, figures)
+            return Outcome(TrialState.PRUNED, metrics=metrics, reason="diverged")
+        return Outcome(TrialState.DONE, values, metrics)
 
     def _outcome(self, state: TrialState, reason: str) -> Outcome:
-        return Outcome(state, figures=self._figures(), reason=reason)
+        return Outcome(state, metrics=self._metrics(), reason=reason)
 
-    def _figures(self) -> dict[str, float]:
+    def _metrics(self) -> dict[str, float]:
         runs = [self._job(index).run_dir for index in range(self.seed_index + 1)]
-        return mean_figures([run_figures(run) for run in runs])
+        return mean_metrics([run_metrics(run) for run in runs])
 
     def _job(self, seed_index: int) -> SweepJob:
         path = self.plan.run_path(self.folder, seed_index)
@@ -175,7 +175,7 @@ class TrialRun:
     def _spec(self) -> JobSpec:
         spec = job_spec(self.job, TRIAL)
         report: dict[str, Any] = {
-            "figure": self.plan.followed if self._reporter is not None else None,
+            "metric": self.plan.followed if self._reporter is not None else None,
             "seed_index": self.seed_index,
             "earlier": [str(self._job(index).path) for index in range(self.seed_index)],
             "trial": None if self._reporter is None else self._reporter.arguments,

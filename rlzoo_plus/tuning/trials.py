@@ -47,7 +47,7 @@ class TrialView:
         overrides: What it changes: `key=value`, as on the command line.
         folder: Its directory below the study's, `trials/<number of its first attempt>`.
         reason: Why it failed or was pruned.
-        figures: All figures of its runs, averaged over seeds, by name.
+        metrics: All metrics of its runs, averaged over seeds, by name.
         intermediate: What was reported while it ran, by rung: twentieths of a run, those of a
             later seed behind those of the earlier ones.
         violations: How much each constraint is broken; zero or less: it is kept.
@@ -63,7 +63,7 @@ class TrialView:
     overrides: tuple[str, ...] = ()
     folder: str = ""
     reason: str = ""
-    figures: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     intermediate: dict[int, float] = field(default_factory=dict)
     violations: tuple[float, ...] = ()
     duration_s: float | None = None
@@ -76,7 +76,7 @@ class TrialView:
         return all(violation <= 0 for violation in self.violations)
 
 
-OWNER, KIND, REASON, FIGURES = "owner", "kind", "reason", "figures"
+OWNER, KIND, REASON, METRICS = "owner", "kind", "reason", "figures"
 OVERRIDES, FOLDER, RETRY_OF, ROOT = "overrides", "folder", "retry_of", "root"
 ATTEMPT, WARM, TICKET, BEATS = "attempt", "warm_start", "ticket", "beats"
 # Kinds of Optuna's failed trials; the last two never were one of the study's trials.
@@ -113,7 +113,7 @@ def view_of(trial: FrozenTrial) -> TrialView:
         overrides=_overrides(trial.user_attrs.get(OVERRIDES)),
         folder=folder_of(trial),
         reason=_reason_of(trial),
-        figures=_figures(trial.user_attrs.get(FIGURES)),
+        metrics=_metrics(trial.user_attrs.get(METRICS)),
         intermediate={int(k): float(v) for k, v in sorted(trial.intermediate_values.items())},
         violations=tuple(_number(constraints[key]) for key in sorted(constraints)),
         duration_s=None if trial.duration is None else trial.duration.total_seconds(),
@@ -238,7 +238,7 @@ def _overrides(value: object) -> tuple[str, ...]:
     return tuple(_text(item) for item in value[:_MOST_OVERRIDES])
 
 
-def _figures(value: object) -> dict[str, float]:
+def _metrics(value: object) -> dict[str, float]:
     if not isinstance(value, dict):
         return {}
     numbers = {_text(name): _number(number) for name, number in value.items()}

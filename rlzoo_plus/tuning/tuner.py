@@ -271,7 +271,7 @@ class Tuner(Scheduler[TrialRun]):
     def _tell(self, number: int, outcome: Outcome) -> bool:
         """Tell how a trial ended; return False if it is no longer ours."""
         if outcome.state is TrialState.DONE:
-            return self.study.done(number, outcome.values, outcome.figures)
+            return self.study.done(number, outcome.values, outcome.metrics)
         if outcome.state is TrialState.PRUNED:
-            return self.study.prune(number, outcome.reason, outcome.figures)
+            return self.study.prune(number, outcome.reason, outcome.metrics)
         return self.study.fail(number, outcome.reason)

@@ -101,7 +101,7 @@ def test_a_damaged_report_is_passed_over(answer, study, in_process, report):
     (in_process / FOLDER / "report.json").write_text(report)
     code, text = answer("study", "best", "mine")
     assert code == 0
-    assert text.startswith("trial 2, best by the figure")
+    assert text.startswith("trial 2, best by the metric")
 
 
 def test_of_several_objectives_best_prints_the_whole_front(answer, in_process):

@@ -43,8 +43,8 @@ def add_trial(study, values=None, *, pruned="", failed="", reports=()):
     for rung, value in reports:
         asked.trial.report(value, rung)
     if values is not None:
-        figures = dict(zip(study.hpo.objectives, values, strict=True))
-        study.done(asked.number, values, figures)
+        metrics = dict(zip(study.hpo.objectives, values, strict=True))
+        study.done(asked.number, values, metrics)
     elif pruned:
         study.prune(asked.number, pruned)
     elif failed:

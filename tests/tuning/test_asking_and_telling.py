@@ -41,12 +41,12 @@ def test_what_was_told_is_read_back(open_study):
     x = draw(asked)
     assert study.set_overrides(asked.number, ["gamma=0.9"])
     assert study.reporter(asked.number).report(2.0, 4) is None
-    figures = {"steps_per_s": 40.0, "training_time_s": 4.0, "late_return": math.nan}
-    assert study.done(asked.number, [7.0], figures)
+    metrics = {"steps_per_s": 40.0, "training_time_s": 4.0, "late_return": math.nan}
+    assert study.done(asked.number, [7.0], metrics)
     (view,) = open_study(constraints=["steps_per_s >= 100", "training_time_s <= 10"]).trials()
     assert (view.state, view.values, view.owner) == (TrialState.DONE, (7.0,), "one")
     assert (view.params, view.overrides) == ({"x": x}, ("gamma=0.9",))
-    assert view.figures == {"steps_per_s": 40.0, "training_time_s": 4.0}
+    assert view.metrics == {"steps_per_s": 40.0, "training_time_s": 4.0}
     assert (view.intermediate, view.violations) == ({4: 2.0}, (60.0, -6.0))
     assert not view.is_feasible
     assert view.duration_s >= 0
@@ -409,7 +409,7 @@ def test_a_storage_of_a_stranger_is_read_defensively(open_study):
     (view,) = study.trials()
     assert "\x1b" not in view.owner
     assert (view.overrides, view.folder, view.reason) == ((), "trials/0000", "")
-    assert (view.figures, view.retry_of) == ({"best_return": 2.0}, None)
+    assert (view.metrics, view.retry_of) == ({"best_return": 2.0}, None)
 
 
 def test_states_that_count_fill_the_study(open_study):

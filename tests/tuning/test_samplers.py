@@ -315,8 +315,8 @@ def test_untrusted_points_of_cma_are_one_error_of_the_sampler(point):
 
 def test_constraints_measure_how_much_they_are_broken():
     lower, upper = parse_constraints(["steps_per_s >= 1e3", " training_time_s<=300 "])
-    figures = {"steps_per_s": 400.0, "training_time_s": 100.0}
-    assert (lower.violation(figures), upper.violation(figures)) == (600.0, -200.0)
+    metrics = {"steps_per_s": 400.0, "training_time_s": 100.0}
+    assert (lower.violation(metrics), upper.violation(metrics)) == (600.0, -200.0)
     assert lower.violation({}) > 0
     assert sorted([upper.key, lower.key]) == [lower.key, upper.key]
 

@@ -25,8 +25,8 @@ def done(number, *values, **params):
 
 
 def again(number, returns=RETURNS, **more):
-    figures = tuple({"late_return": value, "final_return": value - 1} for value in returns)
-    return Retrained(number, tuple(range(1000, 1000 + len(returns))), figures, **more)
+    metrics = tuple({"late_return": value, "final_return": value - 1} for value in returns)
+    return Retrained(number, tuple(range(1000, 1000 + len(returns))), metrics, **more)
 
 
 def report(trials, best=None, **more):

@@ -15,13 +15,13 @@ from rlzoo_plus.tuning.trials import TrialState
 from rlzoo_plus.tuning.tuner import MOST_IN_A_ROW
 
 
-def test_a_finished_run_tells_its_figures(make):
+def test_a_finished_run_tells_its_metrics(make):
     tuner = make(lambda run, data, handle: finish(run))
     assert tuner.run() == 0
     assert states(tuner) == ["done"] * 3
     view = tuner.study.trials()[0]
     assert view.values == (2.0,)
-    assert view.figures["final_return"] == 3.0
+    assert view.metrics["final_return"] == 3.0
     assert view.overrides[0].startswith("algo.hyperparams.gamma=0.9")
     assert view.folder == "trials/0000"
 
@@ -69,13 +69,13 @@ def test_a_pruned_run_prunes_the_trial_with_its_reason(make):
     tuner.run()
     (view,) = tuner.study.trials()
     assert (view.state, view.reason) == (TrialState.PRUNED, "median at rung 5")
-    assert view.figures["final_return"] == 1.5
+    assert view.metrics["final_return"] == 1.5
 
 
-@pytest.mark.parametrize("how", ["crash", "figures"])
+@pytest.mark.parametrize("how", ["crash", "metrics"])
 def test_a_run_that_diverges_teaches_the_sampler(make, how):
     def act(run, data, handle):
-        if how == "figures":
+        if how == "metrics":
             return finish(run, [1.0, math.nan])
         return crash(run, "ValueError: Expected parameter loc, but found tensor([[nan]])")
 
