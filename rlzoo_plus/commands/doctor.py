@@ -23,8 +23,8 @@ def main(arguments: list[str]) -> int:
     """Look at all jobs; return 0 if they can be trained, else 2."""
     options, overrides = _parse(arguments)
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.commands.sweep_view import CountView
     from rlzoo_plus.diagnosis.diagnose import look
+    from rlzoo_plus.sweeps.terminal import CountView
 
     # What is printed for programs goes to the output.
     outcome = look(overrides, CountView(lambda: make_console(stderr=True)), _plan_study)

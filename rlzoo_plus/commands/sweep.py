@@ -53,9 +53,9 @@ def _retry_failed(ledger: Ledger, options: argparse.Namespace, console: Console)
 def _run(
     ledger: Ledger, jobs: list[SweepJob], options: argparse.Namespace, console: Console
 ) -> int:
-    from rlzoo_plus.commands.sweep_view import SweepView, print_summary
     from rlzoo_plus.sweeps import multirun
     from rlzoo_plus.sweeps.again import placed_again
+    from rlzoo_plus.sweeps.terminal import SweepView, print_summary
 
     if not jobs:
         console.print(f"{ledger.sweep}: nothing to do", markup=False)
@@ -70,10 +70,10 @@ def _run(
 
 
 def _status(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.commands.sweep_view import print_failed, print_rows, print_state
     from rlzoo_plus.sweeps.presence import living_controllers
     from rlzoo_plus.sweeps.states import look_at
     from rlzoo_plus.sweeps.summary import as_data, summarise
+    from rlzoo_plus.sweeps.terminal import print_failed, print_rows, print_state
 
     if options.watch:
         _watch(ledger, console)
@@ -93,10 +93,10 @@ def _watch(ledger: Ledger, console: Console) -> None:
     """Show the sweep until no controller works on it; without a terminal, a line a second."""
     from rich.live import Live
 
-    from rlzoo_plus.commands.sweep_view import usual_s
     from rlzoo_plus.sweeps.presence import living_controllers
     from rlzoo_plus.sweeps.states import JobState, look_at
     from rlzoo_plus.sweeps.table import headline, live_table
+    from rlzoo_plus.sweeps.terminal import usual_s
 
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while living_controllers(ledger.sweep):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.console import start_live
 from rlzoo_plus.commands.study_tables import print_report
-from rlzoo_plus.commands.sweep_view import SweepView
 from rlzoo_plus.sweeps.table import brief, duration
+from rlzoo_plus.sweeps.terminal import SweepView
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trials import COUNTED, TrialState, TrialView

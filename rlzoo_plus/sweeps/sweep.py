@@ -12,15 +12,14 @@ from rlzoo_plus.runs.run import Run, frame
 from rlzoo_plus.sweeps.controller import Entry
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
-from rlzoo_plus.sweeps.multirun import Listener, Multirun, start_early
-from rlzoo_plus.sweeps.states import JobState, JobView, look_at, view_of
+from rlzoo_plus.sweeps.multirun import Multirun, start_early
+from rlzoo_plus.sweeps.states import JobState, JobView, look_at
 from rlzoo_plus.sweeps.summary import as_table, job_data, summarise, write_summary
-from rlzoo_plus.sweeps.table import headline, job_line
+from rlzoo_plus.sweeps.table import headline
+from rlzoo_plus.sweeps.terminal import SweepView
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from rlzoo_plus.infra.launcher import Launcher
 
 
 def sweep(
@@ -59,7 +58,7 @@ def sweep(
     from rlzoo_plus.runs.terminal import plain_console
 
     start_early(words)
-    jobs = Multirun(words, _Lines(plain_console(quiet=quiet), on_end), takes_signals=False)
+    jobs = Multirun(words, _View(plain_console(quiet=quiet), on_end), takes_signals=False)
     jobs.execute(compose_jobs)
     found = Sweep(Ledger(jobs.jobs[0].sweep), jobs.jobs)
     views = look_at(found.ledger.read())
@@ -137,26 +136,16 @@ class Sweep(Sequence[Run]):
         return Run.open(job.path, trust=self._trust)
 
 
-class _Lines(Listener):
-    """Prints a line for each job that ends."""
+class _View(SweepView):
+    """Prints a line for each job that ends, and calls back."""
 
     def __init__(self, console: Console, on_end: Callable[[Run], None] | None) -> None:
-        self._console, self._on_end = console, on_end
-        self._n_ended = self._total = 0
-
-    def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str]) -> None:
-        """Say what is run, and where."""
-        self._total = len(jobs)
-        for note in notes:
-            self._console.print(f"note: {note}", markup=False)
-        text = f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {launcher.slots} at once"
-        self._console.print(text, markup=False)
+        super().__init__(lambda: console, may_draw=False)
+        self._on_end = on_end
 
     def ended(self, entry: Entry) -> None:
         """Say how a job ended."""
-        self._n_ended += 1
-        line = job_line(view_of(entry.job, entry.state, entry.reason), self._n_ended, self._total)
-        self._console.print(line, markup=False)
+        super().ended(entry)
         if self._on_end is not None and entry.state is JobState.DONE:
             self._on_end(Run.open(entry.job.path, trust=True))
 

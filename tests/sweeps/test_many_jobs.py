@@ -6,9 +6,9 @@ import re
 import pytest
 from rich.console import Console
 
-from rlzoo_plus.commands import dispatch, sweep_view
-from rlzoo_plus.commands.sweep_view import CountBar
-from rlzoo_plus.sweeps import multirun
+from rlzoo_plus.commands import dispatch
+from rlzoo_plus.sweeps import multirun, terminal
+from rlzoo_plus.sweeps.terminal import CountBar
 
 # Hundreds of jobs, three values of one key.
 MANY = ["-m", "tuned=none", "seed=range(0,100)", "algo.hyperparams.gamma=0.9,0.91,0.92"]
@@ -72,14 +72,14 @@ def test_a_ctrl_c_while_planning_writes_nothing(ran, monkeypatch, tmp_path, caps
     def pressed(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_view.CountBar, "advance", pressed)
+    monkeypatch.setattr(terminal.CountBar, "advance", pressed)
     assert dispatch.run("train", MANY) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
     assert not (tmp_path / "outputs/sweeps/default").exists()
 
 
 def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
-    monkeypatch.setattr(sweep_view, "_REDRAW_BAR_S", 0.0)
+    monkeypatch.setattr(terminal, "_REDRAW_BAR_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
     bar = CountBar(console, "planning", 100)
     for _ in range(100):
@@ -93,7 +93,7 @@ def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
-    monkeypatch.setattr(sweep_view, "_LINE_S", 0.0)
+    monkeypatch.setattr(terminal, "_LINE_S", 0.0)
     console = Console(file=io.StringIO(), width=200)
     bar = CountBar(console, "planning", 50)
     bar.advance()

@@ -1,4 +1,4 @@
-"""The terminal of a sweep: how far its planning is, a table or lines of its jobs, the summary."""
+"""What a sweep prints: how far its planning is, a table or lines of its jobs, the summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.console import start_live
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.multirun import Listener
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at, tell_causes, view_of
@@ -79,9 +78,15 @@ class CountBar:
 class CountView(Listener):
     """Shows how far the planning and the checking of a sweep's jobs are."""
 
-    def __init__(self, make_console: Callable[[], Console]) -> None:
-        """Show nothing yet; the console is made when it is needed, which imports Rich."""
-        self._make_console = make_console
+    def __init__(self, make_console: Callable[[], Console], *, may_draw: bool = True) -> None:
+        """Show nothing yet.
+
+        Args:
+            make_console: Makes the console when it is needed, which imports Rich.
+            may_draw: Whether a terminal gets a bar and a table, which are drawn again in their
+                place; if not, there are lines only, of what was run.
+        """
+        self._make_console, self._may_draw = make_console, may_draw
         self._console: Console | None = None
         self._bar: CountBar | None = None
 
@@ -94,7 +99,8 @@ class CountView(Listener):
 
     def count(self, what: str, n_jobs: int) -> None:
         """Begin a count."""
-        self._bar = CountBar(self.console, what, n_jobs)
+        if self._may_draw:
+            self._bar = CountBar(self.console, what, n_jobs)
 
     def advance(self) -> None:
         """Count a job."""
@@ -129,8 +135,11 @@ class SweepView(CountView):
         self._times: list[float] = []
 
     def __enter__(self) -> SweepView:
-        if self.console.is_terminal and not self._launcher.shows_output:
-            self._live = start_live(self.console)
+        if self._may_draw and self.console.is_terminal and not self._launcher.shows_output:
+            from rich.live import Live
+
+            self._live = Live(console=self.console, auto_refresh=False, transient=True)
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
