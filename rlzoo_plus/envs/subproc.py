@@ -6,12 +6,14 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver, resource_tracker
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -21,6 +23,7 @@ from stable_baselines3.common.vec_env.subproc_vec_env import _worker
 
 from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+from rlzoo_plus.infra.local import without_main
 
 # A terminal and a cluster send these to every process; only the run itself decides how to end.
 _FOR_THE_RUN = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
@@ -194,7 +197,8 @@ def _start(rank: int, maker: Callable[[], gym.Env]) -> _Link:
     ours, theirs = context.Pipe()
     arguments = (theirs, ours, CloudpickleWrapper(maker))
     process = context.Process(target=_work, args=arguments, daemon=True)
-    process.start()
+    with _main_left_out():
+        process.start()
     theirs.close()
     return _Link(rank, process, ours)
 
@@ -207,8 +211,22 @@ def _start_server() -> None:
     context.set_forkserver_preload(["__main__", __name__])
     # It would unblock the signals.
     resource_tracker.ensure_running()
-    with _signals_blocked():
+    with _signals_blocked(), _main_left_out():
         forkserver.ensure_running()
+
+
+def _main_left_out() -> contextlib.AbstractContextManager[None]:
+    """Let a process that starts inside not run a script again that would train once more.
+
+    A script that guards its lines with `if __name__ == "__main__"` is imported as ever: it may
+    register environments.
+    """
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    try:
+        is_guarded = file is None or b"__main__" in Path(file).read_bytes()
+    except OSError:
+        is_guarded = True
+    return contextlib.nullcontext() if is_guarded else without_main()
 
 
 @contextlib.contextmanager

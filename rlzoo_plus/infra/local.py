@@ -63,7 +63,7 @@ class LocalLauncher:
     def submit(self, spec: JobSpec) -> LocalHandle:
         """Start a process for a job."""
         spec.log.parent.mkdir(parents=True, exist_ok=True)
-        with _one_thread(), _without_main():
+        with _one_thread(), without_main():
             process = self._context.Process(
                 target=run_worker, args=(spec.target, spec.data, str(spec.log)), name=spec.name
             )
@@ -106,7 +106,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
+def without_main() -> Iterator[None]:
     """Let a process that starts inside not run the user's script again.
 
     Each process of multiprocessing would import the main module of the one that started it, so

@@ -384,6 +384,18 @@ def test_a_killed_script_is_resumed_to_the_weights_of_one_that_was_not(here):
     assert_same_weights(run.path, whole.path)
 
 
+@pytest.mark.training
+def test_a_script_without_a_guard_trains_with_processes_of_environments(here):
+    words = [*SMALL, "n_envs=2", "vec_env=subproc", "checkpoint.every_steps=128"]
+    script = here / "script.py"
+    script.write_text(
+        "import rlzoo_plus as rz\nprint('begin', flush=True)\n"
+        f"print(rz.train(*{words!r}, run_dir='run', quiet=True).status)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["begin", "finished"], done.stderr
+
+
 def weights(path):
     from rlzoo_plus.artifacts.bundle import load_bundle
 
