@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from rlzoo_plus.artifacts.result import EvaluationRecord
+from rlzoo_plus.config.catalog import METRICS
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.references import reveal
 from rlzoo_plus.envs.monitor import is_number
+from rlzoo_plus.registry import where_raised
 
 log = logging.getLogger(__name__)
+# Names of what is recorded of every evaluation.
+_TAKEN = {*EvaluationRecord.__annotations__, "mean_episode_length", "reward", "end", "violations"}
 
 
 class EpisodeMetric(Protocol):
@@ -88,6 +96,40 @@ class Energy:
     def end(self) -> float | None:
         """Return the sum, None if the infos do not tell."""
         return self._total
+
+
+def load_metrics(entries: Sequence[str | Mapping[str, Any]]) -> dict[str, MetricMaker]:
+    """Load the metrics that a configuration names, and make each once to see that it can be.
+
+    Args:
+        entries: As in `eval.metrics`.
+
+    Returns:
+        What makes each, by the name it is recorded under: the shipped or installed one, or that of
+        the class in lower case with underscores.
+
+    Raises:
+        ConfigError: One cannot be loaded or made, or has the name of another.
+    """
+    makers: dict[str, MetricMaker] = {}
+    for entry in entries:
+        for path, kwargs in [(entry, None)] if isinstance(entry, str) else entry.items():
+            found = METRICS.load(path)
+            make = functools.partial(found, **reveal(kwargs or {}, "eval.metrics"))
+            try:
+                make()
+            # The user's code.
+            except Exception as error:
+                where = f"eval.metrics: {path} with {kwargs or {}}"
+                raise ConfigError(f"{where}: {where_raised(error)}.") from error
+            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.rpartition(".")[2]).lower()
+            if name in makers or name in _TAKEN:
+                raise ConfigError(
+                    f"eval.metrics: {path} would be recorded as {name}, which is there already. "
+                    "Give the class another name, or leave it out."
+                )
+            makers[name] = make
+    return makers
 
 
 class EpisodeMeter:

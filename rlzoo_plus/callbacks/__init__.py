@@ -17,6 +17,7 @@ from rlzoo_plus.config.catalog import CALLBACKS
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.metrics import load_metrics
 from rlzoo_plus.registry import where_raised
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ def make_callbacks(
 
 
 def check_user_callbacks(config: RunConfig) -> None:
-    """Check that the user's callbacks can be built, before anything else is.
+    """Check that the user's callbacks and metrics can be made, before anything else is.
 
     Raises:
         ConfigError: One cannot.
     """
     _user_callbacks(config)
+    load_metrics(config.eval.metrics)
 
 
 def _user_callbacks(config: RunConfig) -> list[BaseCallback]:

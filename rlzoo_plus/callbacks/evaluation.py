@@ -18,6 +18,7 @@ from rlzoo_plus.callbacks.base import RunCallback, StopRequest
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.seeding import evaluation_seeds
 from rlzoo_plus.evaluation import EvaluationStopped, evaluate
+from rlzoo_plus.metrics import load_metrics
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -42,6 +43,7 @@ class EvaluationCallback(RunCallback):
         self.run_dir = run_dir
         self.venv = venv
         self.stop = stop or StopRequest()
+        self.metrics = load_metrics(config.eval.metrics)
         self.seeds = evaluation_seeds(int(config.eval.episodes))
         self.last: EvaluationRecord | None = None
         self.best: EvaluationRecord | None = None
@@ -82,6 +84,7 @@ class EvaluationCallback(RunCallback):
             self.venv,
             self.seeds,
             deterministic=deterministic,
+            metrics=self.metrics,
             is_asked_to_stop=lambda: self.stop.signal_number is not None,
         )
         self._accounts = self.venv.env_method("accounts")

@@ -110,12 +110,14 @@ def _with(config: RunConfig, every: int | str | None, episodes: int | str) -> Ru
     n_envs = config.eval.n_envs
     if n_envs == "auto" and isinstance(episodes, int):
         n_envs = min(episodes, _MOST_EVAL_ENVS)
-    return config.model_copy(update={"eval": _evaluation(config.eval, every, episodes, n_envs)})
+    text = config.eval.model_dump_json()
+    return config.model_copy(update={"eval": _evaluation(text, every, episodes, n_envs)})
 
 
 # The jobs of a sweep share it.
 @lru_cache
 def _evaluation(
-    given: EvalConfig, every: int | str | None, episodes: int | str, n_envs: int | str
+    given: str, every: int | str | None, episodes: int | str, n_envs: int | str
 ) -> EvalConfig:
-    return given.model_copy(update={"every_steps": every, "episodes": episodes, "n_envs": n_envs})
+    changes = {"every_steps": every, "episodes": episodes, "n_envs": n_envs}
+    return EvalConfig.model_validate_json(given).model_copy(update=changes)

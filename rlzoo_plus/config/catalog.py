@@ -241,7 +241,12 @@ CALLBACKS = Registry(
     "callback", "callbacks", bases=["stable_baselines3.common.callbacks:BaseCallback"]
 )
 
-METRICS = Registry("metric", "eval.metrics")
+METRICS = Registry(
+    "metric",
+    "eval.metrics",
+    {"action_change": "rlzoo_plus.metrics:ActionChange", "energy": "rlzoo_plus.metrics:Energy"},
+    methods=["begin", "step", "end"],
+)
 
 LAUNCHERS = Registry(
     "launcher",

@@ -16,6 +16,7 @@ from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
 _MAY_CHANGE_TOO = ("infra", "sweep", "packages", "init_from")
+_ALSO = ("init.which", "eval.metrics")
 _ABSENT = "not set"
 # Reported by itself; and what steers a search, not a run.
 _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
@@ -46,8 +47,9 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
         lines = "".join(f"\n  {key}: {old!r} there, {new!r} here" for key, old, new in changes)
         raise ConfigError(
             f"run_dir={where} holds a run with another configuration:{lines}\n"
-            "Only n_timesteps (upwards), checkpoint.*, log.*, tracker and report.* may change. "
-            "Use another run_dir, or restart=true to start anew and keep that run aside."
+            "Only n_timesteps (upwards), checkpoint.*, eval.metrics, log.*, tracker and report.* "
+            "may change. Use another run_dir, or restart=true to start anew and keep that run "
+            "aside."
         )
     return now
 
@@ -128,7 +130,7 @@ def _stored(key: str, value: Any) -> Any:
 
 def _may_change(key: str) -> bool:
     # Where the initial weights were does not matter, as long as they are the same.
-    return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO) or key == "init.which"
+    return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO) or key in _ALSO
 
 
 def _is_as_good(key: str, old: Any, new: Any) -> bool:

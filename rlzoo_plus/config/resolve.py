@@ -20,6 +20,7 @@ from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
     LAUNCHERS,
+    METRICS,
     OPTIMIZERS,
     POLICIES,
     VEC_ENVS,
@@ -58,6 +59,8 @@ UNHASHED = (
     "export",
     "packages",
 )
+# Where the initial weights were found, and what is measured of a policy, change nothing in it.
+_WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
 # Each is a Python of its own, of 50 MB and more.
 MOST_PROCESSES = 1024
@@ -71,6 +74,7 @@ _RULES = {
     ),
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
     "eval.episodes": "must be a whole number from 1 to 100,000, or auto",
+    "eval.metrics": "must be a list of names, and {name: {argument: value}} for one with arguments",
     "eval.n_envs": "must be a whole number from 1 to 100,000, or auto",
     "env.wrappers": "must be a list of names, and {name: {argument: value}} for one with arguments",
     "callbacks": (
@@ -135,7 +139,7 @@ def config_hash(config: RunConfig) -> str:
 
 def outcome_data(config: RunConfig) -> dict[str, Any]:
     """Return what changes the outcome of a run; initial weights by content, not by place."""
-    return config.model_dump(exclude={**dict.fromkeys(UNHASHED, True), "init": {"which"}})
+    return config.model_dump(exclude=_WITHOUT_OUTCOME)
 
 
 def env_slug(env_id: str) -> str:
@@ -312,6 +316,7 @@ def _check_names(config: RunConfig) -> None:
         (config.vec_env, VEC_ENVS),
         (config.infra.name, LAUNCHERS),
         *((name, WRAPPERS) for entry in config.env.wrappers for name in _names(entry)),
+        *((name, METRICS) for entry in config.eval.metrics for name in _names(entry)),
     ):
         if name is not None:
             registry.check_name(name)

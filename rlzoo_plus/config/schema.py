@@ -164,13 +164,17 @@ class InitConfig(Section):
 
 
 class EvalConfig(Section):
-    """How and when the policy is evaluated while it trains."""
+    """How and when the policy is evaluated while it trains.
+
+    `metrics` has a default for runs that were started before there were any.
+    """
 
     every_steps: Count | Literal["auto"] | None
     episodes: Annotated[Count, Field(le=MOST_EPISODES)] | Literal["auto"]
     n_envs: EnvCount | Literal["auto"]
     deterministic: bool
     at_start: bool
+    metrics: list[str | dict[str, dict[str, Any] | None]] = []
 
 
 class CheckpointConfig(Section):

@@ -119,10 +119,20 @@ def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = (
     refuse_imported(run_dir)
     # Whatever the run was started with: here it is to go on.
     data = before.model_dump() | {"resume": "auto", "restart": False}
-    return plan_run(_with_overrides(data, overrides, str(run_dir.path)))
+    return plan_run(with_overrides(data, overrides, str(run_dir.path)))
 
 
-def _with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str) -> RunConfig:
+def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | None) -> RunConfig:
+    """Return a configuration with values of the user's in the places of its own.
+
+    Args:
+        data: The configuration as plain data.
+        overrides: `KEY=VALUE` each.
+        path: The run's directory.
+
+    Raises:
+        ConfigError: An override cannot be read, or its value is wrong.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError

@@ -19,13 +19,15 @@ from rlzoo_plus.runs.open import (
     read_config,
     require_trust,
 )
-from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run
+from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
+
+_ENV_KWARGS = "env.kwargs."
 
 
 def train(
@@ -354,8 +356,12 @@ class Run:
         seed: int = 0,
         deterministic: bool = True,
         n_envs: int = 10,
+        overrides: Iterable[str] = (),
+        **values: Any,
     ) -> dict[str, Any]:
         """Play episodes that neither training nor the choice of the best has seen.
+
+        `run.evaluate(100, **{"env.kwargs.mass_scale": 1.3})` plays in another environment.
 
         Args:
             episodes: How many.
@@ -363,30 +369,58 @@ class Run:
             seed: Another set of episodes.
             deterministic: Act without exploration.
             n_envs: Environments side by side; the result does not depend on it.
+            overrides: `KEY=VALUE` each, of `env.kwargs.*` and `eval.metrics`.
+            **values: More of them.
 
         Returns:
             What `rlzoo-plus evaluate --json` prints: `mean_return`, `returns`, `success_rate`, ...
 
         Raises:
-            ConfigError: There is no such policy, or the run needs trust.
+            ConfigError: There is no such policy, the run needs trust, or an override is wrong.
         """
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
+        from rlzoo_plus.envs.factory import make_eval_env
         from rlzoo_plus.envs.seeding import held_out_seeds
         from rlzoo_plus.evaluation import evaluate, one_torch_thread
+        from rlzoo_plus.metrics import load_metrics
 
         self.require_trust()
         policy, chosen = self.policy(which), which or self.which
-        with one_torch_thread(), contextlib.closing(self.env(min(n_envs, episodes))) as venv:
+        words = words_of(overrides, None, values)
+        config = self._evaluated_config(words)
+        metrics = load_metrics(config.eval.metrics)
+        changed = [word for word in words if word.startswith(_ENV_KWARGS)]
+        made = make_eval_env(config.env, min(n_envs, episodes))
+        with one_torch_thread(), contextlib.closing(made) as venv:
+            for kind in ("observation_space", "action_space"):
+                if changed and getattr(venv, kind) != getattr(policy, kind):
+                    raise ConfigError(
+                        f"{' '.join(changed)}: changes the {kind.replace('_', ' ')}, which the "
+                        "policy was not trained for. Leave out what does."
+                    )
             seeds = held_out_seeds(episodes, seed)
-            result = evaluate(policy, venv, seeds, deterministic=deterministic)
+            result = evaluate(policy, venv, seeds, deterministic=deterministic, metrics=metrics)
         return {
             "run": str(self.path),
             "which": chosen,
             "deterministic": deterministic,
             "episodes": episodes,
+            "overrides": changed,
             **result.record(policy.step or 0),
         }
+
+    def _evaluated_config(self, words: list[str]) -> RunConfig:
+        """Return the run's configuration with what an evaluation may change."""
+        for word in words:
+            if not word.startswith((_ENV_KWARGS, "eval.metrics=")):
+                raise ConfigError(
+                    f"{printable(word)}: evaluate plays the run's own environment; only "
+                    "env.kwargs.* and eval.metrics can be changed, e.g. env.kwargs.mass_scale=1.3."
+                )
+        if not words:
+            return self.config
+        return with_overrides(self.config.model_dump(), words, self.config.run_dir)
 
     def record(self, out: str | Path | None = None, **options: Any) -> Path:
         """Make a video of a policy, with the options of `film`; return its path."""

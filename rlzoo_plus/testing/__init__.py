@@ -19,13 +19,14 @@ from typing import Any
 
 _SUITES = {
     "LauncherContract": "launcher_contract",
+    "MetricContract": "metric_contract",
     "TrackerContract": "tracker_contract",
     "RunContract": "run_contract",
     "EnvironmentContract": "robot_contract",
     "RobotContract": "robot_contract",
 }
 __all__ = ["EnvironmentContract", "LauncherContract", "RobotContract", "RunContract"]
-__all__ += ["TrackerContract"]
+__all__ += ["MetricContract", "TrackerContract"]
 
 
 def __getattr__(name: str) -> Any:
