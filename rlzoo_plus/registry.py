@@ -12,17 +12,20 @@ shipped. Whether a configuration may ask at all is decided elsewhere: see `confi
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OURS = Path(__file__).resolve().parent
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -213,6 +216,9 @@ def _describe(key: str, name: str, error: BaseException) -> str:
 
 @cache
 def _entry_points(group: str) -> dict[str, EntryPoint]:
+    # Its import alone takes longer than that of this module.
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
