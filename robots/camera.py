@@ -1,4 +1,4 @@
-"""A camera: where a picture is taken from, and its size."""
+"""A camera: its position, its target and the size of its images."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Camera:
     """A camera that looks at a point from a distance."""
 
     target: Vector3 = (0.0, 0.0, 0.3)
-    """Point in the middle of the picture, world frame [m]."""
+    """Point in the middle of the image, world frame [m]."""
     distance_m: float = 2.0
     """Distance from the target."""
     yaw_deg: float = 45.0
@@ -24,6 +24,6 @@ class Camera:
     fov_deg: float = 40.0
     """Vertical field of view."""
     width: int = 480
-    """Width of the picture [pixels]."""
+    """Width of the image [pixels]."""
     height: int = 320
-    """Height of the picture [pixels]."""
+    """Height of the image [pixels]."""

@@ -1,4 +1,4 @@
-"""Cart-pole balance by sight: the policy is shown two small pictures and no numbers."""
+"""Cart-pole balance by camera: the policy observes two small images and no numbers."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
@@ -18,7 +18,7 @@ from robots.world import WorldSpec
 TRACK_HALF_LENGTH_M = 1.0
 """What the camera overlooks."""
 WIDTH, HEIGHT = 80, 40
-"""Size of a picture [pixels]."""
+"""Size of an image [pixels]."""
 OVERSAMPLING = 2
 """Pixels rendered for each pixel shown, along width and height: PyBullet's renderer knows nothing
 between pole and background, and a falling pole moves by less than a pixel a step."""
@@ -38,23 +38,23 @@ EYE = Camera(
 class CartPoleByCamera(CartPoleBalance):
     """Balance the pole on a rail of 1 m to either side, seen by a camera.
 
-    The second picture is the one a step before; without it nothing tells how fast the pole falls.
+    The second image is that of the previous step; without it nothing shows how fast the pole falls.
     """
 
     observation_space: Any = spaces.Box(0, 255, (HEIGHT, WIDTH, 2), np.uint8)
 
     def remember(self, state: State, action: Floats) -> Memory:
-        """Keep the picture of this step and the one before; at the start they are the same."""
+        """Keep the image of this step and the previous one; at the start they are the same."""
         del action
         seen = darkness(state.image)
         return {"seen": seen, "seen_before": state.memory.get("seen", seen)}
 
     def observation(self, state: State) -> Any:
-        """Return this step's picture and the one before, uint8, shape (..., 40, 80, 2)."""
+        """Return this step's image and the previous one, uint8, shape (..., 40, 80, 2)."""
         return np.stack([state.memory["seen"], state.memory["seen_before"]], axis=-1)
 
     def terminations(self, state: State) -> dict[str, Any]:
-        """Return whether the pole fell and whether the cart left the picture, shape (...)."""
+        """Return whether the pole fell and whether the cart left the image, shape (...)."""
         (cart, angle), _ = state.joints
         return {
             "pole_fell": abs(angle) > FALL_ANGLE_RAD,
@@ -106,7 +106,7 @@ class CartPoleCameraEnv(BaseRobotEnv):
         super().__init__(
             cartpole(force_n, sensors=SensorSpec(camera=EYE)),
             CartPoleByCamera(reward),
-            # 25 Hz: half the pictures of the other cart-poles, and twice the motion in each.
+            # 25 Hz: half the images of the other cart-poles, and twice the motion in each.
             WorldSpec(substeps=8),
             discrete_actions=np.array([[-1.0], [1.0]]) if discrete else None,
             **options,

@@ -75,7 +75,7 @@ class Client:
             gravity_m_s2: Downward gravity.
             solver_iterations: Iterations of the constraint solver in a physics step.
             cone_friction: Whether friction limits its two directions together.
-            contact_erp: Share of a penetration that a step mends, in (0, 1]; Bullet's if None.
+            contact_erp: Share of a penetration that a step corrects, in (0, 1]; Bullet's if None.
             single_precision_time: Round the physics step to single precision. The rounded value
                 times ``substeps`` is exact in double precision, so that Bullet, which divides it
                 again, neither drops a substep nor carries a remainder over. A power of two of
@@ -198,15 +198,15 @@ def egl_problem() -> str | None:
     try:
         trial = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
-        return "making a picture with EGL did not end within a minute"
+        return "rendering with EGL did not end within a minute"
     loaded = trial.stdout.partition("LOADED ")[2].split()
     if trial.returncode or not loaded or int(loaded[0]) < 0:
-        return "EGL found no device that makes pictures"
+        return "EGL found no device to render with"
     return None
 
 
 def load_egl(client: Client) -> None:
-    """Let a world make its pictures with EGL.
+    """Let a world render its images with EGL.
 
     Raises:
         RendererError: If this machine cannot.

@@ -186,7 +186,7 @@ class Conditions:
         Args:
             state: State after the step.
             command: What the policy chose.
-            targets: What the motors were told.
+            targets: Commands of the motors.
         """
         if self.safety is None:
             return {}
@@ -208,14 +208,14 @@ class Conditions:
         return self.safety is not None and bool(self.safety.ends(broken))
 
     def last_info(self) -> dict[str, Any]:
-        """Return what the last ``info`` of an episode tells of the conditions."""
+        """Return the conditions for the last ``info`` of an episode."""
         info = self.first_info()
         if self.safety is not None:
             info["episode_violations"] = dict(self.violations)
         return info
 
     def first_info(self) -> dict[str, Any]:
-        """Return what the ``info`` of a reset tells."""
+        """Return the conditions for the ``info`` of a reset."""
         return {} if self.randomizer is None else {"randomization": dict(self.randomizer.drawn)}
 
     def progress(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class Conditions:
         return self.randomizer.read_progress(state["randomization"])
 
     def go_back(self, progress: Mapping[str, Any]) -> None:
-        """Be where the episode began that ``read_progress`` tells of."""
+        """Go to the start of the episode that ``read_progress`` describes."""
         if self.randomizer is not None:
             self.randomizer.go_back(progress)
 
@@ -259,7 +259,7 @@ class Conditions:
 
 
 def info_of(broken: Broken) -> dict[str, Any]:
-    """Return what the ``info`` of a step tells of the limits that it broke."""
+    """Return the violated limits for the ``info`` of a step."""
     counts = {name: int(count) for name, count in broken.items() if count}
     return {"violations": counts} if counts else {}
 
@@ -335,7 +335,7 @@ class ConditionsOfWorlds:
         return {REASON: safety.ends(broken)}
 
     def last_info(self, index: int) -> dict[str, Any]:
-        """Return what the last ``info`` of an episode tells of the conditions of one world."""
+        """Return the conditions of one world for the last ``info`` of an episode."""
         info = self._all[index].first_info()
         if self._first.safety is not None:
             info["episode_violations"] = {

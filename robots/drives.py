@@ -114,7 +114,7 @@ class Drive(ABC):
 
     @abstractmethod
     def command(self, targets: list[float]) -> None:
-        """Tell the motors what to do in the next step.
+        """Command the motors for the next step.
 
         Args:
             targets: One row of ``targets``.

@@ -191,7 +191,7 @@ class DrivingEnv(BaseRobotEnv):
         if goal is None:
             return camera
         x, y = (goal - self.state.base_position[:2]).tolist()
-        # At most 1 m, so that a robot that strays far from its goal stays in the picture.
+        # At most 1 m, so that a robot that strays far from its goal stays in the image.
         share = min(0.3, 1.0 / max(float(np.hypot(x, y)), 1e-9))
         across, along, height = camera.target
         target = (across + share * x, along + share * y, height)

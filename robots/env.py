@@ -105,7 +105,7 @@ class BaseRobotEnv(ExactState, View):
             render_mode: None, "human" (a window) or "rgb_array".
             render_width: Width of a frame [pixels]; the camera's if None.
             render_height: Height of a frame [pixels]; the camera's if None.
-            renderer: What makes pictures: PyBullet's software renderer, or EGL.
+            renderer: Renderer of images: PyBullet's software renderer, or EGL.
             latency: Control steps by which actions reach the motors late.
             max_action_rate: Greatest change, in a step, of an entry of the action that reaches
                 the motors; None: any.

@@ -22,7 +22,7 @@ class MixedDrive(Drive):
 
         Args:
             drive: What moves the motors.
-            mixing: Share of every entry of the action in what each motor is told, shape
+            mixing: Share of every entry of the action in the command of each motor, shape
                 (n_motors, n_actions).
 
         Raises:

@@ -73,7 +73,7 @@ class RobotSpec:
     """Pattern of the names, among the actuated joints, that velocity mode drives to positions
     instead, such as steering hinges."""
     mixing: tuple[tuple[float, ...], ...] | None = None
-    """Share of every entry of the action in what each actuated joint is told, one row a joint;
+    """Share of every entry of the action in the command of each actuated joint, one row per joint;
     clipped to [-1, 1] before ``action_scale``. None: one entry a joint."""
     held: str | None = None
     """Pattern of the names, among the read joints, that motors hold at their rest position."""
@@ -84,10 +84,10 @@ class RobotSpec:
     joint_limits: tuple[tuple[float, float], ...] | None = None
     """Lower and upper limit of each actuated joint [rad or m]; the URDF's if None."""
     position_gain: PerJoint | None = None
-    """In position modes, share of the error mended in a physics step, in (0, 1]; Bullet's if
+    """In position modes, share of the error corrected in a physics step, in (0, 1]; Bullet's if
     None. In pd mode [N m/rad or N/m]."""
     velocity_gain: PerJoint | None = None
-    """In position modes, share of the velocity error mended in a physics step; Bullet's if None.
+    """In position modes, share of the velocity error corrected in a physics step; Bullet's if None.
     In pd mode [N m s/rad or N s/m]."""
     base_position: Vector3 = (0.0, 0.0, 0.0)
     """World position of the base [m]."""

@@ -95,7 +95,7 @@ class Safety:
             state: State after the step.
             action: What the policy chose, in [-1, 1], shape (..., n_actions).
             previous: The same of the step before; zeros at the start of an episode.
-            targets: What the motors were told, shape (..., n_targets).
+            targets: Commands of the motors, shape (..., n_targets).
             strength: Factor on the strength of the motors, shape (..., 1).
 
         Returns:

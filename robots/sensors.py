@@ -133,7 +133,7 @@ class SensorSpec:
     contacts: str | None = None
     """Pattern of the links for which it is read whether another body touches them."""
     camera: Camera | None = None
-    """Camera whose picture is read."""
+    """Camera whose image is read."""
 
 
 class Sensors:

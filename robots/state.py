@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from robots.world import World
 
 
-_MEND = "Load what state_dict returned for an environment made with the same arguments."
+_FIX = "Load what state_dict returned for an environment made with the same arguments."
 
 
 _KEYS = ("env", "step_s", "start", "actions", "readings", "np_random", "np_random_seed")
@@ -77,25 +77,25 @@ def read_entries(where: str, value: object, keys: Collection[str]) -> Mapping[st
         ValueError: If it is no mapping, lacks a key or has another one.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where}={value!r} must be a mapping. {_MEND}")
+        raise ValueError(f"{where}={value!r} must be a mapping. {_FIX}")
     missing = [key for key in keys if key not in value]
     unknown = [key for key in value if key not in keys]
     if missing or unknown:
         raise ValueError(
             f"{where} lacks {missing} and has unknown {unknown}: its keys must be {list(keys)}. "
-            f"{_MEND}"
+            f"{_FIX}"
         )
     return value
 
 
 def read_same(where: str, value: object, own: object) -> None:
-    """Check a part that tells whose state it is.
+    """Check a part that identifies the environment of the state.
 
     Raises:
         ValueError: If the value differs from this environment's own.
     """
     if type(value) is not type(own) or value != own:
-        raise ValueError(f"{where}={value!r} differs from this environment's {own!r}. {_MEND}")
+        raise ValueError(f"{where}={value!r} differs from this environment's {own!r}. {_FIX}")
 
 
 def read_whole(where: str, value: object, at_least: int) -> int:
@@ -105,9 +105,7 @@ def read_whole(where: str, value: object, at_least: int) -> int:
         ValueError: If it is anything else.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ValueError(
-            f"{where}={value!r} must be a whole number of at least {at_least}. {_MEND}"
-        )
+        raise ValueError(f"{where}={value!r} must be a whole number of at least {at_least}. {_FIX}")
     return int(value)
 
 
@@ -123,7 +121,7 @@ def read_bit_generator_state(where: str, value: object, own: np.random.Generator
         trial.state = cast(Mapping[str, Any], value)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ValueError(
-            f"{where}={value!r} must be a state of {kind.__name__} ({error}). {_MEND}"
+            f"{where}={value!r} must be a state of {kind.__name__} ({error}). {_FIX}"
         ) from error
     return dict(trial.state)
 
@@ -170,12 +168,12 @@ def _read_actions(space: spaces.Space[Any], value: object, at_most: int) -> list
     actions = _read_array("actions", value, 1 + len(shape))
     if len(actions) > at_most or actions.shape[1:] != shape:
         raise ValueError(
-            f"actions of shape {actions.shape} must be at most {at_most} of shape {shape}. {_MEND}"
+            f"actions of shape {actions.shape} must be at most {at_most} of shape {shape}. {_FIX}"
         )
     if isinstance(space, spaces.Discrete):
         numbers = actions.astype(np.int64)
         if (numbers != actions).any() or (numbers < 0).any() or (numbers >= space.n).any():
-            raise ValueError(f"actions={value!r} must be whole numbers below {space.n}. {_MEND}")
+            raise ValueError(f"actions={value!r} must be whole numbers below {space.n}. {_FIX}")
         return list(numbers)
     return list(actions)
 
@@ -183,7 +181,7 @@ def _read_actions(space: spaces.Space[Any], value: object, at_most: int) -> list
 def _read_readings(value: object, count: int) -> list[float]:
     readings = _read_array("readings", value, 1)
     if len(readings) != count:
-        raise ValueError(f"readings of {len(readings)} numbers must be of {count}. {_MEND}")
+        raise ValueError(f"readings of {len(readings)} numbers must be of {count}. {_FIX}")
     numbers: list[float] = readings.tolist()
     return numbers
 
@@ -197,9 +195,7 @@ def _read_array(where: str, value: object, ndim: int) -> NDArray[np.float64]:
     # Other types would be parsed from text.
     is_numeric = array.dtype in (np.float64, np.int64)
     if not is_numeric or array.ndim != ndim or not np.isfinite(array).all():
-        raise ValueError(
-            f"{where}={value!r} must be finite numbers with {ndim} dimensions. {_MEND}"
-        )
+        raise ValueError(f"{where}={value!r} must be finite numbers with {ndim} dimensions. {_FIX}")
     return array.astype(np.float64)
 
 

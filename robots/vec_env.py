@@ -91,7 +91,7 @@ class RobotVecEnv(Batch, VectorEnv[Any, Any, Any]):
             for index in np.flatnonzero(running).tolist():
                 together = self._add_info(together, infos[index], index)
             return together
-        # The same, since these worlds tell of nothing but their terms.
+        # The same, since these worlds report nothing but their terms.
         terms: dict[str, Any] = {}
         for name, values in self._terms.items():
             terms[name], terms[f"_{name}"] = np.where(running, values, 0.0), running.copy()

@@ -55,7 +55,7 @@ class WorldSpec:
     solver_iterations: int = 50
     """Iterations of the constraint solver in a physics step."""
     contact_erp: float | None = None
-    """Share of a penetration that a step mends; Bullet's if None."""
+    """Share of a penetration that a step corrects; Bullet's if None."""
     cone_friction: bool = True
     """Whether friction limits its two directions together, as in nature. Bullet solves that only
     roughly, and for wheels that skid the result depends on their heading."""
@@ -95,7 +95,7 @@ class World:
             spec: Surroundings and time.
             robot: The robot to load.
             gui: Open a window.
-            renderer: What makes pictures, "tiny" or "egl".
+            renderer: Renderer of images, "tiny" or "egl".
 
         Raises:
             ValueError: If the renderer is unknown, or the robot not in order.
@@ -307,7 +307,7 @@ class TeamDrive(Drive):
         return np.concatenate(parts, axis=-1)
 
     def command(self, targets: list[float]) -> None:
-        """Tell the motors of all robots what to do in the next step."""
+        """Command the motors of all robots for the next step."""
         for drive, span in zip(self._drives, self._targets, strict=True):
             drive.command(targets[span])
 

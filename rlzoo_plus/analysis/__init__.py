@@ -1,1 +1,1 @@
-"""Reading runs: statistics, learning curves, films. Nothing here trains."""
+"""Reading runs: statistics and learning curves. Nothing here trains."""

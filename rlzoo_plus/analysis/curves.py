@@ -31,7 +31,7 @@ from rlzoo_plus.analysis.style import (
     add_legend,
     line_look,
     new_axes,
-    save_picture,
+    save_plot,
     start_at_zero,
 )
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -87,7 +87,7 @@ def plot_learning_curve(
     figure, axes = draw(drawn, metric, by, spread)
     start_at_zero(axes)
     add_legend(axes)
-    return save_picture(figure, out)
+    return save_plot(figure, out)
 
 
 def _picture_of_one(

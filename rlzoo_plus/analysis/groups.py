@@ -38,7 +38,7 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """The run in words."""
+        """The run as text."""
         return f"{self.algo} on {self.env} (seed {'?' if self.seed is None else self.seed})"
 
 
@@ -75,7 +75,7 @@ class Group:
 
     @property
     def size(self) -> str:
-        """How many runs and seeds there are, in words."""
+        """The number of runs and seeds, as text."""
         seeds = f"{self.n_seeds} seed{'s' if self.n_seeds > 1 else ''}"
         n_runs = len(self.curves)
         return seeds if n_runs == self.n_seeds else f"{n_runs} runs, {seeds}"

@@ -1,4 +1,4 @@
-"""How pictures look: size, fonts, colours and number formats, without any global state."""
+"""The style of plots: size, fonts, colours and number formats, without global state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def new_axes(title: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def start_at_zero(axes: Axes) -> None:
-    """Begin the steps at 0, so that pictures of different runs compare."""
+    """Begin the steps at 0, so that plots of different runs are comparable."""
     left, right = axes.get_xlim()
     axes.set_xlim(min(left, -0.015 * right), right)
 
@@ -79,14 +79,14 @@ def add_legend(axes: Axes) -> None:
     legend.get_frame().set(edgecolor="none", facecolor="white", alpha=0.85)
 
 
-def save_picture(figure: Figure, out: Path) -> Path:
+def save_plot(figure: Figure, out: Path) -> Path:
     """Write a figure as PNG in one step and return where it is.
 
     Raises:
         ConfigError: The file's name does not end in .png, or it cannot be written.
     """
     if out.suffix.lower() != ".png":
-        raise ConfigError(f"{out}: pictures are PNG. Give a name that ends in .png.")
+        raise ConfigError(f"{out}: plots are PNG files. Give a name that ends in .png.")
     picture = BytesIO()
     figure.savefig(picture, format="png", dpi=DPI)
     try:

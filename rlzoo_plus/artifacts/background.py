@@ -33,7 +33,7 @@ class BackgroundWriter:
                 raise error
 
     def is_busy(self) -> bool:
-        """Tell whether a job is running."""
+        """Return whether a job is running."""
         return self._running is not None and not self._running.done()
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ def save_bundle(path: Path, bundle: Bundle) -> None:
 
 
 def is_bundle(path: Path) -> bool:
-    """Tell whether a folder looks like a bundle."""
+    """Return whether a folder looks like a bundle."""
     return (path / _POLICY_FILE).is_file()
 
 

@@ -121,7 +121,7 @@ class CheckpointStore:
         if not self.root.is_dir():
             return []
         names = {p.name.removesuffix(PREVIOUS) for p in self.root.iterdir() if p.is_dir()}
-        # As `_folder` writes it: a stranger's names can have digits that are none, or millions.
+        # As `_folder` writes it: untrusted names may have digits of other scripts, or millions.
         return sorted(int(name) for name in names if _STEP.fullmatch(name))
 
     def chunks_at(self, step: int) -> Mapping[str, ChunkIndex]:
@@ -132,7 +132,7 @@ class CheckpointStore:
             return {}
 
     def is_whole(self, step: int) -> bool:
-        """Tell whether a checkpoint can be loaded."""
+        """Return whether a checkpoint can be loaded."""
         try:
             self.load(step)
         except DamagedFolderError:
@@ -163,7 +163,7 @@ class CheckpointStore:
         return Checkpoint(path, step, unpack(files), about, schema, chunks, kept_as)
 
     def load_newest(self, before_or_at: int | None = None) -> Checkpoint | None:
-        """Read the newest whole checkpoint, or None; damaged ones are passed over with a word.
+        """Read the newest whole checkpoint, or None; damaged ones are skipped with a warning.
 
         Args:
             before_or_at: The last step that is wanted, None for any.

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, sync_folder
-from rlzoo_plus.artifacts.chunk_codec import compress, decompress
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex, Column
+from rlzoo_plus.artifacts.chunk_index import ChunkIndex, Column, compress, decompress
 from rlzoo_plus.artifacts.untrusted import read_plain_file
 
 # Of raw rows: small, because the chunk being filled is written again at each save.
@@ -238,7 +237,7 @@ class ChunkStore:
 
 
 def _choose_rows(row_bytes: int, most: int) -> int:
-    """Return a power of two: rows of about half a megabyte, of more if a row is a picture."""
+    """Return a power of two: rows of about half a megabyte, of more if a row is an image."""
     row_bytes = max(row_bytes, 8)
     rows = max(CHUNK_BYTES // row_bytes, min(IMAGE_ROWS, IMAGE_CHUNK_BYTES // row_bytes), 1)
     # Every chunk has a line in the manifest.

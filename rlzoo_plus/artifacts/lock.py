@@ -39,7 +39,7 @@ class RunLock:
         self._lock.release()
 
     def is_held_elsewhere(self) -> bool:
-        """Tell whether a living process has the lock."""
+        """Return whether a living process has the lock."""
         # A link is not ours.
         if self.path.is_symlink() or not self.path.is_file():
             return False

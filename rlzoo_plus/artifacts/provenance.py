@@ -36,7 +36,7 @@ def command_line(words: list[str]) -> str:
 
 
 def python_call(name: str, words: list[str]) -> str:
-    """Return the Python call with the words of a command line, secrets blanked out."""
+    """Return the Python call with the arguments of a command line, secrets blanked out."""
     variables = values_of_variables()
     return f"{name}({', '.join(repr(_without_secret(word, variables)) for word in words)})"
 

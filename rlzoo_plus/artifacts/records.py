@@ -91,7 +91,7 @@ class Follower:
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line.decode("utf-8", "replace"))
-    # Of a stranger, a line may be nested without end.
+    # A line from an untrusted source may be nested without end.
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

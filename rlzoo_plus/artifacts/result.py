@@ -21,7 +21,7 @@ class EvaluationRecord(TypedDict):
         mean_return: Their mean.
         std_return: Their standard deviation.
         iqm_return: Their interquartile mean.
-        success_rate: Share of successful episodes, None if the environment does not tell.
+        success_rate: Share of successful episodes, None if the environment does not report it.
         episode_lengths: Steps of each episode.
         metrics: Everything else that was measured, by name; records of runs from before there
             were metrics lack it.

@@ -101,12 +101,12 @@ class RunDir:
 
     @property
     def videos(self) -> Path:
-        """Films."""
+        """Recorded videos."""
         return self.path / "videos"
 
     @property
     def plots(self) -> Path:
-        """Pictures."""
+        """Plots."""
         return self.path / "plots"
 
     @property
@@ -129,11 +129,11 @@ class RunDir:
         return CheckpointStore(self.path / "checkpoints", keep)
 
     def exists(self) -> bool:
-        """Tell whether a run was started here."""
+        """Return whether a run was started here."""
         return self.status_file.is_file() or self.config_file.is_file()
 
     def has_begun(self) -> bool:
-        """Tell whether a run came as far as to write its configuration here."""
+        """Return whether a run came as far as to write its configuration here."""
         file = self.config_file
         return self.status_file.is_file() or (file.is_file() and file.stat().st_size > 0)
 
@@ -198,8 +198,8 @@ class RunDir:
         before = self.read_status()
         first = {"started_at": now} if "started_at" not in before else {}
         # A message may quote what an environment or a service said.
-        told = redact_all(details)
-        status = {**before, **first, **told, "state": state, "updated_at": now}
+        added = redact_all(details)
+        status = {**before, **first, **added, "state": state, "updated_at": now}
         write_json(self.status_file, {**status, "pid": os.getpid()})
 
     def read_status(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ _NAMED = re.compile(
 # The same names are asked about for each job of a sweep.
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Tell whether a key names a secret: `api_token`, `dbPassword`, `auth`; not `key`, `author`."""
+    """Return whether a key names a secret: `api_token`, `dbPassword`, `auth`; not `author`."""
     parts = [part.lower() for part in _PART.findall(name)]
     if not parts:
         return False
@@ -59,14 +59,14 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_variable(name: str) -> bool:
-    """Tell whether an environment variable holds a secret: there a bare `KEY` is one, too."""
+    """Return whether an environment variable holds a secret: there a bare `KEY` is one, too."""
     if name in _NO_SECRETS:
         return False
     return is_secret_name(name) or _PART.findall(name)[-1:] in (["KEY"], ["key"])
 
 
 def is_secret(path: str, value: Any, variables: Sequence[str] | None = None) -> bool:
-    """Tell whether a value is a secret, by the names of the keys above it or by its own look.
+    """Return whether a value is a secret, by the names of the keys above it or by its own look.
 
     Args:
         path: The keys, joined by dots.
@@ -136,7 +136,7 @@ def _takes_numbers(name: str) -> bool:
 def values_of_variables() -> list[str]:
     """Return the values of variables with a secret, the longest first; all variables are looked at.
 
-    A short word would be blanked wherever it stands, and a path is no secret.
+    A short text would be replaced wherever it occurs, and a path is no secret.
     """
     values = {value for name, value in os.environ.items() if is_secret_variable(name)}
     return sorted(filter(_is_telling, values), key=len, reverse=True)

@@ -121,7 +121,7 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
 
 
 def _is_plain(value: np.generic | np.ndarray) -> bool:
-    """Tell whether an array or scalar is of bools, integers or floats, and nothing besides."""
+    """Return whether an array or scalar is of bools, integers or floats, and nothing besides."""
     is_masked = isinstance(value, np.ma.MaskedArray)
     return value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and not is_masked
 

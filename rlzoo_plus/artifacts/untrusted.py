@@ -1,4 +1,4 @@
-"""Reads what a stranger may have written: plain files only, bounded, and safe to print.
+"""Reads files from untrusted sources: plain files only, bounded, and safe to print.
 
 Python's own readers are too kind for that: a FIFO blocks, a link leads elsewhere, a JSON key can
 come twice, YAML anchors multiply, and a name can hold terminal escape sequences.
@@ -58,7 +58,7 @@ def one_line(error: Exception) -> str:
 
 
 def has_control_characters(value: Any) -> bool:
-    """Tell whether a string in nested plain data could steer a terminal."""
+    """Return whether a string in nested plain data could steer a terminal."""
     open_values = [value]
     while open_values:
         item = open_values.pop()

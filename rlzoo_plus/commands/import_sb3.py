@@ -24,8 +24,7 @@ def main(arguments: list[str]) -> int:
 
     get_algorithm(options.algo)
 
-    from rlzoo_plus.export.pickled_statistics import read_statistics
-    from rlzoo_plus.export.sb3_archive import read_archive
+    from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
     from rlzoo_plus.export.sb3_import import about_file, build, guess, write_run
 
     archive = read_archive(options.file)

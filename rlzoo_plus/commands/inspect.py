@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.runs.compose import compose_run
 
     if options.picture is not None:
-        from rlzoo_plus.inspection.pictures import check_path, make_picture
+        from rlzoo_plus.inspection.play import check_path, make_picture
 
         check_path(options.picture)
     spec = compose_run(overrides).env
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(as_data(inspection), indent=2))
     else:
-        from rlzoo_plus.inspection.tables import print_inspection
+        from rlzoo_plus.inspection.report import print_inspection
 
         print_inspection(make_console(), inspection)
     if options.picture is not None:

@@ -27,9 +27,8 @@ def main(arguments: list[str]) -> int:
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
         from rlzoo_plus.scaffold.survey import survey
-    from rlzoo_plus.scaffold.text import NewRobot
+    from rlzoo_plus.scaffold.text import NewRobot, check_name, write_robot
     from rlzoo_plus.scaffold.urdf import read_urdf
-    from rlzoo_plus.scaffold.writing import check_name, write_robot
 
     _check_mode(options.mode)
     folder = options.directory.resolve()

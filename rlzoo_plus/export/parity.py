@@ -42,7 +42,7 @@ class Parity:
     def holds(self) -> bool:
         """Whether the file may be used in place of the policy.
 
-        Deep networks on pictures round by more than the tolerance, in torch itself as well.
+        Deep networks on images round by more than the tolerance, in torch itself as well.
         """
         return self.difference < max(TOLERANCE, 2.0 * self.rounding)
 

@@ -23,7 +23,7 @@ from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.export.parity import Runner
-from rlzoo_plus.export.pickled_statistics import read_statistics
+from rlzoo_plus.export.sb3_archive import read_statistics
 from rlzoo_plus.export.signature import STATE_NAMES, Signature
 
 if TYPE_CHECKING:

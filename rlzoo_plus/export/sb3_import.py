@@ -20,15 +20,14 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.export.pickled_statistics import PickledStatistics
-from rlzoo_plus.export.sb3_archive import Sb3Archive
+from rlzoo_plus.export.sb3_archive import PickledStatistics, Sb3Archive
 from rlzoo_plus.export.weight_shapes import activation_hint, infer_overrides, input_sizes
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
 
 _SHOWN = 6
-_MENDS = (
+_FIXES = (
     ("lstm", "network.lstm.hidden_size=..., network.lstm.n_layers=..."),
     ("log_std", "algo.hyperparams.use_sde=true or false"),
     ("features_extractor", "network.features_extractor=..., or another environment"),
@@ -103,7 +102,7 @@ def build(
     """Build the network of a configuration and put the zip's weights into it.
 
     Raises:
-        ConfigError: They do not fit; the text names layers and the override that mends it.
+        ConfigError: They do not fit; the text names the layers and the override that fixes it.
     """
     venv = make_train_env(with_one_env(config), config.seed)
     observation_space, action_space = venv.observation_space, venv.action_space
@@ -176,8 +175,8 @@ def _check_fit(wanted: dict[str, Any], given: dict[str, Any], config: RunConfig)
         return
     more = f"\n  ... and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     shown = "".join(f"\n  {line}" for line in lines[:_SHOWN])
-    mend = _other_environment(wanted, given, config) or _mend(lines[0], config)
-    raise ConfigError(f"the weights do not fit the network:{shown}{more}\n{mend}")
+    fix = _other_environment(wanted, given, config) or _fix(lines[0], config)
+    raise ConfigError(f"the weights do not fit the network:{shown}{more}\n{fix}")
 
 
 def _other_environment(
@@ -194,10 +193,10 @@ def _other_environment(
     return None
 
 
-def _mend(line: str, config: RunConfig) -> str:
+def _fix(line: str, config: RunConfig) -> str:
     if any(part in line for part in ("action_net", "actor.mu")):
         return f"Is {config.env.id} the environment, and {config.algo.name} the algorithm?"
-    override = next(text for part, text in _MENDS if part in line)
+    override = next(text for part, text in _FIXES if part in line)
     return f"Set {override}; or it was trained by another algorithm than {config.algo.name}."
 
 

@@ -121,7 +121,7 @@ def _observation_port(policy: Policy, key: str) -> Port:
     shape = (BATCH, *(space.shape or ()))
     if isinstance(space, spaces.Box):
         normalized = policy.normalizer is not None and key in policy.normalizer.mean
-        what = "picture, channels first" if len(space.shape) == 3 else "as the environment gives it"
+        what = "image, channels first" if len(space.shape) == 3 else "as the environment gives it"
         return Port(name, _dtype(space.dtype, normalized), shape, f"raw observation, {what}")
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return Port(name, "int64", shape, f"raw observation of {space}")

@@ -81,7 +81,7 @@ def _layers(weights: Weights, facts: dict[str, Any], spec: AlgorithmSpec) -> dic
 
 
 def _quantiles(outputs: int, facts: dict[str, Any], spec: AlgorithmSpec) -> dict[str, str]:
-    """Divide the outputs of a quantile network by the number of actions, where that is told."""
+    """Divide the outputs of a quantile network by the number of actions, if it is known."""
     space = facts.get("action_space")
     n_actions = str(space.get("n", "")) if isinstance(space, dict) else ""
     if spec.name != "qrdqn" or not n_actions.isdecimal() or len(n_actions) > 6:

@@ -1,14 +1,19 @@
-"""Random play: how fast it is, what the reward is made of, why episodes end, how it looks."""
+"""Random play: its speed, reward terms, reasons for the end of episodes, and images of it."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
+from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.config.schema import EnvConfig
+from rlzoo_plus.envs.single import make_env
 
 SEED = 0
 # Enough for a robot to show what random actions do to it.
@@ -52,7 +57,7 @@ class RandomPlay:
         steps: Steps taken.
         steps_per_s: Their rate, resets included.
         reward: Of a step.
-        terms: Weighted terms of a step's reward, by name; empty where the environment tells none.
+        terms: Weighted terms of a step's reward, by name; empty if the environment reports none.
         returns: Of whole episodes.
         lengths: Steps of whole episodes.
         ends: How often an episode ended for which reason.
@@ -100,7 +105,7 @@ def play_randomly(env: gym.Env, seconds: float) -> RandomPlay:
 
 
 def start_and_later(env: gym.Env) -> list[tuple[str, np.ndarray]]:
-    """Return two pictures with captions: the start of an episode, and after random actions.
+    """Return two frames with captions: the start of an episode, and after random actions.
 
     Args:
         env: Made with `render_mode="rgb_array"`; left in the middle of an episode.
@@ -130,5 +135,45 @@ def _end(info: dict[str, Any], *, terminated: bool) -> str:
 def _frame(env: gym.Env) -> np.ndarray:
     frame = np.asarray(env.render())
     if frame.ndim != 3 or frame.shape[2] != 3:
-        raise ValueError(f"render() gave an array of shape {frame.shape}, not a picture")
+        raise ValueError(f"render() gave an array of shape {frame.shape}, not an image")
     return frame.astype(np.uint8)
+
+
+def make_picture(spec: EnvConfig, path: Path) -> None:
+    """Write an image of an environment at the start and after random actions.
+
+    Args:
+        spec: What to make.
+        path: The file; it ends in .png.
+
+    Raises:
+        ConfigError: The environment renders no images, or the file cannot be written.
+    """
+    from PIL import Image
+
+    from rlzoo_plus.runs.media import caption
+
+    check_path(path)
+    env = make_env(spec, render_mode="rgb_array")
+    try:
+        pictures = start_and_later(env)
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(f"--picture: {spec.id} renders no image: {error}.") from error
+    finally:
+        env.close()
+    row = np.hstack([caption(frame, words) for words, frame in pictures])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(row).save(path)
+    except OSError as error:
+        raise ConfigError(f"--picture {path} cannot be written: {error}.") from error
+
+
+def check_path(path: Path) -> None:
+    """Refuse a file name that is not a PNG before any work.
+
+    Raises:
+        ConfigError: It does not end in .png, or is a folder.
+    """
+    if path.suffix.lower() != ".png" or path.is_dir():
+        raise ConfigError(f"--picture {path} is no .png file. Name one: --picture inspect.png")

@@ -198,8 +198,7 @@ def _is_of_sb3(path: Path) -> bool:
 
 
 def _read_zip(path: Path) -> Source:
-    from rlzoo_plus.export.pickled_statistics import read_statistics
-    from rlzoo_plus.export.sb3_archive import read_archive
+    from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
 
     archive = read_archive(path)
     # As `model.save` and the RL Zoo lay them out.

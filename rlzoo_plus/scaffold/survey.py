@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any
 
 import pybullet
@@ -12,9 +16,51 @@ import pybullet
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.quiet import native_output_hidden
-from rlzoo_plus.scaffold.native import NativeOutput
 from rlzoo_plus.scaffold.urdf import UrdfFile
 from robots.simulation import Simulation
+
+# The head of each of PyBullet's messages: the file and line of its own source.
+_HEAD = re.compile(r"b3\w+\[[^\]]*\]:")
+
+
+class NativeOutput:
+    """Takes the place of the process's output and errors for a while; not for several threads.
+
+    Attributes:
+        lines: What was printed, each line once, complete after the end.
+    """
+
+    def __init__(self) -> None:
+        """Open the file that keeps the output."""
+        self.lines: list[str] = []
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._saved: dict[int, int] = {}
+
+    def __enter__(self) -> NativeOutput:
+        """Begin to keep."""
+        self._saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+        for descriptor in self._saved:
+            os.dup2(self._file.fileno(), descriptor)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Give the output back, and read what was kept."""
+        # The text may still be in the buffer of the C library.
+        ctypes.CDLL(None).fflush(None)
+        for descriptor, copy in self._saved.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
+        self._file.seek(0)
+        text = self._file.read().decode(errors="replace")
+        self._file.close()
+        parts = (part.strip() for part in _HEAD.sub("\n", text).splitlines())
+        self.lines = list(dict.fromkeys(part for part in parts if part))
+
 
 Triple = tuple[float, float, float]
 
@@ -118,7 +164,7 @@ def _load(simulation: Simulation, urdf: UrdfFile) -> int:
             pass
     reason = printable("; ".join(output.lines) or "it does not say why")
     raise ConfigError(
-        f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. Mend the file; missing meshes "
+        f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. Fix the file; missing meshes "
         "are looked for beside it."
     )
 

@@ -1,4 +1,4 @@
-"""A URDF as a file: where it lies, whether it can be read, and what only its text tells."""
+"""A URDF as a file: its path, whether it can be read, and what only its text contains."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _check_tree(root: ElementTree.Element, given: str) -> None:
         if unknown is not None:
             raise ConfigError(
                 f"--urdf {given}: joint {name} names the link {printable(unknown)!r}, which is "
-                "not there. Mend its <parent> or <child>."
+                "not there. Fix its <parent> or <child>."
             )
         if ends[1] in parents:
             raise ConfigError(
@@ -114,7 +114,7 @@ def _check_root(links: list[str], parents: dict[str, str], given: str) -> None:
             if len(above) > len(links):
                 raise ConfigError(
                     f"--urdf {given}: link {printable(link)} hangs on itself by a ring of joints. "
-                    "Mend their <parent> and <child>."
+                    "Fix their <parent> and <child>."
                 )
 
 
@@ -148,7 +148,7 @@ def _parse(path: Path) -> ElementTree.Element:
         root = ElementTree.fromstring(path.read_bytes().strip(b"\0\r\n\t "))
     except (ElementTree.ParseError, OSError, ValueError) as error:
         raise ConfigError(
-            f"--urdf {path} is not XML: {printable(error)}. Mend the file, or export it again."
+            f"--urdf {path} is not XML: {printable(error)}. Fix the file, or export it again."
         ) from error
     other = _OTHER_FORMATS.get(root.tag.rpartition("}")[2])
     if other:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_picture
+from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import Direction
@@ -137,7 +137,7 @@ def plot_study(picture: Picture, out: Path) -> Path:
             axes.set_axis_off()
         else:
             _draw_slice(axes, name, picture)
-    return save_picture(figure, out)
+    return save_plot(figure, out)
 
 
 def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Path:
@@ -182,7 +182,7 @@ def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Pa
                 axes.set_title("")
                 axes.set_facecolor("white")
                 axes.tick_params(grid_color=FAINT)
-            return save_picture(figure, out)
+            return save_plot(figure, out)
         finally:
             pyplot.close(figure)
 

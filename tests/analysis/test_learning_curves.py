@@ -34,7 +34,7 @@ def labels_drawn(monkeypatch, runs, out, **options):
         seen["legend"] = axes.get_legend_handles_labels()[1]
         return path
 
-    monkeypatch.setattr("rlzoo_plus.analysis.curves.save_picture", keep)
+    monkeypatch.setattr("rlzoo_plus.analysis.curves.save_plot", keep)
     plot_learning_curve(runs, out, **options)
     return seen["title"], seen["legend"]
 

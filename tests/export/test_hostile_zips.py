@@ -15,8 +15,7 @@ import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.export.pickled_statistics import read_statistics
-from rlzoo_plus.export.sb3_archive import read_archive
+from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
 
 
 class Evil:

@@ -41,6 +41,6 @@ def test_egl_shows_what_the_software_renderer_shows() -> None:
 
 
 def test_egl_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(egl, "egl_problem", lambda: "EGL found no device that makes pictures")
+    monkeypatch.setattr(egl, "egl_problem", lambda: "EGL found no device to render with")
     with pytest.raises(egl.RendererError, match=r"no device.*Use renderer='tiny'"):
         gymnasium.make(CARTPOLE, renderer="egl")

@@ -9,9 +9,8 @@ import gymnasium
 import pytest
 
 from rlzoo_plus.scaffold.survey import survey
-from rlzoo_plus.scaffold.text import NewRobot
+from rlzoo_plus.scaffold.text import NewRobot, write_robot
 from rlzoo_plus.scaffold.urdf import read_urdf
-from rlzoo_plus.scaffold.writing import write_robot
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "robots"))
 

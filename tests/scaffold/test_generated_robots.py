@@ -15,10 +15,9 @@ from gymnasium.utils.env_checker import check_env
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.inspection.robot import robot_facts
 from rlzoo_plus.scaffold.survey import survey
-from rlzoo_plus.scaffold.text import NewRobot
+from rlzoo_plus.scaffold.text import NewRobot, check_name, write_robot
 from rlzoo_plus.scaffold.urdf import read_urdf
 from rlzoo_plus.scaffold.values import MODES
-from rlzoo_plus.scaffold.writing import check_name, write_robot
 from rlzoo_plus.testing.random_play import check_random_play, check_same_numbers
 from robots.vec_env import RobotVecEnv
 
@@ -192,7 +191,7 @@ def test_the_written_python_is_clean(generate, chain):
     [
         ("My-Robot", "Did you mean 'my_robot'"),
         ("2legs", "Did you mean 'legs'"),
-        ("class", "no word of Python"),
+        ("class", "no keyword of Python"),
         ("../evil", "Did you mean 'evil'"),
         ("", "small letters"),
         ("numpy", "a module numpy exists"),

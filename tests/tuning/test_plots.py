@@ -40,7 +40,7 @@ def drawn(tmp_path, monkeypatch):
     def draw(made):
         kept = []
         monkeypatch.setattr(
-            study_plots, "save_picture", lambda figure, out: kept.append(figure) or out
+            study_plots, "save_plot", lambda figure, out: kept.append(figure) or out
         )
         plot_study(made, tmp_path / "study.png")
         return {axes.get_title(loc="left"): axes for axes in kept[0].axes}
@@ -191,7 +191,7 @@ def test_optunas_plots_are_drawn_with_our_names_and_leave_no_figure_open(
         texts.extend(text.get_text() for text in figure.findobj(Text))
         return out
 
-    monkeypatch.setattr(study_plots, "save_picture", keep)
+    monkeypatch.setattr(study_plots, "save_plot", keep)
     study, views = named_study(tuple(objectives.values()))
     facecolor = pyplot.rcParams["axes.facecolor"]
     plot_with_optuna(kind, study, picture(views, objectives), tmp_path / "out.png")
@@ -213,7 +213,7 @@ def test_names_that_would_be_cut_to_the_same_text_stay_whole(tmp_path, monkeypat
     texts = []
     monkeypatch.setattr(
         study_plots,
-        "save_picture",
+        "save_plot",
         lambda figure, out: texts.extend(text.get_text() for text in figure.findobj(Text)) or out,
     )
     study = study_of(lambda trial: sum(trial.suggest_float(name, 0, 1) for name in names), 5)
