@@ -26,7 +26,7 @@ def make_logger(config: LogConfig, run_dir: RunDir, tracker: Tracker | None) -> 
     """Return the logger that a Stable-Baselines3 algorithm writes its metrics to."""
     metrics = JsonLinesWriter(run_dir.metrics_file)
     outputs: list[KVWriter] = [SafeOutput(metrics, run_dir.metrics_file.name)]
-    tensorboard = make_tensorboard(run_dir.tensorboard) if config.tensorboard else None
+    tensorboard = make_tensorboard(run_dir) if config.tensorboard else None
     if tensorboard is not None:
         outputs.append(tensorboard)
     if tracker is not None:

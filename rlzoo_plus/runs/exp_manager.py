@@ -19,6 +19,7 @@ from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING,
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
+from rlzoo_plus.callbacks.outputs import write_outcome
 from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
@@ -253,6 +254,8 @@ class ExpManager:
         self._write("status.json", lambda: self._set_status(result.state, **details))
         if result.state == FINISHED and self.report is not None:
             self.files = self.report()
+        if result.state == FINISHED and self.config.log.tensorboard:
+            write_outcome(self.run_dir, self.config, result, self.run_dir.videos / "best.mp4")
         if tracker is None:
             return
         if result.state == FINISHED:
