@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.trials import TrialView
 
 _SHOWN = 10
-# Optuna and matplotlib stumble over trials that a stranger has made up.
+# Optuna and matplotlib stumble over forged trials.
 _ODD = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError)
 
 

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.sweeps.summary import shown
 from rlzoo_plus.sweeps.table import duration
 from rlzoo_plus.tuning.metrics import RUNGS
 from rlzoo_plus.tuning.study_report import (
     StudyReport,
-    change_text,
+    best_table,
     counts,
-    first_value,
-    held_out_text,
     number_text,
-    ranked,
-    retrained_of,
     value_text,
 )
 from rlzoo_plus.tuning.trials import TrialState, TrialView
@@ -111,20 +106,10 @@ def print_report(report: StudyReport, console: Console) -> None:
     """Print the best trials: the metric they were chosen by, and what it is on fresh seeds."""
     from rich.text import Text
 
-    heads = ["trial"]
-    for name in report.objectives:
-        heads += [name, f"{name}, retrained (IQM)", "change"]
-    table = _table([*heads, "held-out episodes"])
-    for view in ranked(report):
-        again = retrained_of(report, view.number)
-        is_winner = again is not None and view.number == report.winner
-        cells = [f"{view.number} (winner)" if is_winner else str(view.number)]
-        for name in report.objectives:
-            first = first_value(report, view, name)
-            estimate = None if again is None else again.estimate(name)
-            cells += [number_text(first), shown(estimate), change_text(first, estimate)]
-        cells.append(held_out_text(again))
-        table.add_row(*(Text(cell) for cell in cells))
+    heads, *rows = best_table(report, "retrained (IQM)")
+    table = _table(heads)
+    for cells in rows:
+        table.add_row(*map(Text, cells))
     console.print()
     console.print(table)
 

@@ -162,7 +162,7 @@ def _reason(error: BaseException) -> str:
     return printable(text) + hint
 
 
-# Others name files, services or addresses, which is not asked of a stranger's URL.
+# Others name files, services or addresses, which an untrusted URL must not do.
 _PLAIN = ("host", "hostaddr", "port", "user", "dbname", "sslmode", "connect_timeout")
 # libpq takes these where the URL names no host.
 _VARIABLES = ("PGSERVICE", "PGHOSTADDR", "PGHOST")

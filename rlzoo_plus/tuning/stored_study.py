@@ -215,7 +215,7 @@ class KnownStudy:
         )
 
     def _check_host(self) -> None:
-        """Refuse to log in where a stranger may want it: the password would go with it."""
+        """Refuse to log in where an untrusted study wants it: the password would go with it."""
         if self.storage == JOURNAL_STORAGE or self.trust:
             return
         require_optuna()
@@ -276,7 +276,7 @@ def _has_file(folder: Path) -> bool:
 
 
 def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
-    """Read study.json, which a stranger may have written.
+    """Read study.json, which may come from an untrusted source.
 
     Args:
         folder: The study's directory.

@@ -253,7 +253,7 @@ def _draw(plan: StudyPlan, number: int) -> str | None:
 
 
 Compose = Callable[[Sequence[str]], "Composed"]
-# What one study has one of; the mend for those who want several.
+# What one study has one of; the fix for those who want several.
 _ONE_OF = {
     "env": "Returns of different environments do not compare: tune each in a study of its own.",
     "algo": "A search space is for one algorithm: tune each in a study of its own.",
@@ -375,8 +375,8 @@ def _refuse_sweeps(words: list[str]) -> None:
         if own != key:
             raise ConfigError(f"{key}: a sweep is written without hpo.space: {own}=...")
         if key in _ONE_OF or key.startswith("hpo."):
-            mend = _ONE_OF.get(key, "Start one study for each.")
-            raise ConfigError(f"{key}: a study has one value of it. {mend}")
+            fix = _ONE_OF.get(key, "Start one study for each.")
+            raise ConfigError(f"{key}: a study has one value of it. {fix}")
 
 
 def _is_hpo(word: str) -> bool:

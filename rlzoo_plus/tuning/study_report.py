@@ -258,23 +258,36 @@ def _best(report: StudyReport) -> list[str]:
         done = any(view.state is TrialState.DONE for view in report.trials)
         return ["No trial keeps the constraints." if done else "No trial is done yet."]
     title = "Best trials" if len(report.objectives) == 1 else "Pareto front"
-    heads = ["trial"]
-    for name in report.objectives:
-        heads += [name, f"{name}, retrained", "change"]
-    heads += [name for name in RETURNS if name not in report.objectives] + ["held-out episodes"]
-    rows = [_best_row(report, view) for view in views]
+    more = [name for name in RETURNS if name not in report.objectives]
+    heads, *rows = best_table(report, "retrained", more)
     return [f"## {title}", "", *_table(heads, rows), "", *_legend(report)]
 
 
-def _best_row(report: StudyReport, view: TrialView) -> list[str]:
-    again = retrained_of(report, view.number)
-    mark = " (winner)" if view.number == report.winner and again is not None else ""
-    row = [f"{view.number}{mark}"]
+def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> list[list[str]]:
+    """Return the best trials as rows of text: what they were chosen by, and on fresh seeds.
+
+    Args:
+        report: The report.
+        again: What the columns of the retrained runs are called.
+        more: Metrics of the retrained runs to show besides the objectives.
+
+    Returns:
+        The row of heads, then a row for each trial.
+    """
+    heads = ["trial"]
     for name in report.objectives:
-        first, estimate = first_value(report, view, name), _estimate(again, name)
-        row += [number_text(first), shown(estimate), change_text(first, estimate)]
-    row += [shown(_estimate(again, name)) for name in RETURNS if name not in report.objectives]
-    return [*row, held_out_text(again)]
+        heads += [name, f"{name}, {again}", "change"]
+    rows = [[*heads, *more, "held-out episodes"]]
+    for view in ranked(report):
+        runs = retrained_of(report, view.number)
+        mark = " (winner)" if view.number == report.winner and runs is not None else ""
+        row = [f"{view.number}{mark}"]
+        for name in report.objectives:
+            first, estimate = first_value(report, view, name), _estimate(runs, name)
+            row += [number_text(first), shown(estimate), change_text(first, estimate)]
+        row += [shown(_estimate(runs, name)) for name in more]
+        rows.append([*row, held_out_text(runs)])
+    return rows
 
 
 def _estimate(again: Retrained | None, name: str) -> Estimate | None:

@@ -102,7 +102,7 @@ class TrialReporter:
     def __init__(
         self, storage_name: str, folder: str, study_name: str, number: int, hpo: dict[str, Any]
     ) -> None:
-        """Prepare; nothing is opened before the first report.
+        """Remember where to report; nothing is opened before the first report.
 
         Args:
             storage_name: As in `hpo.storage`.
