@@ -24,9 +24,11 @@ _SUITES = {
     "RunContract": "run_contract",
     "EnvironmentContract": "robot_contract",
     "RobotContract": "robot_contract",
+    "NetworkContract": "network_contract",
+    "VecEnvContract": "vec_env_contract",
 }
-__all__ = ["EnvironmentContract", "LauncherContract", "RobotContract", "RunContract"]
-__all__ += ["MetricContract", "TrackerContract"]
+__all__ = ["EnvironmentContract", "LauncherContract", "MetricContract", "NetworkContract"]
+__all__ += ["RobotContract", "RunContract", "TrackerContract", "VecEnvContract"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,36 @@
+"""The examples of a features extractor, a policy class and a VecEnv keep to their contracts."""
+
+from pathlib import Path
+
+import pytest
+
+from rlzoo_plus.testing import NetworkContract, VecEnvContract
+from rlzoo_plus.testing.run_contract import OFF_POLICY
+
+pytestmark = pytest.mark.training
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class TestResidualExtractor(NetworkContract):
+    folder = EXAMPLES
+    short = OFF_POLICY
+    overrides = (
+        "algo=sac",
+        "network.features_extractor=residual_extractor.ResidualExtractor",
+        "network.features_extractor_kwargs={width: 16}",
+    )
+
+
+class TestBetaPolicy(NetworkContract):
+    folder = EXAMPLES
+    overrides = ("network.policy=beta_policy.BetaPolicy", "network.net_arch=[16]")
+
+
+class TestPointMasses(VecEnvContract):
+    folder = EXAMPLES
+    overrides = (
+        "vec_env=point_mass_vec_env.PointMasses",
+        "n_envs=2",
+        "n_timesteps=512",
+        "env.kwargs={radius: 0.4}",
+    )
