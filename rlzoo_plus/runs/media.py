@@ -45,7 +45,7 @@ def write_media(
         files += _try("learning curve", lambda: _plot(run_dir))
     wanted = config.report.video
     if wanted is True or (wanted == "auto" and not is_sweep and run_dir.best.is_dir()):
-        console.print("filming the best policy ...")
+        console.print("recording a video of the best policy ...")
         files += _try("film", lambda: _film(config, run_dir))
     return files
 
