@@ -99,8 +99,8 @@ def refuse_imported(run_dir: RunDir) -> None:
     where = f"was imported from {printable(name)}" if name else "was imported"
     raise ConfigError(
         f"{run_dir.path}: its policy {where}, without the optimizer and the state of a training "
-        "to go on from. Evaluate or export it, or train a new run in another directory. "
-        "restart=true trains anew here and keeps what is there aside."
+        "to go on from. Evaluate or export it, or begin a new run from it elsewhere with "
+        f"init_from={run_dir.path}. restart=true trains anew here and keeps what is there aside."
     )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # What a part of a source that does not fit makes of it; all are damage, or another agent's.
-_MISFITS = (ValueError, KeyError, TypeError, DamagedFolderError, RuntimeError)
+_MISFITS = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, DamagedFolderError)
 _SHOWN, HASH_DIGITS = 6, 16
 
 
@@ -161,7 +161,9 @@ def read_source(path: str | None, init: InitConfig) -> Source:
                 checkpoint.state["normalizer"],
                 bundle.about,
             )
-    except (DamagedFolderError, *_MISFITS) as error:
+        if not all(isinstance(value, np.ndarray) for value in bundle.weights.values()):
+            raise TypeError("its weights are no arrays")
+    except _MISFITS as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"init_from={printable(path)}: {one_line(error)}.") from error

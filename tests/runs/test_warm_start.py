@@ -11,11 +11,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from support.resuming import KillAfter, StopAfter
 from support.training import assert_same_tree, bundle_weights, start_run, tiny_config, train_run
 
+import rlzoo_plus
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.runs.warm_start import with_source
+from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
@@ -141,6 +143,18 @@ def test_the_same_weights_have_the_same_hash_in_a_run_a_bundle_and_a_zip(tmp_pat
     configs = [begun_from(place) for place in places]
     assert len({config.init_from for config in configs}) == 4
     assert len({config_hash(config) for config in configs}) == 1
+
+
+def test_a_relative_path_is_resolved_once_and_jobs_are_named_by_the_weights(
+    tmp_path, sources, monkeypatch
+):
+    for name, overrides in {"a": (), "b": ("seed=1",), "copy": ()}.items():
+        shutil.copytree(sources("ppo", *overrides), tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    words = ["env=cartpole_bullet", "n_envs=1", "tuned=none", "init.partial=true", "sweep=s"]
+    jobs = [make_job(rlzoo_plus.compose(words, init_from=name)) for name in ("a", "b", "copy")]
+    assert [job.config.init_from for job in jobs] == [str(tmp_path / n) for n in ("a", "b", "copy")]
+    assert jobs[0].path == jobs[2].path != jobs[1].path
 
 
 def test_other_weights_parts_and_frozen_parts_are_other_runs_and_none_is_as_before(sources):

@@ -27,17 +27,32 @@ def outcome(guarded, tmp_path_factory):
         if name in SEALED:
             seal(folder)
         evil.append({"name": name, "verb": "load", "path": str(folder)})
-    return guarded(root, [{"name": "good", "verb": "load", "path": str(good)}], evil)
+    # A warm start reads the same folders, and of the description nothing but the algorithm's name.
+    evil += [{**case, "name": f"begin {case['name']}", "verb": "begin"} for case in evil]
+    verbs = {"good": "load", "begin good": "begin"}
+    kind = [{"name": name, "verb": verb, "path": str(good)} for name, verb in verbs.items()]
+    return guarded(root, kind, evil)
 
 
-def test_a_good_bundle_loads_under_the_same_watch(outcome):
-    result = outcome[0]["good"]
+@pytest.mark.parametrize("name", ["good", "begin good"])
+def test_a_good_bundle_loads_under_the_same_watch(outcome, name):
+    result = outcome[0][name]
     assert (result["code"], result["text"], result["events"]) == (0, "", [])
 
 
 @pytest.mark.parametrize("name", [*FOLDERS, *SEALED])
 def test_an_evil_bundle_is_refused_with_one_clear_line(outcome, assert_refused, name):
     assert_refused(outcome[0][name])
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, *SEALED])
+def test_a_warm_start_from_an_evil_bundle_does_nothing_else_than_refuse_it(
+    outcome, assert_refused, name
+):
+    result = outcome[0][f"begin {name}"]
+    if result["code"] != 0 or name in FOLDERS:
+        assert_refused(result)
+    assert result["events"] == []
 
 
 def test_content_is_not_looked_at_before_its_hash(outcome, assert_refused):

@@ -34,6 +34,7 @@ MODULES += tuple(
     for name in ("plan", "open", "job", "terminal", "claim", "media", "run")
 )
 MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
+MODULES += ("rlzoo_plus.runs.warm_start",)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LIMIT_S = 60
 ROOM_BYTES = 3 * 2**30
@@ -96,6 +97,8 @@ def load(case):
     if case["verb"] == "control":
         CONTROLS[case["name"]](case["path"])
         return 0, ""
+    if case["verb"] == "begin":
+        return begin(case["path"])
     if case["verb"] != "load":
         from rlzoo_plus.commands import dispatch
 
@@ -108,6 +111,22 @@ def load(case):
     try:
         rlzoo_plus.load_policy(case["path"])
     except rlzoo_plus.ConfigError as error:
+        return 2, str(error)
+    return 0, ""
+
+
+def begin(path):
+    """Read what a warm start takes, and compare it as with an agent's own; as `load`."""
+    from rlzoo_plus.agents.policy import misfits
+    from rlzoo_plus.config.errors import ConfigError
+    from rlzoo_plus.config.schema import InitConfig
+    from rlzoo_plus.runs.warm_start import read_source
+
+    try:
+        source = read_source(path, InitConfig())
+        source.sha256(["policy", "normalization"])
+        misfits(source.weights, source.weights)
+    except ConfigError as error:
         return 2, str(error)
     return 0, ""
 
