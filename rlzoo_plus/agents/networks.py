@@ -147,7 +147,8 @@ def _set_extractor_arguments(kwargs: dict[str, Any], name: str | None, n_frames:
         kwargs.get("features_extractor_class"),
         kwargs.get("features_extractor_kwargs"),
     )
-    if extractor is None:
+    # Of a stranger's bundle, it can be anything.
+    if not isinstance(extractor, type):
         return
     _check(f"argument of network.features_extractor={name}", given or {}, extractor)
     if n_frames > 1 and "n_frames" in inspect.signature(extractor).parameters:
