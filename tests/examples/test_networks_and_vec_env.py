@@ -30,6 +30,8 @@ class TestPointMasses(VecEnvContract):
     folder = EXAMPLES
     overrides = (
         "vec_env=point_mass_vec_env.PointMasses",
+        "env=gym",
+        "env.id=PointMass",
         "n_envs=2",
         "n_timesteps=512",
         "env.kwargs={radius: 0.4}",

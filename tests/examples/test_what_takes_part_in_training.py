@@ -1,4 +1,4 @@
-"""What of examples/ takes part in training keeps to the suites: algorithm, networks, robot, ..."""
+"""What of examples/ takes part in training keeps to the suites: algorithm, callback, robot."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.testing import RobotContract, RunContract
-from rlzoo_plus.testing.run_contract import ON_POLICY
 
 pytestmark = pytest.mark.training
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,25 +31,6 @@ class TestEffortCallback(RunContract):
         rows = [r for r in read_records(trained[0].metrics_file) if r["key"] == "own/effort"]
         assert rows
         assert all(0.0 <= row["value"] <= 2.0 for row in rows)
-
-
-class TestResidualExtractor(RunContract):
-    folder = EXAMPLES
-    overrides = (
-        "network.features_extractor=residual_extractor.ResidualExtractor",
-        "network.features_extractor_kwargs={width: 8, blocks: 1}",
-    )
-
-
-class TestBetaPolicy(RunContract):
-    folder = EXAMPLES
-    overrides = ("network.policy=beta_policy.BetaPolicy",)
-
-
-class TestPointMasses(RunContract):
-    folder = EXAMPLES
-    short = (*ON_POLICY, "n_envs=2", "n_timesteps=512", "eval.every_steps=256")
-    overrides = ("vec_env=point_mass_vec_env.PointMasses", "env=gym", "env.id=PointMass")
 
 
 class TestR2D2(RobotContract):
