@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_noting, words_of
-from rlzoo_plus.runs.open import (
-    Place,
-    check_stack,
-    find_place,
-    read_config,
-    require_trust,
-)
+from rlzoo_plus.runs.open import Place, check_stack, find_place, read_config, require_trust
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
 
 if TYPE_CHECKING:
@@ -27,6 +22,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
 
+log = logging.getLogger(__name__)
 _ENV_KWARGS = "env.kwargs."
 
 
@@ -343,10 +339,16 @@ class Run:
         Raises:
             ConfigError: The environment cannot be made, or it needs trust.
         """
+        return self._env_of(self.config, n_envs, render_mode)
+
+    def _env_of(self, config: RunConfig, n_envs: int, render_mode: str | None = None) -> VecEnv:
         self.require_trust()
+        if self.status == "bundle" and not config.env.kwargs:
+            # Bundles are handed on without what the environment was given.
+            log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
         from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
-        return make_eval_env(self.config.env, n_envs, steps_alike(self.config), render_mode)
+        return make_eval_env(config.env, n_envs, steps_alike(config), render_mode)
 
     def evaluate(
         self,
@@ -380,7 +382,6 @@ class Run:
         """
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
-        from rlzoo_plus.envs.factory import make_eval_env
         from rlzoo_plus.envs.seeding import held_out_seeds
         from rlzoo_plus.evaluation import evaluate, one_torch_thread
         from rlzoo_plus.metrics import load_metrics
@@ -391,7 +392,7 @@ class Run:
         config = self._evaluated_config(words)
         metrics = load_metrics(config.eval.metrics)
         changed = [word for word in words if word.startswith(_ENV_KWARGS)]
-        made = make_eval_env(config.env, min(n_envs, episodes))
+        made = self._env_of(config, min(n_envs, episodes))
         with one_torch_thread(), contextlib.closing(made) as venv:
             for kind in ("observation_space", "action_space"):
                 if changed and getattr(venv, kind) != getattr(policy, kind):

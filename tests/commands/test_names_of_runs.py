@@ -24,7 +24,7 @@ def trained(answer, tmp_path):
 def steps_of(answer, *arguments):
     code, text = answer("evaluate", *arguments, "--episodes", "1", "--json")
     assert code == 0, text
-    record = json.loads(text.splitlines()[-1])
+    record = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
     return record["run"], record["which"]
 
 
