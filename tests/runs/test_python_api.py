@@ -433,8 +433,8 @@ def test_python_and_the_command_train_the_same_weights_into_the_same_files(here)
 OFF_POLICY = ("learning_starts=50", "buffer_size=1000", "batch_size=16")
 ALGORITHMS = {
     "a2c": (),
-    "recurrent_ppo": ("n_steps=64",),
-    "trpo": ("n_steps=64",),
+    "recurrent_ppo": ("n_steps=64", "batch_size=64"),
+    "trpo": ("n_steps=64", "batch_size=64"),
     "sac": OFF_POLICY,
     "td3": OFF_POLICY,
     "tqc": OFF_POLICY,
