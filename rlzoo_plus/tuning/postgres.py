@@ -98,10 +98,12 @@ def open_postgres(url: str, heartbeat_s: int, create: bool = True) -> RDBStorage
 
 def is_gone(error: BaseException | None) -> bool:
     """Tell whether an error means that the server was away, not that the request was wrong."""
-    from sqlalchemy.exc import InterfaceError, OperationalError
+    from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
 
+    # The last one: an earlier rollback had no connection any more, and has been made up for by now.
+    gone = (OperationalError, InterfaceError, PendingRollbackError)
     while error is not None:
-        if isinstance(error, (OperationalError, InterfaceError)):
+        if isinstance(error, gone):
             return True
         error = error.__cause__
     return False

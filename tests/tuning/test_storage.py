@@ -11,6 +11,7 @@ import pytest
 from support.postgres import PASSWORD
 
 from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.tuning.postgres import patiently
 from rlzoo_plus.tuning.storage import check_storage, open_storage
 
 
@@ -194,3 +195,18 @@ def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"rlzoo-plus\[postgres\]"):
         open_storage("postgresql://u@h/d", None, 30)
+
+
+def test_a_transaction_that_broke_with_its_connection_is_tried_again():
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import PendingRollbackError
+
+    answers = iter([PendingRollbackError("roll back first"), None])
+
+    def read():
+        error = next(answers)
+        if error is not None:
+            raise StorageInternalError("the commit failed") from error
+        return "read"
+
+    assert patiently(read, 5.0) == "read"
