@@ -91,7 +91,8 @@ def examine(data: dict[str, Any]) -> int:
     # A run that lay there before may be anybody's; the code of this study's own is the user's.
     is_own = config_hash(stored) == config_hash(validate_config(data["config"]))
     run = Run.open(data["run"], trust=is_own)
-    record = run.evaluate(data["episodes"], n_envs=int(run.config.eval.n_envs))
+    n_envs = run.config.eval.n_envs
+    record = run.evaluate(data["episodes"], n_envs=10 if n_envs == "auto" else n_envs)
     write_json(Path(data["run"]) / EXAMINED, record)
     return 0
 

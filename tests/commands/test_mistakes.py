@@ -99,7 +99,7 @@ MISTAKES = {
     "argument, nested": ("env.kwargs.reward={alve:1}", ["'alve'", "'alive'"]),
     "device": ("device=gpu", ["device=gpu", "cuda"]),
     "threads": ("num_threads=0", ["num_threads=0", "auto"]),
-    "kind of vector": ("vec_env=dumy", ["vec_env=dumy", "'dummy'"]),
+    "kind of vector": ("vec_env=dumy", ["vec_env", "'dumy'", "'dummy'"]),
     "normalize": ("normalize=observation", ["normalize=observation", "true"]),
     "stop without evaluation": (
         "eval.every_steps=null stop.reward_threshold=3",
