@@ -11,6 +11,7 @@ from pathlib import Path
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig, is_own_vec_env
+from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Launcher
 from rlzoo_plus.infra.scheduler import run_together
@@ -256,6 +257,8 @@ def short_version(config: RunConfig, setting: Setting, seed: int, run_dir: str) 
     never = {"every_steps": None, "every_minutes": None, "milestone_steps": None}
     nothing = {"reward_threshold": None, "no_improvement_evals": None, "wall_clock_minutes": None}
     values = _soon_learning(config)
+    # Numbers of a schedule, which an evaluation that is timed alone needs as well.
+    evaluation = scheduled(config).eval
     return config.model_copy(
         update={
             "n_timesteps": _ENDLESS,
@@ -266,7 +269,7 @@ def short_version(config: RunConfig, setting: Setting, seed: int, run_dir: str) 
             "sweep": None,
             "tracker": None,
             "algo": config.algo.model_copy(update={"hyperparams": values}),
-            "eval": config.eval.model_copy(update={"every_steps": None}),
+            "eval": evaluation.model_copy(update={"every_steps": None}),
             "checkpoint": config.checkpoint.model_copy(update={**never, "keep_best": False}),
             "stop": config.stop.model_copy(update=nothing),
             "log": config.log.model_copy(update={"sb3": False}),

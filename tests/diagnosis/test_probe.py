@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.training import tiny_config
+from support.training import make_config, tiny_config
 
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.diagnosis import probe, probe_job
@@ -116,6 +116,13 @@ def test_a_short_version_learns_soon_and_writes_nothing_of_its_own_accord():
     assert short.checkpoint.every_minutes is None
     assert short.stop.wall_clock_minutes is None
     assert warm_steps(short) == 200 + 2 * 4
+
+
+def test_a_short_version_has_numbers_where_a_schedule_is_automatic():
+    short = short_version(make_config("env=cartpole_bullet"), ONE, 0, "there")
+    assert short.eval.every_steps is None
+    assert isinstance(short.eval.episodes, int)
+    assert isinstance(short.eval.n_envs, int)
 
 
 def test_a_long_rollout_is_cut_to_whole_batches():
