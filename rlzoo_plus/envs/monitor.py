@@ -22,7 +22,7 @@ _KEPT = 100
 _TOTALS = {"episode_terms": "reward", "episode_violations": "violations"}
 _END = "end/"
 # What a `Monitor` itself says of an episode: return, length, time.
-_OF_MONITOR = ("r", "l", "t")
+_OF_MONITOR = {"r", "l", "t"}
 
 
 class EpisodeMonitor(Monitor):
@@ -110,18 +110,21 @@ def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float
     Args:
         episodes: What is known of each, by name; return, length and time are left out.
     """
-    values: dict[str, list[float]] = {}
-    n_ended = 0
+    totals: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    # In plain Python, and no more than this: an on-policy run may log after every few steps.
     for episode in episodes:
-        ends = 0
         for name, value in episode.items():
-            if name not in _OF_MONITOR:
-                values.setdefault(name, []).append(value)
-                ends = ends or name.startswith(_END)
-        n_ended += ends
+            if name in totals:
+                totals[name] += value
+                counts[name] += 1
+            else:
+                totals[name], counts[name] = value, 1
+    # Every episode that tells its end has one.
+    n_ended = sum(count for name, count in counts.items() if name.startswith(_END))
     return {
-        name: float(np.sum(found)) / (n_ended if name.startswith(_END) else len(found))
-        for name, found in sorted(values.items())
+        name: float(totals[name] / (n_ended if name.startswith(_END) else counts[name]))
+        for name in sorted(totals.keys() - _OF_MONITOR)
     }
 
 
