@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.subproc import ProcessVecEnv
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 

@@ -37,12 +37,12 @@ __version__ = "0.1.0"
 # Where each public name is defined; it is imported on first use (PEP 562).
 _LAZY = {
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
-    "ConfigError": "rlzoo_plus.config.errors",
+    "ConfigError": "rlzoo_plus.errors",
     "ExpManager": "rlzoo_plus.runs.exp_manager",
     "Policy": "rlzoo_plus.agents.policy",
     "Run": "rlzoo_plus.runs.run",
     "RunConfig": "rlzoo_plus.config.schema",
-    "RunError": "rlzoo_plus.config.errors",
+    "RunError": "rlzoo_plus.errors",
     "Sweep": "rlzoo_plus.sweeps.sweep",
     "compose": "rlzoo_plus.runs.compose",
     "load_policy": "rlzoo_plus.runs.run",
@@ -73,9 +73,9 @@ if TYPE_CHECKING:
     from rlzoo_plus import runs
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.catalog import AlgorithmSpec, register_algorithm
-    from rlzoo_plus.config.errors import ConfigError, RunError
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.envs.seeding import seed_all
+    from rlzoo_plus.errors import ConfigError, RunError
     from rlzoo_plus.runs.compose import compose
     from rlzoo_plus.runs.exp_manager import ExpManager
     from rlzoo_plus.runs.run import Run, load_policy, train

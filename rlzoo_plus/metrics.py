@@ -17,9 +17,9 @@ import numpy as np
 
 from rlzoo_plus.artifacts.result import EvaluationRecord
 from rlzoo_plus.config.catalog import METRICS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.envs.monitor import is_number
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import where_raised
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rlzoo_plus.commands.import_zoo import print_report
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.zoo_files import (
     ALGORITHM_OF_STEM,
     RENAMED,
@@ -20,6 +19,7 @@ from rlzoo_plus.config.zoo_files import (
     write_tuned_files,
 )
 from rlzoo_plus.config.zoo_import import read_zoo_file
+from rlzoo_plus.errors import ConfigError
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 # rl_zoo3 keeps her.yml for reference only, in a format that it no longer reads.

@@ -12,9 +12,9 @@ from support.training import evaluations, start_run, tiny_config
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training

@@ -5,9 +5,9 @@ import logging
 import numpy as np
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.harmless import is_harmless
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.metrics import ActionChange, Energy, EpisodeMeter, load_metrics
 from rlzoo_plus.testing import MetricContract
 

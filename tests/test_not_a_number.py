@@ -11,7 +11,7 @@ from support.training import start_run, tiny_config
 from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import RunError
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training

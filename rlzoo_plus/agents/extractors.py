@@ -16,7 +16,7 @@ from stable_baselines3.common.preprocessing import get_flattened_obs_dim, is_ima
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN, create_mlp
 from torch import Tensor, nn
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 # What the single entry of an observation that is no dictionary is called.
 _ONLY = "observation"

@@ -22,10 +22,10 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
 from rlzoo_plus.envs.memory import GIB, total_memory_bytes
+from rlzoo_plus.errors import ConfigError
 
 # What the library's constructors raise for a value that they do not take.
 _REFUSALS = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.config.errors import RunError
+from rlzoo_plus.errors import RunError
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm

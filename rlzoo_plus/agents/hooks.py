@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rlzoo_plus.agents.finite import has_lost_a_loss, raise_if_diverged, require_finite
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.envs.finite import NonFiniteError
 from rlzoo_plus.envs.monitor import mean_of_episodes
+from rlzoo_plus.errors import ConfigError, RunError
 
 
 class StopTraining(Exception):  # noqa: N818 - a signal, not an error

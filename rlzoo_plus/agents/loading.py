@@ -9,7 +9,7 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, load_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, one_line, parse_yaml, read_plain_file
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 def load_run_policy(run: RunDir, which: str = "best", *, trust: bool = False) -> Policy:

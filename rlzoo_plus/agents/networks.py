@@ -16,11 +16,10 @@ from rlzoo_plus.config.catalog import (
     AlgorithmSpec,
     Family,
 )
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.config.suggest import HELP, unknown_name
 from rlzoo_plus.envs.checks import policy_kind
+from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

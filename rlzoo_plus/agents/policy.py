@@ -15,10 +15,10 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.envs.spaces import decode_space, encode_space
+from rlzoo_plus.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from gymnasium import spaces

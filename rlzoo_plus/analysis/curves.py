@@ -35,7 +35,7 @@ from rlzoo_plus.analysis.style import (
     start_at_zero,
 )
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.statistics import smooth
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from rlzoo_plus.analysis.runs import identity
 from rlzoo_plus.analysis.series import Series, load_series
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.statistics import stratified_bootstrap_ci
 
 # What runs of one group have in common; None is the default.

@@ -14,7 +14,7 @@ from typing import Any
 from rlzoo_plus.analysis.series import finite, load_evaluations
 from rlzoo_plus.artifacts.provenance import machine_fingerprint
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 DIED, DAMAGED = "died", "damaged"
 STATES = (RUNNING, FINISHED, INTERRUPTED, FAILED, DIED, DAMAGED)

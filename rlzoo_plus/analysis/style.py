@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

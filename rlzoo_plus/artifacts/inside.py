@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 # Trackers keep links of their own in theirs; only a trusted run has a tracker.
 _OF_TRACKERS = ("wandb", "mlflow")

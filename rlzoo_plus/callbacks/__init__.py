@@ -14,9 +14,9 @@ from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
 from rlzoo_plus.config.catalog import CALLBACKS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.metrics import load_metrics
 from rlzoo_plus.registry import where_raised
 

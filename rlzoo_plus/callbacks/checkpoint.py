@@ -13,8 +13,8 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
-from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.resume.snapshot import RunSnapshot, Snapshot
 
 log = logging.getLogger(__name__)

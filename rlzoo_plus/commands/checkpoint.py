@@ -10,7 +10,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
 
 _POLL_S = 0.2

@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from rlzoo_plus.commands.typed import as_typed, tell, throw_away_output
-from rlzoo_plus.config.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("rlzoo_plus.commands.train", "train an agent: train algo=ppo env=cartpole_bullet"),

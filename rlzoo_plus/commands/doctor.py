@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import USER_ERROR, ConfigError
+from rlzoo_plus.errors import USER_ERROR, ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed

@@ -7,7 +7,7 @@ import sys
 import time
 
 from rlzoo_plus.commands.arguments import opened, positive, run_parser
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.arguments import add_run, note, opened
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.export.writing import Exported

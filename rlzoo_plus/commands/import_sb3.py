@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.arguments import note
 from rlzoo_plus.commands.typed import CommandParser, tell
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.artifacts.run_dir import RunDir

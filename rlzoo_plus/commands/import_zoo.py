@@ -10,8 +10,6 @@ from pathlib import Path
 from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
 from rlzoo_plus.config.zoo_files import (
     ALGORITHM_OF_STEM,
     RENAMED,
@@ -23,6 +21,7 @@ from rlzoo_plus.config.zoo_files import (
     write_planned,
 )
 from rlzoo_plus.config.zoo_import import read_zoo_file
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 
 def main(argv: list[str]) -> int:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import CommandParser, tell
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from rlzoo_plus.scaffold.survey import RobotSurvey

@@ -15,8 +15,7 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.runs.open import find_place
 
 

@@ -21,7 +21,7 @@ from rlzoo_plus.commands.study_tables import (
     trials_table,
 )
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.study_report import counts, number_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console

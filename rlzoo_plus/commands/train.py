@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.next_steps import next_commands, print_done
 from rlzoo_plus.commands.typed import tell
-from rlzoo_plus.config.errors import ConfigError, RunError
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.claim import check_before_building
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from rlzoo_plus.config.catalog import AlgorithmSpec, Family, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import EvalConfig, RunConfig
+from rlzoo_plus.errors import ConfigError
 
 # Of evaluations in a run, and of episodes in an evaluation.
 FEWEST, MOST = 5, 20

@@ -9,9 +9,9 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.cadence import continued_schedule
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash, outcome_data
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
+from rlzoo_plus.errors import ConfigError
 
 # Changing these changes what is written or shown, not what is learned.
 MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")

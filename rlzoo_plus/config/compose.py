@@ -13,11 +13,10 @@ from typing import Any, Protocol
 import yaml
 
 from rlzoo_plus.config.composer import Composed, Composer, compose_batch
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import refuse_literals
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
-from rlzoo_plus.config.suggest import HELP, closest, unknown_name
+from rlzoo_plus.errors import HELP, ConfigError, closest, unknown_name
 
 GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
 _OPTIONS_WITH_VALUE = (

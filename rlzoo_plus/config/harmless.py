@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import REGISTRIES
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
 _HARMLESS = re.compile(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rlzoo_plus.config.catalog import ACTION_NOISES, REPLAY_BUFFERS, AlgorithmSpec, Family
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.limits import limit_of
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 # Schedules that stop making sense where they reach 0 at once.
 _POSITIVE_SCHEDULES = ("clip_range_vf", "delta_std")

@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 import yaml
 
 from rlzoo_plus.config.catalog import ACTIVATIONS, OPTIMIZERS
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.errors import ConfigError, closest
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 20

@@ -18,7 +18,7 @@ from rlzoo_plus.artifacts.secrets import (
     is_secret_variable,
     values_of_variables,
 )
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
 # Where arguments of the user's are passed on: to environments, wrappers, callbacks and trackers.

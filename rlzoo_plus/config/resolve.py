@@ -29,7 +29,6 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
 from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.references import refuse_secrets
@@ -43,7 +42,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.config.suggest import HELP, unknown_name
+from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
 UNHASHED = (
     "run_dir",

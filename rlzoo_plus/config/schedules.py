@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.errors import ConfigError, closest
 
 KINDS = {
     "lin": "lin",

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 MANAGED: dict[str, str] = {
     "policy": "the network kind is chosen from the observation space, or set network.policy",

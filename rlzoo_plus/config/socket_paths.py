@@ -6,7 +6,7 @@ import os
 import tempfile
 from multiprocessing import util
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 # The least that an operating system takes is 92 bytes (unix(7)); multiprocessing adds to a
 # temporary folder two names of its own.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import dump_plain
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.config.zoo_import import ConvertedEntry, convert_entry, read_zoo_file
+from rlzoo_plus.errors import ConfigError
 
 ALGORITHM_OF_STEM = {"ppo_lstm": "recurrent_ppo"}
 # Entries that stand for no single environment: tuned=<algorithm>/<entry> chooses them.

@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 from rlzoo_plus.config.catalog import WRAPPERS, Family, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import (
     Symbol,
     parse_literal,
@@ -25,6 +24,7 @@ from rlzoo_plus.config.literals import (
     read_mapping,
     schedule_of_lambda,
 )
+from rlzoo_plus.errors import ConfigError
 
 # Wrappers of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
 WRAPPER_NAMES = {

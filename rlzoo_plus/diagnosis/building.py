@@ -12,10 +12,10 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlzoo_plus.agents.factory import make_agent
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.single import longest_episode
+from rlzoo_plus.errors import ConfigError
 
 # Rows of the buffer that is built; the size of one is the same in a large buffer.
 _ROWS = 64

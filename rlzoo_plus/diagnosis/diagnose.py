@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import (
     Finding,
@@ -20,6 +19,7 @@ from rlzoo_plus.diagnosis.findings import (
 )
 from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE, Refusals, infra_refusals
 from rlzoo_plus.diagnosis.rules import advice
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.multirun import (
     MULTIRUN,
     Listener,

@@ -11,12 +11,12 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
-from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.probe import FIGURES, warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.single import scheduled
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.evaluation import play
 from rlzoo_plus.runs.exp_manager import ExpManager
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.env_trial import env_refusals
+from rlzoo_plus.errors import ConfigError
 
 # Their jobs run on the machine of the command; what another machine has is not known here.
 ON_THIS_MACHINE = ("local", "debug")

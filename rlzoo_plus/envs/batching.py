@@ -5,9 +5,9 @@ from __future__ import annotations
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.wrappers import ReproducibleResets
+from rlzoo_plus.errors import ConfigError
 
 # With fewer, one pass costs more than it saves: of cart-poles, arms and walkers, four were stepped
 # at 0.7 to 1.0 of the rate of stepping them one by one, eight at 0.9 to 1.2, sixteen at 1.1 to 1.2.

@@ -8,13 +8,13 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
 from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.interface import check_interface
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import ConfigError
 
 _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
 

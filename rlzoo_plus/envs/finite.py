@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env.base_vec_env import (
     VecEnvWrapper,
 )
 
-from rlzoo_plus.config.errors import RunError
+from rlzoo_plus.errors import RunError
 
 
 class NonFiniteError(RunError):

@@ -10,8 +10,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import where_raised
 
 _OLD = (

@@ -11,8 +11,8 @@ from pathlib import Path
 from gymnasium import spaces
 
 from rlzoo_plus.config.catalog import Family, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError
 
 GIB = 2**30
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.monitor import Monitor, ResultsWriter
 
-from rlzoo_plus.config.errors import RunError
+from rlzoo_plus.errors import RunError
 
 log = logging.getLogger(__name__)
 # As many as the averages of the log are over.

@@ -20,12 +20,12 @@ from gymnasium.vector.utils import batch_space
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
 
 from rlzoo_plus.config.catalog import VEC_ENVS
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.interface import check_shape
 from rlzoo_plus.envs.monitor import EpisodeMonitor, open_rows, told_by
 from rlzoo_plus.envs.single import import_packages
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 from rlzoo_plus.resume.plain import is_plain, to_plain
 

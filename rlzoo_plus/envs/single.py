@@ -14,17 +14,16 @@ from gymnasium.wrappers import TimeLimit
 import robots
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.config.suggest import closest
 from rlzoo_plus.envs.episodes import RecordedEpisodes, layers_of
 from rlzoo_plus.envs.interface import check_spaces
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.task_wrappers import register_without_velocities
 from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
+from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.registry import import_user_module, where_raised
 
 # What the manager itself gives to `gymnasium.make`.

@@ -21,8 +21,8 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import CloudpickleWrapper, VecEnv
 from stable_baselines3.common.vec_env.subproc_vec_env import _worker
 
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.infra.local import without_main
 
 # A terminal and a cluster send these to every process; only the run itself decides how to end.

@@ -21,7 +21,7 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from torch import Tensor, nn
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.signature import Signature
 
 if TYPE_CHECKING:

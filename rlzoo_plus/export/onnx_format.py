@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rlzoo_plus.artifacts.untrusted import one_line
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 
 # More than one, since torch.export takes a size of one for a constant.

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.symbolic_pickle import (
     PickleError,
     array_of,

@@ -20,8 +20,8 @@ from gymnasium import spaces
 from rlzoo_plus.agents.factory import algorithm_class
 from rlzoo_plus.agents.networks import policy_class_of, policy_kwargs
 from rlzoo_plus.config.catalog import Family, get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.parity import Runner
 from rlzoo_plus.export.sb3_archive import read_statistics
 from rlzoo_plus.export.signature import STATE_NAMES, Signature

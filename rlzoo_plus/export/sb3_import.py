@@ -17,9 +17,9 @@ from rlzoo_plus.agents.policy import acting_config, misfits, with_old_names
 from rlzoo_plus.artifacts.bundle import Bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.spaces import encode_space
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.sb3_archive import PickledStatistics, Sb3Archive
 from rlzoo_plus.export.weight_shapes import activation_hint, infer_overrides, input_sizes
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 from rlzoo_plus.export.onnx_format import example_inputs
 from rlzoo_plus.export.signature import Signature

@@ -15,7 +15,7 @@ from rlzoo_plus.export.signature import Signature, make_signature, metadata
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.errors import ConfigError
+    from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
 
 FILE_NAMES = {"sb3": "model.zip", "onnx": "policy.onnx", "torchscript": "policy.pt"}

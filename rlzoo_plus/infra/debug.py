@@ -7,7 +7,7 @@ import signal
 import traceback
 from collections.abc import Sequence
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits, load_target
 from rlzoo_plus.infra.launcher import Handle, LauncherOptions
 

@@ -14,8 +14,8 @@ from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import JobSpec
 from rlzoo_plus.infra.launcher import Handle, LauncherOptions

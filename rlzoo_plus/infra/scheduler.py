@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Generic, TypeVar
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.job import EXIT_SIGINT, EXIT_SIGTERM, JobEnd, JobSpec
 from rlzoo_plus.infra.launcher import Handle, Launcher
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to

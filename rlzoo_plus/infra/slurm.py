@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra import slurm_node
 from rlzoo_plus.infra.job import JobEnd, JobSpec
 from rlzoo_plus.infra.launcher import Handle, LauncherOptions

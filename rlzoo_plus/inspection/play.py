@@ -11,9 +11,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import ConfigError
 
 SEED = 0
 # Enough for a robot to show what random actions do to it.

@@ -10,8 +10,8 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import changed_values, describe_changes
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.resume.log_rows import CutRows, check_sizes, rewind_logs
 from rlzoo_plus.resume.snapshot import RunSnapshot
 

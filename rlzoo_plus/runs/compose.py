@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
@@ -171,7 +171,7 @@ class Resolver:
     def _notes_on_files(self, choices: Mapping[str, Any]) -> list[str]:
         from rlzoo_plus.config.compose import group_options, missing_tuned
         from rlzoo_plus.config.search_path import shadowing_notes
-        from rlzoo_plus.config.suggest import unknown_name
+        from rlzoo_plus.errors import unknown_name
 
         missing = missing_tuned(choices, self._dirs)
         if missing and self._names_tuned:

@@ -20,12 +20,12 @@ from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, ma
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
 from rlzoo_plus.callbacks.outputs import write_outcome
-from rlzoo_plus.config.errors import RunError
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.envs.single import scheduled
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.evaluation import EvaluationStopped
 from rlzoo_plus.resume.resumer import Resumer
 from rlzoo_plus.runs.warm_start import begin_from_source

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable_lines
-from rlzoo_plus.config.errors import (
+from rlzoo_plus.errors import (
     RUN_ERROR,
     USER_ERROR,
     ConfigError,

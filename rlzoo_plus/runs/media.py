@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont, ImageFont

@@ -11,7 +11,7 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import is_bundle, load_bundle
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 # Gymnasium's bridges to old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")

@@ -12,9 +12,9 @@ from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import continued_config
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError
 
 
 class BusyError(ConfigError):

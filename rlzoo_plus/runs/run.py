@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_noting, words_of
 from rlzoo_plus.runs.open import Place, check_stack, find_place, read_config, require_trust
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides

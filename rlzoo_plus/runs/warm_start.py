@@ -24,9 +24,9 @@ from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import InitConfig, RunConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.scaffold.urdf import UrdfFile
 from robots.simulation import Simulation
 

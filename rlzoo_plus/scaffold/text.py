@@ -14,7 +14,7 @@ from string import Template
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.config.compose import conf_dir
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.scaffold.survey import RobotSurvey
 from rlzoo_plus.scaffold.urdf import UrdfFile
 from rlzoo_plus.scaffold.values import JointValues, joint_values

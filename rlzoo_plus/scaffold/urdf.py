@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.errors import ConfigError, closest
 
 # Roots of other formats that a robot may come in.
 _OTHER_FORMATS = {"mujoco": "MJCF", "sdf": "SDF", "COLLADA": "COLLADA"}

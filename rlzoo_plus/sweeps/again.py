@@ -9,8 +9,8 @@ from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob
 
 # Of a stored `infra`, what can neither run anything nor reach another machine.

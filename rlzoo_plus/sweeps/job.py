@@ -9,10 +9,10 @@ from typing import Any
 from rlzoo_plus.artifacts.inside import check_inside, check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash, load_stored
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.sections import check_types
+from rlzoo_plus.errors import ConfigError
 
 SWEEPS = Path("outputs") / "sweeps"
 DEFAULT_NAME = "default"

@@ -18,8 +18,8 @@ from typing import Any
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.sections import SharedSections
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.job import SweepJob, load_job
 
 log = logging.getLogger(__name__)

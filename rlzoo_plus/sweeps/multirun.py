@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job

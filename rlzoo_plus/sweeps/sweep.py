@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import words_of
 from rlzoo_plus.runs.run import Run, frame
 from rlzoo_plus.sweeps.controller import Entry

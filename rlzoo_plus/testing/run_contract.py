@@ -14,9 +14,9 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks import StopRequest
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests

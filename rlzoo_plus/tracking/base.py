@@ -14,9 +14,8 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import Line, Section
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 
 class ServiceSettings(Section):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.secrets import redact
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tracking.base import Tracker
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tracking.base import (
     ServiceSettings,
     attachments,

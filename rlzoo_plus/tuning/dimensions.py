@@ -10,8 +10,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.values import same_value, value_text
 
 if TYPE_CHECKING:

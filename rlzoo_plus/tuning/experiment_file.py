@@ -20,12 +20,12 @@ import yaml
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compose import conf_dir, group_options
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import PlainDumper
 from rlzoo_plus.config.references import REFERENCE, plain_values
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import searched_first
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from optuna.storages.journal import BaseJournalBackend
 
 from rlzoo_plus.artifacts.untrusted import read_plain_lines
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 JOURNAL = "journal.log"
 _LOCK = ".journal.lock"

@@ -11,8 +11,7 @@ from typing import Any
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 RUNGS = 20
 _LATE = 3

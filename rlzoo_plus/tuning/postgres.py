@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage

@@ -12,10 +12,9 @@ from optuna.samplers import BaseSampler, CmaEsSampler
 from optuna.study import StudyDirection
 
 from rlzoo_plus.artifacts.untrusted import one_line
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.hpo import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.storage import quiet_optuna
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.compose import GROUPS
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import import_user_module
 from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical
 from rlzoo_plus.tuning.sweep_syntax import parse_entry, parse_sweep

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.postgres import SCHEMES, check_url, open_postgres
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from rlzoo_plus.artifacts.untrusted import (
     read_json,
     read_plain_file,
 )
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.harmless import refuse_foreign
 from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.config.suggest import closest
+from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.tuning.postgres import patiently
 from rlzoo_plus.tuning.storage import JOURNAL_STORAGE, check_storage, open_storage, require_optuna
 from rlzoo_plus.tuning.study_plan import STUDIES, StudyPlan, study_folder

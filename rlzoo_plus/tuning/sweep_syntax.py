@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.dimensions import Dimension, Kind, parse_limit
 from rlzoo_plus.tuning.values import parse_override, value_text
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.config.errors import ConfigError
-from rlzoo_plus.config.suggest import unknown_name
+from rlzoo_plus.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser

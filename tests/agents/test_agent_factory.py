@@ -11,8 +11,8 @@ from support.training import make_config, tiny_config
 from rlzoo_plus.agents.factory import check_device, make_agent, thread_policy
 from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.agents.policy import load_policy, save_policy
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from support.training import make_config, tiny_config
 
 from rlzoo_plus.agents.extractors import AttentionExtractor, DeepSetsExtractor
 from rlzoo_plus.agents.factory import make_policy
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.errors import ConfigError
 
 FLAT = spaces.Box(-np.inf, np.inf, (6,), np.float32)
 TABLE = spaces.Box(-np.inf, np.inf, (5, 3), np.float32)

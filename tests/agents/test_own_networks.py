@@ -10,8 +10,8 @@ from support.training import tiny_config, train_run
 
 from rlzoo_plus.agents.factory import make_agent, make_policy
 from rlzoo_plus.agents.policy import Policy, load_policy
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 from rlzoo_plus.export.onnx_format import onnx_runner, write_onnx
 from rlzoo_plus.export.parity import compare

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from rlzoo_plus.analysis.runs import find_runs, summarise
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 def change_status(run, **changes):

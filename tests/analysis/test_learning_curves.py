@@ -11,7 +11,7 @@ from rlzoo_plus.analysis.curves import plot_learning_curve
 from rlzoo_plus.analysis.groups import group_curves, load_curve, mean_band
 from rlzoo_plus.analysis.series import load_evaluations, load_series, metric_keys
 from rlzoo_plus.analysis.style import PALETTE, line_look, thousands
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 def has_colour(path, colour):

@@ -9,8 +9,8 @@ from support.training import evaluations, start_run, tiny_config, train_run
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.evaluation import Evaluation
 
 pytestmark = pytest.mark.training

@@ -12,7 +12,7 @@ from support.training import start_run, tiny_config
 from rlzoo_plus.artifacts.atomic import read_about
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.compare import outcome_values
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training

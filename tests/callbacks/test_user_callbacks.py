@@ -4,7 +4,7 @@ import pytest
 from support.training import make_config
 
 from rlzoo_plus.callbacks import check_user_callbacks
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 CONFIG = ("algo=ppo", "env=pendulum", "tuned=none")
 

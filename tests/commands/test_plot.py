@@ -6,7 +6,7 @@ from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.commands.plot import main
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from support.studies import add_trial, make_study, settings
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.stored_study import with_trial
 
 BASE = ["algo=ppo", "env=cartpole_bullet", "n_timesteps=4096"]

@@ -3,7 +3,7 @@
 import pytest
 
 from rlzoo_plus.commands import verify_resume
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.compare import continued_config
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError
 
 SMALL = ("algo=ppo", "env=cartpole", "tuned=none", "n_envs=1", "algo.hyperparams.n_steps=128")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.limits import limit_of
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
+from rlzoo_plus.errors import ConfigError
 
 INF, NAN = float("inf"), float("nan")
 WRONG = {

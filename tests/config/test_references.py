@@ -1,8 +1,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.references import plain_values, refuse_secrets, reveal, variables_in
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)

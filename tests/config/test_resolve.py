@@ -4,8 +4,8 @@ import pytest
 
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.compose import conf_dir, group_options
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash, env_slug, resolve
+from rlzoo_plus.errors import ConfigError
 
 TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
 TUNED_ALGORITHMS = sorted({name.split("/")[0] for name in TUNED})

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schedules import KINDS, parse_schedule
+from rlzoo_plus.errors import ConfigError
 
 KEY = "algo.hyperparams.learning_rate"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, with_sequences
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture

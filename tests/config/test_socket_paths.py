@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from rlzoo_plus.config import socket_paths
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 START = """
 import multiprocessing, tempfile

@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 
 from rlzoo_plus.commands.import_zoo import main
 from rlzoo_plus.config.catalog import ACTIVATIONS, ALGORITHMS, OPTIMIZERS, REPLAY_BUFFERS, WRAPPERS
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.literals import Symbol, parse_literal, parse_symbol
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.zoo_files import EnvFile, ImportRequest, load_env_files, write_tuned_files
 from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
+from rlzoo_plus.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

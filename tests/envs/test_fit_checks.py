@@ -5,8 +5,8 @@ import pytest
 from gymnasium import spaces
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.checks import inspect_env, is_image, policy_kind
+from rlzoo_plus.errors import ConfigError
 
 
 def test_continuous_algorithm_in_a_discrete_space_names_those_that_fit():

@@ -5,9 +5,9 @@ import pytest
 from gymnasium import spaces
 from support.training import make_config
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs import memory
 from rlzoo_plus.envs.checks import inspect_env
+from rlzoo_plus.errors import ConfigError
 
 WRONG = {
     "OldReset": r"reset\(seed=...\) raises TypeError.*'seed'.*migration_guide",

@@ -11,8 +11,8 @@ import pytest
 from support.processes import environ_of_tests, is_gone
 from support.training import start_run, tiny_config
 
-from rlzoo_plus.config.errors import ConfigError, RunError
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training

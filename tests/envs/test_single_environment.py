@@ -8,9 +8,9 @@ import pytest
 from support.tiny_envs import Doubled
 from support.training import tiny_config
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs import single
 from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import ConfigError
 
 
 def _spec(*overrides, env="tests/TinyReach-v0"):

@@ -7,7 +7,6 @@ from gymnasium import spaces
 from support.tiny_envs import TinyGoal
 from support.training import tiny_config
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.envs.task_wrappers import (
@@ -19,6 +18,7 @@ from rlzoo_plus.envs.task_wrappers import (
     SmoothAction,
     TruncateOnSuccess,
 )
+from rlzoo_plus.errors import ConfigError
 
 
 class Counting(gym.Env):

@@ -8,7 +8,7 @@ import torch
 from support.policies import VARIANTS, random_policy
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
 from rlzoo_plus.export.onnx_format import onnx_runner, write_onnx
 from rlzoo_plus.export.parity import compare

@@ -14,7 +14,7 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
 
 

@@ -5,9 +5,9 @@ import sys
 import pytest
 from support.training import make_config
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import InfraConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import make_launcher
 
 LIMITS = ("workers", "memory_gib", "time_limit_minutes")

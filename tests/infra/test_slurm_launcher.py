@@ -8,8 +8,8 @@ import time
 import pytest
 from support import fake_slurm
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import InfraConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra import slurm
 from rlzoo_plus.infra.job import JobSpec, Limits
 from rlzoo_plus.infra.launcher import make_launcher

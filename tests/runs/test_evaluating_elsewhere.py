@@ -3,7 +3,7 @@
 import pytest
 from support.training import tiny_config, train_run
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
 
 pytestmark = pytest.mark.training

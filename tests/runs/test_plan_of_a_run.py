@@ -8,7 +8,7 @@ import pytest
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.train import print_done
 from rlzoo_plus.config.cadence import with_schedule
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.claim import move_aside
 from rlzoo_plus.runs.plan import Start, plan_run, stored_config
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.media import caption, write_video
 
 

@@ -13,8 +13,8 @@ from support.training import assert_same_tree, bundle_weights, start_run, tiny_c
 
 import rlzoo_plus
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.runs.warm_start import with_source
 from rlzoo_plus.sweeps.job import make_job

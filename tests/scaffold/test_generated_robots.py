@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.inspection.robot import robot_facts
 from rlzoo_plus.scaffold.survey import survey
 from rlzoo_plus.scaffold.text import NewRobot, check_name, write_robot

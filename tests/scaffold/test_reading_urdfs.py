@@ -3,7 +3,7 @@
 import pybullet_data
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.scaffold.survey import survey
 from rlzoo_plus.scaffold.urdf import read_urdf
 

@@ -8,7 +8,7 @@ from support.forged import copy_run
 from rlzoo_plus.agents.loading import load_run_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from support.evil_studies import FILES, JOURNALS, REPORTS
 from support.studies import add_trial, make_study
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.postgres import foreign_host
 from rlzoo_plus.tuning.stored_study import StoredStudy, open_stored
 

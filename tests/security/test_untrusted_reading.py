@@ -19,7 +19,7 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_lines,
 )
 from rlzoo_plus.commands import dispatch, plot
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import Place
 from rlzoo_plus.runs.run import Run
 

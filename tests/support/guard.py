@@ -118,8 +118,8 @@ def load(case):
 def begin(path):
     """Read what a warm start takes, and compare it as with an agent's own; as `load`."""
     from rlzoo_plus.agents.policy import misfits
-    from rlzoo_plus.config.errors import ConfigError
     from rlzoo_plus.config.schema import InitConfig
+    from rlzoo_plus.errors import ConfigError
     from rlzoo_plus.runs.warm_start import read_source
 
     try:

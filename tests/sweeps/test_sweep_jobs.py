@@ -9,8 +9,8 @@ from support.training import make_config, tiny_config
 
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.job import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.controller import job_spec

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.schema import TrackerConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tracking import make_tracker
 from rlzoo_plus.tracking.base import as_text, flatten
 from rlzoo_plus.tracking.safe import SafeTracker

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.trials import COUNTED, TrialState
 

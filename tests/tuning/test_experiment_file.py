@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rlzoo_plus.config.compose import conf_dir
-from rlzoo_plus.config.errors import ConfigError
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.tuning.experiment_file import experiment_name, write_experiment
 

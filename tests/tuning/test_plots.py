@@ -4,7 +4,7 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning import study_plots
 from rlzoo_plus.tuning.study_plots import (
     OPTUNA_PLOTS,

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.samplers import CmaEsSampler
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.metrics import parse_constraints
 from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study

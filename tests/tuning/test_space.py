@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 from optuna.trial import FixedTrial
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.dimensions import Kind
 from rlzoo_plus.tuning.space import Space
 

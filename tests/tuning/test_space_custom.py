@@ -3,7 +3,7 @@
 import pytest
 from optuna.trial import FixedTrial
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.space import Space
 
 GAMMA = "algo.hyperparams.gamma"

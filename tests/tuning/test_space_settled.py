@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.values import by_key
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from support.postgres import PASSWORD
 
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.postgres import patiently
 from rlzoo_plus.tuning.storage import check_storage, open_storage
 

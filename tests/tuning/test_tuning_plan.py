@@ -3,7 +3,7 @@
 import pytest
 
 from rlzoo_plus.config.compose import run_hydra
-from rlzoo_plus.config.errors import ConfigError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.multirun import Multirun
 from rlzoo_plus.tuning.study_plan import about_study, check_draws, make_plan
 
