@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -21,12 +20,3 @@ def make_console(*, stderr: bool = False) -> Console:
         else console_class()(highlight=False, width=200, soft_wrap=True, stderr=stderr)
     )
     return console
-
-
-def start_live(console: Console) -> Live:
-    """Start a picture that is drawn again in its place, and is gone in the end."""
-    from rich.live import Live
-
-    live = Live(console=console, auto_refresh=False, transient=True)
-    live.start()
-    return live

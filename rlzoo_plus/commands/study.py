@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
-from rlzoo_plus.commands.study_tables import (
+from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.tuning.study_report import counts, number_text
+from rlzoo_plus.tuning.terminal import (
     importance_table,
     print_ended,
     print_running,
@@ -20,9 +23,6 @@ from rlzoo_plus.commands.study_tables import (
     storage_text,
     trials_table,
 )
-from rlzoo_plus.commands.typed import CommandParser
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.study_report import counts, number_text
 
 if TYPE_CHECKING:
     from rich.console import Console

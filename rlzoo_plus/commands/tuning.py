@@ -27,9 +27,9 @@ def run_study(arguments: list[str], compose: Compose) -> int:
     study, launcher, more = begin_study(plan, arguments)
     # These import Optuna, which is known to be there by now.
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.commands.tuning_view import TuningView
     from rlzoo_plus.tuning.retraining import conclude
     from rlzoo_plus.tuning.samplers import pruning_note
+    from rlzoo_plus.tuning.terminal import TuningView
     from rlzoo_plus.tuning.tuner import Tuner
 
     console = make_console()

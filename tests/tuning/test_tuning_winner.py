@@ -8,13 +8,13 @@ import pytest
 from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from rich.console import Console
 
-from rlzoo_plus.commands.tuning_view import TuningView
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.tuning import retraining
 from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
 from rlzoo_plus.tuning.study_plan import study_folder
+from rlzoo_plus.tuning.terminal import TuningView
 
 NO_RETRAINING = {"best": 0, "seeds": 1, "episodes": 1}
 
