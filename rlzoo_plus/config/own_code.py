@@ -22,8 +22,6 @@ _TO_ACT = ("algorithm", "policy", "features_extractor", "activation", "optimizer
 _TO_TRAIN = ("action_noise", "replay_buffer", "callback", "tracker")
 _OUTSIDE = ("launcher",)
 
-_imported: dict[str, None] = {}
-
 
 def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") -> list[str]:
     """Return the packages and names of a configuration that import what is not ours.
@@ -33,7 +31,7 @@ def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") 
         use: What it is opened for: to train, to play its policy in its environment, or to let the
             policy act without one. An algorithm that is registered already needs no package.
     """
-    packages = [*config.packages, *config.algo.packages]
+    packages = packages_of(config)
     if use == "act":
         names = [] if config.algo.name in ALGORITHMS else packages
         left_out = {registry.kind for registry in REGISTRIES}.difference(_TO_ACT)
@@ -61,12 +59,11 @@ def import_packages(config: RunConfig) -> None:
     for key, packages in (("packages", config.packages), ("algo.packages", config.algo.packages)):
         for name in packages:
             import_user_module(key, name)
-            _imported[name] = None
 
 
-def imported_packages() -> tuple[str, ...]:
-    """Return what `import_packages` has imported, which processes of environments need as well."""
-    return tuple(_imported)
+def packages_of(config: RunConfig) -> list[str]:
+    """Return what `import_packages` imports, which processes of environments need as well."""
+    return [*config.packages, *config.algo.packages]
 
 
 def _packages(spec: EnvConfig) -> list[str]:

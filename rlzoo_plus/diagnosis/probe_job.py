@@ -11,7 +11,7 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
-from rlzoo_plus.config.own_code import import_packages
+from rlzoo_plus.config.own_code import import_packages, packages_of
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.probe import FIGURES, warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
@@ -123,7 +123,7 @@ def _evaluation_rate(agent: Any, config: RunConfig, seconds: float) -> float | N
     """Return the steps a second of evaluations, None if there was no time for two."""
     n_envs = scheduled(config).eval.n_envs
     assert isinstance(n_envs, int)
-    venv = make_eval_env(config.env, n_envs, config.vec_env)
+    venv = make_eval_env(config.env, n_envs, config.vec_env, packages=packages_of(config))
     try:
         steps, began = 0, time.monotonic()
         for _ in play(Policy.of_agent(agent), venv, deterministic=config.eval.deterministic):

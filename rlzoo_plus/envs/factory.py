@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gymnasium import spaces
 
-from rlzoo_plus.config.own_code import imported_packages
+from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
@@ -36,7 +36,13 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
     venv = _make_vec_env(
-        config.env, config.n_envs, config.vec_env, monitor, seed=seed, recorded=True
+        config.env,
+        config.n_envs,
+        config.vec_env,
+        monitor,
+        seed=seed,
+        packages=packages_of(config),
+        recorded=True,
     )
     if config.normalize is not None:
         gamma = float(config.algo.hyperparams.get("gamma", 0.99))
@@ -46,7 +52,11 @@ def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) ->
 
 
 def make_eval_env(
-    spec: EnvConfig, n_envs: int, vec_env: str = "auto", render_mode: str | None = None
+    spec: EnvConfig,
+    n_envs: int,
+    vec_env: str = "auto",
+    render_mode: str | None = None,
+    packages: Sequence[str] = (),
 ) -> VecEnv:
     """Build environments for evaluation: the same chain, with a seed for each episode.
 
@@ -57,12 +67,15 @@ def make_eval_env(
         n_envs: How many.
         vec_env: How they are stepped; see `steps_alike` for a run of another process.
         render_mode: `None`, `human` or `rgb_array`.
+        packages: What processes of their own import first, see `packages_of`.
 
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
     first = evaluation_seeds(1)[0]
-    venv = _make_vec_env(spec, n_envs, vec_env, None, seed=first, render_mode=render_mode)
+    venv = _make_vec_env(
+        spec, n_envs, vec_env, None, seed=first, packages=packages, render_mode=render_mode
+    )
     if (spec.kwargs.get("randomization") or {}).get("curriculum"):
         # A curriculum counts episodes of training; what is evaluated is what it leads to.
         venv.env_method("set_randomization_level", 1.0)
@@ -90,6 +103,7 @@ def _make_vec_env(
     monitor: Path | None,
     *,
     seed: int,
+    packages: Sequence[str],
     render_mode: str | None = None,
     recorded: bool = False,
 ) -> VecEnv:
@@ -104,7 +118,13 @@ def _make_vec_env(
         venv = make_own_vec_env(spec, n_envs, vec_env, seed, monitor, render_mode)
     else:
         venv = _make_chains(
-            spec, n_envs, vec_env, monitor, render_mode=render_mode, recorded=recorded
+            spec,
+            n_envs,
+            vec_env,
+            monitor,
+            packages=packages,
+            render_mode=render_mode,
+            recorded=recorded,
         )
     if recorded:
         venv = FiniteVecEnv(venv)
@@ -120,6 +140,7 @@ def _make_chains(
     vec_env: str,
     monitor: Path | None,
     *,
+    packages: Sequence[str],
     render_mode: str | None,
     recorded: bool,
 ) -> VecEnv:
@@ -131,7 +152,7 @@ def _make_chains(
             None if monitor is None else monitor / str(rank),
             render_mode=render_mode,
             recorded=recorded,
-            packages=imported_packages() if vec_env == "subproc" else None,
+            packages=packages if vec_env == "subproc" else None,
         )
         for rank in range(n_envs)
     ]

@@ -20,6 +20,7 @@ from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, ma
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.metrics import make_logger
 from rlzoo_plus.callbacks.outputs import write_outcome
+from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
@@ -163,7 +164,9 @@ class ExpManager:
             return train_env, None
         n_envs = min(int(evaluation.n_envs), int(evaluation.episodes))
         try:
-            return train_env, make_eval_env(self.config.env, n_envs, self.config.vec_env)
+            return train_env, make_eval_env(
+                self.config.env, n_envs, self.config.vec_env, packages=packages_of(self.config)
+            )
         except BaseException:
             _close(train_env)
             raise

@@ -1,10 +1,21 @@
 """What a configuration imports that is not ours is known without importing it."""
 
+import sys
+
 import pytest
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.config.own_code import imported_packages, own_code, own_modules
+from rlzoo_plus.config.own_code import own_code, own_modules, packages_of
 from rlzoo_plus.config.resolve import config_hash
+
+
+@pytest.fixture(autouse=True)
+def _modules_are_forgotten():
+    known = set(sys.modules)
+    yield
+    for name in [name for name in sys.modules if name.startswith("mine_") and name not in known]:
+        del sys.modules[name]
+
 
 OWN = {
     "env": {"packages": ["my_robots"], "wrappers": ["clip_reward", {"my.Wrapper": {"a": 1}}]},
@@ -68,7 +79,8 @@ def test_packages_are_imported_when_a_configuration_is_checked(tmp_path, monkeyp
         "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:PendulumEnv')\n"
     )
     config = make_config("env=pendulum", "packages=[mine_registers]")
-    assert "mine_registers" in imported_packages()
+    assert "mine_registers" in sys.modules
+    assert packages_of(config) == ["mine_registers"]
     assert own_code(config) == ["mine_registers"]
 
 
