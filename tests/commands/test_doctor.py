@@ -178,7 +178,8 @@ def measured(monkeypatch):
 
 
 def test_a_probe_says_what_to_add_and_how_long_it_takes(look, measured):
-    code, text = look("env=cartpole", "seed=1,2", "n_timesteps=102400", "tuned=none", probe=True)
+    jobs = ("env=cartpole", "seed=1,2", "n_timesteps=102400", "tuned=none")
+    code, text = look(*jobs, "eval.every_steps=5120", "eval.episodes=20", probe=True)
     assert code == 0
     assert "~190  <- recommended" in text
     assert "2 jobs, 2 at once: about 18 min of training, up to 21 min with evaluations" in text
