@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         try:
             return _verify(short, folder, options)
         except TrialFailedError as error:
-            raise ConfigError(f"{error}. Its last words are above.") from error
+            raise ConfigError(f"{error}.") from error
 
 
 def _verify(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:

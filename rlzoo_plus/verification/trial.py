@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -18,6 +19,7 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+from rlzoo_plus.errors import USER_ERROR, ConfigError, RunError
 
 _ROLLOUTS, _UPDATES = 8, 1000
 _EVALUATIONS, _CHECKPOINTS = 4, 16
@@ -200,12 +202,19 @@ def _train(data: dict[str, Any], path: str) -> None:
     if not run_dir.has_begun():
         run_dir.path.mkdir(parents=True, exist_ok=True)
         run_dir.start(data, "rlzoo-plus verify-resume", {})
-    ExpManager(config, run_dir).train()
+    try:
+        ExpManager(config, run_dir).train()
+    except (ConfigError, RunError):
+        # status.json has the reason.
+        sys.exit(USER_ERROR)
 
 
 def _check(process: BaseProcess, path: Path) -> None:
-    state = RunDir(path).read_status().get("state")
+    status = RunDir(path).read_status()
+    state = status.get("state")
     if process.exitcode != 0 or state != FINISHED:
+        message = str(status.get("message") or "").rstrip(".")
+        reason = f": {message}" if message else ""
         raise TrialFailedError(
-            f"the training in {path} ended with exit code {process.exitcode}, state {state}"
+            f"the training in {path} ended with exit code {process.exitcode}, state {state}{reason}"
         )

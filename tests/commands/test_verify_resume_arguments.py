@@ -23,3 +23,12 @@ def test_a_run_takes_no_files_beside_its_own_configuration(own):
     options = verify_resume._parse(["run", "--config-dir", str(own)])
     with pytest.raises(ConfigError, match=r"--config-dir .*: give a run's directory or overrides"):
         verify_resume._config(options)
+
+
+@pytest.mark.training
+def test_a_training_that_cannot_begin_is_one_line_with_its_reason(in_process, capfd):
+    wrong = ["env=pendulum", "tuned=none", "network.policy=nowhere.MyPolicy"]
+    with pytest.raises(ConfigError, match=r"state failed: .*no module nowhere") as raised:
+        verify_resume.main([*wrong, "--kills", "1"])
+    assert "\n" not in str(raised.value)
+    assert "Traceback" not in capfd.readouterr().err
