@@ -34,7 +34,7 @@ MODULES += tuple(
     for name in ("plan", "open", "job", "terminal", "claim", "media", "run")
 )
 MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
-MODULES += ("rlzoo_plus.runs.warm_start",)
+MODULES += ("rlzoo_plus.runs.warm_start", "rlzoo_plus.tuning.experiment_file")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LIMIT_S = 60
 ROOM_BYTES = 3 * 2**30
