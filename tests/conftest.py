@@ -2,9 +2,14 @@
 
 import logging
 import os
+import signal
 import sys
 
 import pytest
+
+# A shell starts what runs in the background with Ctrl-C ignored; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
