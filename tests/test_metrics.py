@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from rlzoo_plus.config.harmless import is_harmless
+from rlzoo_plus.config.own_code import is_harmless
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.metrics import ActionChange, Energy, EpisodeMeter, load_metrics

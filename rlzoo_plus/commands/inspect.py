@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.runs.compose import compose_run
 
     if options.picture is not None:
-        from rlzoo_plus.inspection.play import check_path, make_picture
+        from rlzoo_plus.inspection.report import check_path, make_picture
 
         check_path(options.picture)
     spec = compose_run(overrides).env

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check_mode(mode: str) -> None:
-    from rlzoo_plus.scaffold.values import MODES
+    from rlzoo_plus.scaffold.text import MODES
 
     if mode in _NEED_MORE:
         raise ConfigError(

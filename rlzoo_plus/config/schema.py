@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -22,15 +23,31 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rlzoo_plus.config.catalog import LAUNCHERS, TRACKERS
-from rlzoo_plus.config.hpo import HpoConfig
-from rlzoo_plus.config.numbers import (
-    Count,
-    NonNegative,
-    NonNegativeFloat,
-    Number,
-    PositiveFloat,
-)
 from rlzoo_plus.registry import Registry
+
+
+def _whole_number(value: Any) -> Any:
+    """Let 1e6 stand for 1000000, and refuse true and false as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("needs a whole number")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _not_bool(value: Any) -> Any:
+    """Refuse true and false as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("needs a number")
+    return value
+
+
+# What a double still counts one by one, and far more steps than any run takes.
+LARGEST = 10**15
+
+Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=LARGEST)]
+NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=LARGEST)]
+Number = Annotated[float, BeforeValidator(_not_bool)]
+NonNegativeFloat = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
+PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
 
 
 def _one_line(value: str) -> str:
@@ -294,6 +311,50 @@ def _owner_of(registry: Registry, key: str) -> tuple[str | None, Any]:
         if (field := _model_of(registry, name).model_fields.get(key)) is not None:
             return name, field.get_default(call_default_factory=True)
     return None, None
+
+
+Direction = Literal["maximize", "minimize"]
+
+
+class RetrainConfig(Section):
+    """The best trials, trained again: what is reported is not what they were chosen by.
+
+    Attributes:
+        best: How many of the best trials; 0 for none.
+        seeds: Fresh seeds that each of them is trained with, at the run's full `n_timesteps`.
+        episodes: Held-out episodes that the winner plays for the last figure.
+    """
+
+    best: NonNegative
+    seeds: Count
+    episodes: Count
+
+
+class HpoConfig(Section):
+    """A study; the values and what they mean are in conf/hpo/_study.yaml."""
+
+    algo: str | None
+    study: Annotated[str, Field(min_length=1)] | None
+    n_trials: Count
+    timeout_minutes: PositiveFloat | None
+    n_timesteps: Count | None
+    seeds: Count
+    objectives: Annotated[dict[str, Direction], Field(min_length=1)]
+    constraints: list[str]
+    storage: Annotated[str, Field(min_length=1)]
+    heartbeat_s: Count
+    sampler: str
+    sampler_options: dict[str, Any]
+    pruner: str
+    pruner_options: dict[str, Any]
+    seed: NonNegative
+    warm_start: bool
+    retries: NonNegative
+    keep: Literal["all", "best", "none"]
+    space: dict[str, Any]
+    custom: str | None
+    retrain: RetrainConfig
+    experiment: Annotated[str, Field(min_length=1)] | None
 
 
 class TrackerConfig(PluginSection):

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rlzoo_plus.config.numbers import NonNegativeFloat
-from rlzoo_plus.config.schema import Section
+from rlzoo_plus.config.schema import NonNegativeFloat, Section
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.handle import ProcessHandle
 from rlzoo_plus.infra.job import GIB, JobEnd, JobSpec

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
-from rlzoo_plus.config.numbers import Count, NonNegative, PositiveFloat
-from rlzoo_plus.config.schema import Section
+from rlzoo_plus.config.schema import Count, NonNegative, PositiveFloat, Section
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.job import JobSpec
 

@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler, CmaEsSampler
 from optuna.study import StudyDirection
 
 from rlzoo_plus.artifacts.untrusted import one_line
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.storage import quiet_optuna

@@ -22,8 +22,8 @@ from rlzoo_plus.artifacts.untrusted import (
     read_json,
     read_plain_file,
 )
-from rlzoo_plus.config.harmless import refuse_foreign
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.own_code import refuse_foreign
+from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.tuning.postgres import patiently
 from rlzoo_plus.tuning.storage import JOURNAL_STORAGE, check_storage, open_storage, require_optuna

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.hpo import Direction, HpoConfig
+from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.metrics import RUNGS, parse_constraints

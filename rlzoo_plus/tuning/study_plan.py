@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.compose import TRUST, iter_sweep_keys, overrides_of, prepare_overrides
-from rlzoo_plus.config.harmless import is_harmless, refuse_foreign
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.own_code import is_harmless, refuse_foreign
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import HpoConfig, RunConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.tuning.metrics import FOLLOWED, METRICS, RUNGS, parse_constraints

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.hpo import Direction
+from rlzoo_plus.config.schema import Direction
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.metrics import FOLLOWED, RUNGS
 from rlzoo_plus.tuning.trials import TrialState, TrialView

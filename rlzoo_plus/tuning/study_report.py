@@ -16,7 +16,7 @@ from typing import Any
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.sweeps.summary import Estimate, estimate, shown
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.metrics import RUNGS, followed_value, rung_of, rung_values
 from rlzoo_plus.tuning.postgres import patiently

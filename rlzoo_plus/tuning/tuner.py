@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rlzoo_plus.config.harmless import UntrustedError
+from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec
 from rlzoo_plus.infra.launcher import Launcher

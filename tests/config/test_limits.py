@@ -3,7 +3,7 @@
 import pytest
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.limits import limit_of
+from rlzoo_plus.config.hyperparams import limit_of
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.errors import ConfigError
 

@@ -6,9 +6,14 @@ import pytest
 from gymnasium import spaces
 
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.inspection.play import play_randomly, start_and_later
-from rlzoo_plus.inspection.report import Inspection, as_data, inspect_env
-from rlzoo_plus.inspection.robot import robot_facts
+from rlzoo_plus.inspection.report import (
+    Inspection,
+    as_data,
+    inspect_env,
+    play_randomly,
+    start_and_later,
+)
+from rlzoo_plus.inspection.robot_facts import robot_facts
 from robots.env import BaseRobotEnv
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import SensorSpec

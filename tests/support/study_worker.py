@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.trials import TrialState
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rlzoo_plus.config.compose import conf_dir
-from rlzoo_plus.config.hpo import HpoConfig
+from rlzoo_plus.config.schema import HpoConfig
 
 
 @pytest.fixture(scope="session")
