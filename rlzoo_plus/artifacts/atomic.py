@@ -7,7 +7,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     """Replace a file in one step: a reader sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    _write_synced(temporary, data.encode() if isinstance(data, str) else data)
+    write_synced(temporary, data.encode() if isinstance(data, str) else data)
     os.replace(temporary, path)
     sync_folder(path.parent)
 
@@ -57,12 +58,22 @@ def write_folder(path: Path, files: Mapping[str, bytes], about: Mapping[str, Any
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
+    listed = {}
     for name, data in files.items():
-        _write_synced(temporary / name, data)
+        write_synced(temporary / name, data)
+        listed[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    body = {"format": 1, "about": finite(about), "files": listed}
     # Manifest last: what a killed process leaves must look incomplete.
-    _write_synced(temporary / MANIFEST, _manifest(files, about))
+    manifest = json.dumps({**body, "sha256": _digest(body)}, indent=2).encode()
+    write_synced(temporary / MANIFEST, manifest)
     sync_folder(temporary)
-    _swap_in(temporary, path)
+    previous = path.with_name(path.name + PREVIOUS)
+    if path.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        os.rename(path, previous)
+    os.rename(temporary, path)
+    sync_folder(path.parent)
+    shutil.rmtree(previous, ignore_errors=True)
 
 
 def read_folder(
@@ -80,79 +91,60 @@ def read_folder(
     Raises:
         DamagedFolderError: The manifest is missing, or a file is not the one it describes.
     """
-    path = _whole_one(path)
-    entries, about = _read_manifest(path)
-    if largest is not None:
-        _check_listed(path, entries, largest)
-    return {name: _read_listed(path / name, *entry) for name, entry in entries.items()}, about
+    path, entries, about = _read_manifest(path)
+    if largest is not None and entries.keys() != largest.keys():
+        names = ", ".join(sorted(largest))
+        raise DamagedFolderError(f"{path}: the manifest must list {names}, and no other file")
+    files = {}
+    for name, (size, sha256) in entries.items():
+        if largest is not None and size > largest[name]:
+            raise DamagedFolderError(
+                f"{path}: {name} has {size} bytes, more than the {largest[name]} allowed"
+            )
+        try:
+            data = read_plain_file(path / name, size)
+            if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+                raise ValueError("does not match the manifest")
+        except OSError as error:
+            raise DamagedFolderError(f"{path}: {name} is missing") from error
+        except ValueError as error:
+            reason = f"{name} was changed or cut short: it {error}"
+            raise DamagedFolderError(f"{path}: {reason}") from error
+        files[name] = data
+    return files, about
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """Read what the manifest of a folder says about it; its files are not looked at.
+    """Read what the manifest of a folder says about it; its files are not read.
 
     Raises:
         DamagedFolderError: The manifest is missing or was changed.
     """
-    return _read_manifest(_whole_one(path))[1]
+    return _read_manifest(path)[2]
 
 
-def _whole_one(path: Path) -> Path:
-    previous = path.with_name(path.name + PREVIOUS)
-    # A writer that died between its two renames left the folder before, whole.
-    return previous if not path.exists() and previous.is_dir() else path
-
-
-def _check_listed(
-    path: Path, entries: Mapping[str, tuple[int, str]], largest: Mapping[str, int]
-) -> None:
-    if entries.keys() != largest.keys():
-        names = ", ".join(sorted(largest))
-        raise DamagedFolderError(f"{path}: the manifest must list {names}, and no other file")
-    for name, (size, _) in entries.items():
-        if size > largest[name]:
-            raise DamagedFolderError(
-                f"{path}: {name} has {size} bytes, more than the {largest[name]} allowed"
-            )
-
-
-def _read_listed(file: Path, size: int, sha256: str) -> bytes:
-    try:
-        data = read_plain_file(file, size)
-    except OSError as error:
-        raise DamagedFolderError(f"{file.parent}: {file.name} is missing") from error
-    except ValueError as error:
-        reason = f"{file.name} was changed or cut short: it {error}"
-        raise DamagedFolderError(f"{file.parent}: {reason}") from error
-    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-        raise DamagedFolderError(f"{file.parent}: {file.name} was changed or cut short")
-    return data
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested plain data with a function applied to everything that is no container."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves(item, change) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map_leaves(item, change) for item in value)
+    if isinstance(value, (list, deque)):
+        return [map_leaves(item, change) for item in value]
+    return change(value)
 
 
 def finite(value: Any) -> Any:
     """Return plain data with NaN and infinities, which JSON does not know, replaced by null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
+    return map_leaves(value, lambda v: None if isinstance(v, float) and not math.isfinite(v) else v)
 
 
-def _manifest(files: Mapping[str, bytes], about: Mapping[str, Any]) -> bytes:
-    body = {
-        "format": 1,
-        "about": finite(about),
-        "files": {
-            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in files.items()
-        },
-    }
-    return json.dumps({**body, "sha256": _digest(body)}, indent=2).encode()
-
-
-def _read_manifest(path: Path) -> tuple[dict[str, tuple[int, str]], dict[str, Any]]:
-    """Return size and hash by file name, and the rest; every name lies in the folder."""
+def _read_manifest(path: Path) -> tuple[Path, dict[str, tuple[int, str]], dict[str, Any]]:
+    """Return the intact folder, size and hash by file name, and what is said about them."""
+    previous = path.with_name(path.name + PREVIOUS)
+    if not path.exists() and previous.is_dir():
+        # A writer that was killed between its two renames left the earlier folder intact.
+        path = previous
     try:
         manifest = parse_json(read_plain_file(path / MANIFEST, LARGEST_MANIFEST_BYTES))
         if not isinstance(manifest, dict):
@@ -168,35 +160,25 @@ def _read_manifest(path: Path) -> tuple[dict[str, tuple[int, str]], dict[str, An
         raise DamagedFolderError(f"{path}: {MANIFEST} lists no files")
     if len(listed) > MOST_FILES:
         raise DamagedFolderError(f"{path}: {MANIFEST} lists more than {MOST_FILES} files")
-    return {name: _entry(path, name, entry) for name, entry in listed.items()}, about
-
-
-def _entry(path: Path, name: str, entry: Any) -> tuple[int, str]:
-    if Path(name).name != name or any(c in name for c in "/\\:\0") or name in ("", "..", "."):
-        raise DamagedFolderError(f"{path}: the manifest names {name!r}, outside the folder")
-    size, sha256 = (entry.get("size"), entry.get("sha256")) if isinstance(entry, dict) else (0, 0)
-    # A size of True would pass for 1.
-    if type(size) is not int or size < 0 or not isinstance(sha256, str):
-        raise DamagedFolderError(f"{path}: the manifest gives {name!r} no size or hash")
-    return size, sha256
+    entries = {}
+    for name, entry in listed.items():
+        if Path(name).name != name or any(c in name for c in "/\\:\0") or name in ("", "..", "."):
+            raise DamagedFolderError(f"{path}: the manifest names {name!r}, outside the folder")
+        match entry:
+            # A size of True would pass for 1.
+            case {"size": int(size), "sha256": str(sha256)} if size >= 0 and type(size) is int:
+                entries[name] = (size, sha256)
+            case _:
+                raise DamagedFolderError(f"{path}: the manifest gives {name!r} no size or hash")
+    return path, entries, about
 
 
 def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _swap_in(temporary: Path, path: Path) -> None:
-    previous = path.with_name(path.name + PREVIOUS)
-    if path.exists():
-        shutil.rmtree(previous, ignore_errors=True)
-        os.rename(path, previous)
-    os.rename(temporary, path)
-    sync_folder(path.parent)
-    shutil.rmtree(previous, ignore_errors=True)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    # Created anew: a link that someone laid there must not lead the data elsewhere.
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a new file durably; a link of that name is replaced, not followed."""
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         file.write(data)

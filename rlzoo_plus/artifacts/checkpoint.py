@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ from rlzoo_plus.artifacts.atomic import (
     read_folder,
     write_folder,
 )
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex
-from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
+from rlzoo_plus.artifacts.chunks import ChunkIndex, ChunkStore, PendingChunks
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.artifacts.untrusted import has_control_characters
 
@@ -43,7 +43,7 @@ class Checkpoint:
         about: What its manifest says: schema version, config hash and the like.
         schema: The version of its layout.
         chunks: Where the rows of large arrays are, by the name they were saved under.
-        kept_as: `best` or `milestone` if it stays for ever, otherwise None.
+        kept_as: `best` or `milestone` if it is never pruned, otherwise None.
     """
 
     path: Path
@@ -87,7 +87,7 @@ class CheckpointStore:
         chunks: Mapping[str, PendingChunks] | None = None,
         kept_as: str | None = None,
     ) -> Path:
-        """Write a checkpoint in one step, then drop what need not be kept any longer.
+        """Write a checkpoint in one step, then delete those that need not be kept any longer.
 
         The newest `keep` up to this step stay, and each that was saved with `kept_as`.
 
@@ -96,24 +96,27 @@ class CheckpointStore:
             state: Plain nested data with NumPy arrays.
             about: Further entries of the manifest.
             chunks: Snapshots of large arrays, made by `chunk_store()`, by name.
-            kept_as: `best` or `milestone` to keep it for ever.
+            kept_as: `best` or `milestone` to never prune it.
 
         Raises:
-            OSError: It cannot be written; all checkpoints before are as they were.
+            OSError: It cannot be written; all earlier checkpoints are as they were.
         """
         if kept_as not in (None, BEST, MILESTONE):
             raise ValueError(f"kept_as={kept_as!r} must be {BEST!r}, {MILESTONE!r} or None")
         files = pack(state)
         path = self._folder(step)
         try:
-            # Chunks first: a checkpoint that is there must find its rows.
-            stored = {name: self.chunk_store().write(p) for name, p in (chunks or {}).items()}
-            indices = {name: index.to_dict() for name, index in stored.items()}
+            # Chunks first: every checkpoint on the disk must find its rows.
+            store = self.chunk_store()
+            indices = {name: asdict(store.write(part)) for name, part in (chunks or {}).items()}
             ours = {"schema": SCHEMA_VERSION, "step": step, "kept_as": kept_as, "chunks": indices}
             write_folder(path, files, {**about, **ours})
         finally:
-            # After a failure too: a full disk is not helped by what was half written.
-            self._tidy(step)
+            # After a failure too: a half-written checkpoint must not fill the disk.
+            try:
+                self._prune(step)
+            except OSError as error:
+                log.warning("%s: old checkpoints are not deleted now: %s", self.root, error)
         return path
 
     def steps(self) -> list[int]:
@@ -125,7 +128,7 @@ class CheckpointStore:
         return sorted(int(name) for name in names if _STEP.fullmatch(name))
 
     def chunks_at(self, step: int) -> Mapping[str, ChunkIndex]:
-        """Return where a checkpoint's rows are, for the snapshot after it; none if it is lost."""
+        """Return where a checkpoint's rows are, for the next snapshot; empty if it is lost."""
         try:
             return _read_indices(self._read_about(step))
         except DamagedFolderError:
@@ -147,16 +150,18 @@ class CheckpointStore:
         """
         path = self._folder(step)
         files, about = read_folder(path)
+        schema, kept_as = about.get("schema", 0), about.get("kept_as")
+        problem = None
         if has_control_characters(about):
-            raise DamagedFolderError(f"{path}: a text in its manifest has control characters")
-        schema = about.get("schema")
-        if schema not in READABLE_SCHEMAS:
-            raise DamagedFolderError(f"{path}: schema {schema} is not known here")
-        if about.get("step") != step:
-            raise DamagedFolderError(f"{path}: holds step {about.get('step')}")
-        kept_as = about.get("kept_as")
-        if kept_as not in (None, BEST, MILESTONE):
-            raise DamagedFolderError(f"{path}: kept as {kept_as}")
+            problem = "a text in its manifest has control characters"
+        elif schema not in READABLE_SCHEMAS:
+            problem = f"schema {schema} is not known here"
+        elif about.get("step") != step:
+            problem = f"holds step {about.get('step')}"
+        elif kept_as not in (None, BEST, MILESTONE):
+            problem = f"kept as {kept_as}"
+        if problem is not None:
+            raise DamagedFolderError(f"{path}: {problem}")
         chunks = _read_indices(about)
         for index in chunks.values():
             self.chunk_store().verify(index)
@@ -180,38 +185,27 @@ class CheckpointStore:
     def _folder(self, step: int) -> Path:
         return self.root / f"{step:012d}"
 
-    def _tidy(self, step: int) -> None:
-        """Drop what need not be kept after a save at a step; a failure costs disk, not the run."""
-        try:
-            self._prune(step)
-            self._collect()
-        except OSError as error:
-            log.warning("%s: old checkpoints are not cleared away now: %s", self.root, error)
-
     def _prune(self, step: int) -> None:
-        # Later steps are of a run that this one went back behind: it will come by them again.
+        """Delete what need not be kept after a save at a step, and the chunks of it alone."""
+        # Later steps are from before the run was rewound: it will pass them again.
         older = [other for other in self.steps() if other <= step]
         for old in older[: -max(self.keep, 1)]:
-            if not self._is_kept(old):
+            try:
+                is_kept = self._read_about(old).get("kept_as") is not None
+            except DamagedFolderError:
+                is_kept = False
+            if not is_kept:
                 shutil.rmtree(self._folder(old), ignore_errors=True)
                 shutil.rmtree(self.root / f"{old:012d}{PREVIOUS}", ignore_errors=True)
         for leftover in self.root.glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
-
-    def _is_kept(self, step: int) -> bool:
-        try:
-            return self._read_about(step).get("kept_as") is not None
-        except DamagedFolderError:
-            return False
-
-    def _collect(self) -> None:
         live: list[ChunkIndex] = []
-        for step in self.steps():
+        for kept in self.steps():
             try:
-                live += _read_indices(self._read_about(step)).values()
+                live += _read_indices(self._read_about(kept)).values()
             except DamagedFolderError as error:
                 # Its chunks may be all that is left of it: better a full disk.
-                log.warning("%s: no chunk is cleared away", error)
+                log.warning("%s: no chunk is deleted", error)
                 return
         self.chunk_store().collect_garbage(live)
 
@@ -235,5 +229,31 @@ def _read_indices(about: Mapping[str, Any]) -> dict[str, ChunkIndex]:
     # Schema 1 has none.
     stored = about.get("chunks", {})
     if not isinstance(stored, dict):
-        raise DamagedFolderError("a manifest lists chunks that are none")
+        raise DamagedFolderError("a manifest lists chunks that are no chunk indices")
     return {name: ChunkIndex.from_dict(index) for name, index in stored.items()}
+
+
+class BackgroundWriter:
+    """Runs one job at a time in a thread; a job's error is raised by the next `wait`."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._running: Future[Any] | None = None
+
+    def submit(self, job: Callable[[], Any]) -> None:
+        """Wait for the previous job, then start this one."""
+        self.wait()
+        self._running = self._executor.submit(job)
+
+    def wait(self) -> None:
+        """Return when nothing is being written.
+
+        Raises:
+            Exception: Whatever the last job raised.
+        """
+        if self._running is not None:
+            # Not forgotten before it ends: after Ctrl-C here the job still writes.
+            error = self._running.exception()
+            self._running = None
+            if error is not None:
+                raise error

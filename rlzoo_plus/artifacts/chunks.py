@@ -1,43 +1,181 @@
 """Chunks: the rows of large arrays as compressed files named by their content.
 
 A replay buffer is a set of columns, arrays whose first dimension is the row. Its rows are cut
-into chunks of a fixed number of rows; a save writes only the chunks that changed since the save
-before, and both refer to the others. A chunk's name is the SHA-256 hash of the file's bytes, so
-that a file is either right or known to be damaged, and never has to be changed.
+into chunks of a fixed number of rows. A save writes only the chunks that changed since the last
+save and refers to the others. A chunk's name is the SHA-256 hash of the file's bytes: a file is
+either intact or known to be damaged, and never has to be changed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass as checked_dataclass
 
-from rlzoo_plus.artifacts.atomic import DamagedFolderError, sync_folder
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex, Column, compress, decompress
-from rlzoo_plus.artifacts.untrusted import read_plain_file
+from rlzoo_plus.artifacts.atomic import DamagedFolderError, sync_folder, write_synced
+from rlzoo_plus.artifacts.untrusted import one_line, read_plain_file
 
 # Of raw rows: small, because the chunk being filled is written again at each save.
 CHUNK_BYTES = 512 * 1024
 # Images: so many rows even if that is more bytes, for fewer files.
 IMAGE_ROWS, IMAGE_CHUNK_BYTES = 64, 4 * 1024 * 1024
 MOST_CHUNKS = 16_384
+# More than any buffer has; an index from the disk must not make a reader allocate without bound.
+MAX_CHUNK_BYTES = 256 * 1024**2
 # What a snapshot copies at most; chunks beyond it are compressed at once.
 COPIED_BYTES = 1024**3
+# Longer rows are images, whose neighbouring bytes are better left together.
+TRANSPOSED_ROW_BYTES = 4096
+LEVEL, WINDOW_LOG = 3, 22
 _CHUNK_NAME = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{64}\.[0-9]+\.tmp")
+
+# Strict: True must not pass for 1.
+_Size = Annotated[int, Field(strict=True, ge=0, le=2**31)]
+_Dtype = Annotated[str, Field(pattern=r"^(\|b1|\|[iu]1|[<>]([iu][248]|f[248]))$")]
+
+
+@checked_dataclass(frozen=True)
+class Column:
+    """An array's name, type as NumPy spells it (`<f4`), and shape without the rows."""
+
+    name: str
+    dtype: _Dtype
+    shape: Annotated[tuple[_Size, ...], Field(max_length=16)]
+
+    @classmethod
+    def of(cls, name: str, array: NDArray[Any]) -> Column:
+        """Describe an array.
+
+        Raises:
+            TypeError: It holds something else than bools, integers or floats.
+        """
+        try:
+            return cls(name, array.dtype.str, array.shape[1:])
+        except ValidationError as error:
+            raise TypeError(f"{name}: rows of {array.dtype} cannot be stored") from error
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@checked_dataclass(frozen=True)
+class ChunkIndex:
+    """What was saved of a set of columns.
+
+    Attributes:
+        rows_per_chunk: Rows in every chunk but the last, a power of two.
+        used: Rows that were in use, from row 0.
+        columns: What a row consists of.
+        names: SHA-256 hash of each chunk's file, which is its name.
+        sizes: Bytes of each chunk's file.
+    """
+
+    rows_per_chunk: _Size
+    used: Annotated[int, Field(strict=True, ge=0, le=2**40)]
+    columns: tuple[Column, ...]
+    names: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...]
+    sizes: tuple[_Size, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of all columns."""
+        return sum(column.row_bytes for column in self.columns)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> ChunkIndex:
+        """Read JSON data of an untrusted source.
+
+        Raises:
+            DamagedFolderError: It is no index of chunks.
+        """
+        try:
+            return TypeAdapter(cls).validate_python(data)
+        except ValidationError as error:
+            reason = f"an index of chunks is malformed: {one_line(error)}"
+            raise DamagedFolderError(reason) from error
+
+    @model_validator(mode="after")
+    def _check(self) -> ChunkIndex:
+        rows, chunk_bytes = (
+            self.rows_per_chunk,
+            min(self.rows_per_chunk, self.used) * self.row_bytes,
+        )
+        fits = (
+            rows.bit_count() == 1
+            and len(self.names) == len(self.sizes) == -(-self.used // rows)
+            and len({column.name for column in self.columns}) == len(self.columns)
+            and chunk_bytes <= MAX_CHUNK_BYTES
+            # Incompressible data grows by its frame alone.
+            and max(self.sizes, default=0) <= chunk_bytes + chunk_bytes // 128 + 1024
+        )
+        if not fits:
+            raise ValueError("its rows, columns and chunks do not fit together")
+        return self
+
+
+def compress(parts: Iterable[NDArray[Any]]) -> bytes:
+    """Return the same rows of several columns as bytes."""
+    raw = []
+    for part in parts:
+        flat = np.ascontiguousarray(part).view(np.uint8).reshape(len(part), -1)
+        # The n-th bytes of all rows side by side, as they are alike.
+        raw.append((flat if flat.shape[1] > TRANSPOSED_ROW_BYTES else flat.T).tobytes())
+    # A window over the whole chunk: most of the next observations are in the observations.
+    parameters = zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=WINDOW_LOG)
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(b"".join(raw))
+
+
+def decompress(data: bytes, columns: Sequence[Column], rows: int) -> list[NDArray[Any]]:
+    """Return the rows of each column.
+
+    Args:
+        data: Bytes of an untrusted source.
+        columns: What a row consists of.
+        rows: How many rows they hold.
+
+    Raises:
+        ValueError: They hold something else; nothing larger was allocated.
+    """
+    size = rows * sum(column.row_bytes for column in columns)
+    try:
+        claimed = zstandard.get_frame_parameters(data).content_size
+        if claimed != size:
+            raise ValueError(f"holds {claimed} bytes where {size} belong")
+        raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if len(raw) != size:
+        raise ValueError(f"holds {len(raw)} bytes where {size} belong")
+    parts, offset = [], 0
+    for column in columns:
+        flat = np.frombuffer(raw, np.uint8, rows * column.row_bytes, offset)
+        offset += flat.size
+        if column.dtype == "|b1" and flat.size and flat.max() > 1:
+            raise ValueError(f"{column.name} is neither true nor false")
+        if column.row_bytes <= TRANSPOSED_ROW_BYTES:
+            flat = np.ascontiguousarray(flat.reshape(column.row_bytes, rows).T)
+        parts.append(flat.reshape(-1).view(column.dtype).reshape(rows, *column.shape))
+    return parts
 
 
 @dataclass(frozen=True)
 class PendingChunks:
-    """Rows copied out of their arrays, to be written at leisure.
+    """Rows copied out of their arrays, to be written later.
 
     Attributes:
         rows_per_chunk: Rows in every chunk but the last.
@@ -58,7 +196,7 @@ class ChunkStore:
     """The chunks in one folder; a single process writes, any number read."""
 
     def __init__(self, root: Path, rows_per_chunk: int | None = None) -> None:
-        """Name the folder; it is made by the first write.
+        """Name the folder; the first write creates it.
 
         Args:
             root: The folder.
@@ -80,7 +218,7 @@ class ChunkStore:
             columns: The arrays by name, shape (rows, ...).
             used: Rows in use, from row 0.
             changed: Rows that were written since `previous` was saved; None for any of them.
-            previous: What the save before wrote; None if there is none.
+            previous: What the last save wrote; None if there is none.
 
         Raises:
             TypeError: A column holds something else than bools, integers or floats.
@@ -92,20 +230,20 @@ class ChunkStore:
             raise ValueError(f"{used} rows are in use, of arrays with {lengths} rows")
         rows = self.rows_per_chunk or _choose_rows(sum(c.row_bytes for c in layout), max(lengths))
         reused: dict[int, tuple[str, int]] = {}
-        if previous is not None and changed is not None and previous.fits(layout, rows):
-            reused = self._unchanged(previous, used, changed)
+        if previous is not None and changed is not None:
+            is_alike = (previous.columns, previous.rows_per_chunk) == (layout, rows)
+            reused = self._unchanged(previous, used, changed) if is_alike else {}
         copied: dict[int, bytes | tuple[NDArray[Any], ...]] = {}
         budget = COPIED_BYTES
         for number, start in enumerate(range(0, used, rows)):
             if number not in reused:
-                stop = min(start + rows, used)
-                parts = tuple(array[start:stop] for array in columns.values())
+                parts = tuple(array[start : min(start + rows, used)] for array in columns.values())
                 budget -= sum(part.nbytes for part in parts)
                 copied[number] = tuple(map(np.copy, parts)) if budget >= 0 else compress(parts)
         return PendingChunks(rows, used, layout, reused, copied)
 
     def write(self, pending: PendingChunks) -> ChunkIndex:
-        """Write what a snapshot copied, to the disk's surface; any thread may do it.
+        """Write what a snapshot copied durably to the disk; any thread may do it.
 
         Raises:
             OSError: It cannot be written, or a chunk to be used again has vanished.
@@ -114,20 +252,22 @@ class ChunkStore:
         stored = dict(pending.reused)
         for number, content in pending.copied.items():
             data = content if isinstance(content, bytes) else compress(content)
-            stored[number] = (self._put(data), len(data))
+            name = hashlib.sha256(data).hexdigest()
+            stored[number] = (name, len(data))
+            try:
+                self._get(name, len(data))
+            except DamagedFolderError:
+                temporary = self.root / f".{name}.{os.getpid()}.tmp"
+                write_synced(temporary, data)
+                os.replace(temporary, self.root / name)
         for name, size in pending.reused.values():
             if not self._is_there(name, size):
                 # The next snapshot misses it too, and copies its rows.
-                raise FileNotFoundError(f"{self.root / name}: vanished since the save before")
+                raise FileNotFoundError(f"{self.root / name}: vanished since the last save")
         sync_folder(self.root)
         entries = [stored[number] for number in range(len(stored))]
-        return ChunkIndex(
-            pending.rows_per_chunk,
-            pending.used,
-            pending.columns,
-            tuple(name for name, _ in entries),
-            tuple(size for _, size in entries),
-        )
+        names, sizes = tuple(name for name, _ in entries), tuple(size for _, size in entries)
+        return ChunkIndex(pending.rows_per_chunk, pending.used, pending.columns, names, sizes)
 
     def verify(self, index: ChunkIndex) -> None:
         """Check every byte of the chunks.
@@ -164,17 +304,15 @@ class ChunkStore:
                 columns[column.name][start:stop] = part
 
     def collect_garbage(self, live: Iterable[ChunkIndex]) -> int:
-        """Delete the chunks that no index names, and what killed writers left.
+        """Delete the chunks that no index names, and the leftovers of killed writers.
 
         Returns:
             How many files were deleted.
         """
-        if not self.root.is_dir():
-            return 0
         names = {name for index in live for name in index.names}
         garbage = [
             path
-            for path in self.root.iterdir()
+            for path in (self.root.iterdir() if self.root.is_dir() else ())
             if _TEMPORARY_NAME.fullmatch(path.name)
             or (_CHUNK_NAME.fullmatch(path.name) and path.name not in names)
         ]
@@ -188,10 +326,9 @@ class ChunkStore:
         """Return name and size of the saved chunks that still hold what the arrays hold."""
         rows = previous.rows_per_chunk
         dirty: set[int] = set()
-        for touched in changed:
-            if touched:
-                first, last = sorted((touched[0], touched[-1]))
-                dirty.update(range(first // rows, last // rows + 1))
+        for touched in filter(None, changed):
+            first, last = sorted((touched[0], touched[-1]))
+            dirty.update(range(first // rows, last // rows + 1))
         if used != previous.used:
             # The last chunk of the shorter one has another number of rows in the longer.
             dirty.add(min(used, previous.used) // rows)
@@ -220,20 +357,6 @@ class ChunkStore:
         if hashlib.sha256(data).hexdigest() != name:
             raise DamagedFolderError(f"{path}: was changed")
         return data
-
-    def _put(self, data: bytes) -> str:
-        name = hashlib.sha256(data).hexdigest()
-        try:
-            self._get(name, len(data))
-        except DamagedFolderError:
-            temporary = self.root / f".{name}.{os.getpid()}.tmp"
-            temporary.unlink(missing_ok=True)
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.root / name)
-        return name
 
 
 def _choose_rows(row_bytes: int, most: int) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.inside import open_to_append
 from rlzoo_plus.artifacts.untrusted import LONGEST_RECORD_BYTES, open_plain, read_plain_lines
 
@@ -21,13 +21,13 @@ def append_records(
 
     Args:
         path: The file.
-        records: What is added.
-        keep_infinities: Write what JSON does not know as Python does, `Infinity`; else as null.
+        records: The records.
+        keep_infinities: Write NaN and infinities as Python does, `Infinity`, and not as null.
 
     Raises:
         OutsideError: The file is a link, or no plain file.
     """
-    kept = records if keep_infinities else map(_finite, records)
+    kept = records if keep_infinities else map(finite, records)
     text = "".join(json.dumps(record) + "\n" for record in kept)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,13 +35,13 @@ def append_records(
 
 
 def append_lines(path: Path, text: str) -> None:
-    """Append whole lines with one write; what is there already is not read.
+    """Append whole lines with one write, without reading the file.
 
     Raises:
         OutsideError: The file is a link, or no plain file.
     """
     with open_to_append(path) as file:
-        # A line that a kill cut short must not swallow this one.
+        # A line that a kill cut short must not run into this one.
         if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
             text = "\n" + text
         file.write(text.encode())
@@ -53,11 +53,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def iter_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file; what is no record is passed over, as a torn last line is.
+    """Yield the records of a file; other lines, as a torn last one, are skipped.
 
-    Without a plain file there are none.
+    If it is no plain file there are none: a FIFO would block, and a link may lead anywhere.
     """
-    # A FIFO would block, and a link may lead anywhere.
     with contextlib.suppress(OSError, ValueError):
         for line in read_plain_lines(path):
             record = _parse(line)
@@ -66,19 +65,17 @@ def iter_records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class Follower:
-    """Reads on where it stopped in a file that grows, so that a look costs only what is new."""
+    """Reads the records that are added to a growing file, and no record twice."""
 
     def __init__(self, path: Path) -> None:
         """Begin at the present end of a file, which may not exist yet."""
         self._path = path
-        with contextlib.suppress(OSError, ValueError), open_plain(path) as file:
-            file.seek(0, os.SEEK_END)
-            self._offset = file.tell()
-            return
         self._offset = 0
+        with contextlib.suppress(OSError, ValueError), open_plain(path) as file:
+            self._offset = file.seek(0, os.SEEK_END)
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Yield the records that were added; a line that is still being written waits."""
+        """Yield the records that were added; a line that is still being written comes later."""
         with contextlib.suppress(OSError, ValueError), open_plain(self._path) as file:
             file.seek(self._offset)
             while (line := file.readline(LONGEST_RECORD_BYTES)).endswith(b"\n"):
@@ -95,14 +92,3 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not know, by null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

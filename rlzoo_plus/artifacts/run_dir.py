@@ -12,10 +12,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
-from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import append_lines
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.artifacts.untrusted import (
@@ -25,12 +26,72 @@ from rlzoo_plus.artifacts.untrusted import (
     read_plain_file,
 )
 
-# Where runs are made unless a directory is named.
+# Where runs are created unless a directory is named.
 OUTPUTS = Path("outputs")
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
+# Longer than `is_held_elsewhere` of another process holds a lock.
+_PATIENCE_S = 0.5
 # Bytes that systems allow in a name and in a path; below a run directory paths go on for a while.
 _LONGEST_NAME, _LONGEST_PATH, _LONGEST_BELOW = 255, 4096, 200
+
+
+class RunLock:
+    """An exclusive lock: one process trains in a run directory at a time.
+
+    It is held until it is released or its process has ended, however that ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Name the lock's file, e.g. `<run>/.lock`; the lock is not acquired yet."""
+        self.path = path
+        self._lock = FileLock(path)
+
+    def acquire(self) -> bool:
+        """Acquire the lock; return False if a living process trains with it.
+
+        Raises:
+            OutsideError: The lock's file is a link.
+        """
+        # Acquiring a lock opens its file for writing.
+        check_inside(self.path.parent, self.path)
+        try:
+            self._lock.acquire(timeout=_PATIENCE_S, poll_interval=0.02)
+        except Timeout:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock; calling it again does nothing."""
+        self._lock.release()
+
+    def is_held_elsewhere(self) -> bool:
+        """Return whether a living process has the lock."""
+        # A link is not ours.
+        if self.path.is_symlink() or not self.path.is_file():
+            return False
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        self.release()
+        return False
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class _Below:
+    """A path below a run directory."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDir, _: type[RunDir]) -> Path:
+        return run.path / self._name
 
 
 @dataclass(frozen=True)
@@ -39,89 +100,28 @@ class RunDir:
 
     path: Path
 
-    @property
-    def config_file(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def command_file(self) -> Path:
-        """The command line that started the run."""
-        return self.path / "command.txt"
-
-    @property
-    def provenance_file(self) -> Path:
-        """Code, libraries, machine and seeds."""
-        return self.path / "provenance.json"
-
-    @property
-    def status_file(self) -> Path:
-        """The state, replaced at every change."""
-        return self.path / "status.json"
-
-    @property
-    def result_file(self) -> Path:
-        """The outcome, written once at the end."""
-        return self.path / "result.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        """One record an event: ts, step, key, value, tags."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluations_file(self) -> Path:
-        """One record an evaluation."""
-        return self.path / "evaluations.jsonl"
-
-    @property
-    def tracker_file(self) -> Path:
-        """What the run is called at its tracker, so that it goes on there as the same one."""
-        return self.path / "tracker.json"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Event files for TensorBoard."""
-        return self.path / "tensorboard"
-
-    @property
-    def monitor(self) -> Path:
-        """One CSV per training environment: return, length, time of each episode."""
-        return self.path / "monitor"
-
-    @property
-    def best(self) -> Path:
-        """The bundle with the best evaluation."""
-        return self.path / "best"
-
-    @property
-    def final(self) -> Path:
-        """The bundle of the last step."""
-        return self.path / "final"
-
-    @property
-    def videos(self) -> Path:
-        """Recorded videos."""
-        return self.path / "videos"
-
-    @property
-    def plots(self) -> Path:
-        """Plots."""
-        return self.path / "plots"
-
-    @property
-    def checkpoint_request(self) -> Path:
-        """A file that asks the training process for a checkpoint, which then removes it."""
-        return self.path / ".checkpoint-request"
-
-    @property
-    def cut_rows_file(self) -> Path:
-        """The log rows that a resume cut off, as long as they have not come again."""
-        return self.path / "checkpoints" / "cut_rows.json"
+    config_file = _Below("config.yaml")  # the resolved configuration
+    command_file = _Below("command.txt")  # the command lines of the run, the first on top
+    provenance_file = _Below("provenance.json")  # code, libraries, machine and seeds
+    status_file = _Below("status.json")  # the state, replaced at every change
+    result_file = _Below("result.json")  # the outcome, written once at the end
+    metrics_file = _Below("metrics.jsonl")  # one record an event: ts, step, key, value, tags
+    evaluations_file = _Below("evaluations.jsonl")  # one record an evaluation
+    tracker_file = _Below("tracker.json")  # the run's id at its tracker, to continue there
+    tensorboard = _Below("tensorboard")  # event files
+    monitor = _Below("monitor")  # a CSV per environment: return, length, time of each episode
+    best = _Below("best")  # the bundle with the best evaluation
+    final = _Below("final")  # the bundle of the last step
+    videos = _Below("videos")
+    plots = _Below("plots")
+    # A file that asks the training process for a checkpoint; that process then removes it.
+    checkpoint_request = _Below(".checkpoint-request")
+    # The log rows that a resume cut off, until they have been recorded again.
+    cut_rows_file = _Below("checkpoints/cut_rows.json")
 
     @property
     def lock(self) -> RunLock:
-        """What a process must hold to train here."""
+        """The lock that a process must hold to train here."""
         return RunLock(self.path / ".lock")
 
     def checkpoints(self, keep: int = 3) -> CheckpointStore:
@@ -133,7 +133,7 @@ class RunDir:
         return self.status_file.is_file() or self.config_file.is_file()
 
     def has_begun(self) -> bool:
-        """Return whether a run came as far as to write its configuration here."""
+        """Return whether a run has written its configuration here."""
         file = self.config_file
         return self.status_file.is_file() or (file.is_file() and file.stat().st_size > 0)
 
@@ -148,36 +148,35 @@ class RunDir:
         self.config_file.open("x").close()
 
     def discard(self) -> None:
-        """Remove what a run wrote that never came to save anything; any other run stays."""
+        """Remove the files of a run that has saved nothing yet; any other run stays."""
         saved = (self.best, self.final, self.evaluations_file, self.path / "checkpoints")
         if any(path.exists() for path in saved):
             return
-        for file in (self.config_file, self.command_file, self.provenance_file, self.status_file):
-            file.unlink(missing_ok=True)
-        lock = self.path / ".lock"
-        for file in (self.metrics_file, self.tracker_file, self.checkpoint_request, lock):
+        started = (self.config_file, self.command_file, self.provenance_file, self.status_file)
+        others = (self.metrics_file, self.tracker_file, self.checkpoint_request, self.lock.path)
+        for file in (*started, *others):
             file.unlink(missing_ok=True)
         for folder in (self.monitor, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
-            # Fails, as it should, if there is anything that is not ours.
+            # Fails, as it should, if anything else is in it.
             self.path.rmdir()
 
     def start(self, config: dict[str, Any], command: str, provenance: dict[str, Any]) -> None:
-        """Write what is known before the first step."""
+        """Write configuration, command line and provenance before the first step."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
         write_atomic(self.command_file, command + "\n")
         write_json(self.provenance_file, redact_all(provenance))
 
     def add_provenance(self, name: str, facts: dict[str, Any]) -> None:
-        """Record one more thing that is known of where the run comes from."""
+        """Record one more entry of the run's provenance."""
         write_json(self.provenance_file, redact_all({**self.read_provenance(), name: facts}))
 
     def go_on(self, config: dict[str, Any], command: str) -> None:
-        """Record that the run goes on: its configuration now, and one more command line."""
+        """Record that the run is resumed: its present configuration, and one more command line."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
         append_lines(self.command_file, f"{command}\n")
-        # Of a run that is made longer; a run that goes on has no outcome yet.
+        # Left by a finished run that is extended; a run in progress has no outcome yet.
         self.result_file.unlink(missing_ok=True)
 
     def read_config(self) -> dict[str, Any]:
@@ -193,14 +192,12 @@ class RunDir:
         return data
 
     def write_status(self, state: str, **details: Any) -> None:
-        """Replace the status; what earlier states recorded stays unless it is given again."""
+        """Replace the status; entries of earlier states stay unless they are given again."""
         now = time.time()
-        before = self.read_status()
-        first = {"started_at": now} if "started_at" not in before else {}
-        # A message may quote what an environment or a service said.
-        added = redact_all(details)
-        status = {**before, **first, **added, "state": state, "updated_at": now}
-        write_json(self.status_file, {**status, "pid": os.getpid()})
+        # A detail may quote a message of an environment or a service.
+        status = {"started_at": now, **self.read_status(), **redact_all(details)}
+        status |= {"state": state, "updated_at": now, "pid": os.getpid()}
+        write_json(self.status_file, status)
 
     def read_status(self) -> dict[str, Any]:
         """Return the status, empty if there is none."""
@@ -214,21 +211,13 @@ class RunDir:
         """Return the outcome, empty while there is none."""
         return read_json(self.result_file)
 
-    def write_tracker(self, known: dict[str, Any]) -> None:
-        """Record what the run is called at its tracker."""
-        write_json(self.tracker_file, known)
-
-    def read_tracker(self) -> dict[str, Any]:
-        """Return what the run is called at its tracker, empty if it has none yet."""
-        return read_json(self.tracker_file)
-
     def read_provenance(self) -> dict[str, Any]:
-        """Return code, libraries, machine and seeds, empty if they are not known."""
+        """Return code, libraries, machine and seeds, empty if there are none."""
         return read_json(self.provenance_file)
 
 
 def path_problem(path: PurePath) -> str | None:
-    """Return why no file system takes a directory and what a run writes below it, None if it may.
+    """Return why a directory cannot hold a run on any file system, None if it may.
 
     Args:
         path: The directory, which need not exist.
@@ -236,7 +225,7 @@ def path_problem(path: PurePath) -> str | None:
     if not str(path).isprintable():
         return "it has characters that cannot be printed"
     if path.parts[:1] == ("~",):
-        return "~ stands for nothing here. Write $HOME"
+        return "~ is not expanded here. Write $HOME"
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
     if longest > _LONGEST_NAME:
         return f"a name in it has {longest} bytes, and {_LONGEST_NAME} are allowed"
@@ -250,7 +239,7 @@ def path_problem(path: PurePath) -> str | None:
 
 
 def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
-    """Create a directory for a run; two runs that start at the same instant get two.
+    """Create a directory for a run; runs that start at the same instant get different ones.
 
     Args:
         root: The folder of all runs.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+
+from rlzoo_plus.artifacts.atomic import map_leaves
 
 BLANK = "***"
 # The working directory, whose variable is named as a password often is.
@@ -103,11 +105,7 @@ def redact(text: str, variables: Sequence[str] | None = None) -> str:
 
 def redact_all(value: Any) -> Any:
     """Return nested plain data with the secrets in its texts blanked."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, Mapping):
-        return {key: redact_all(item) for key, item in value.items()}
-    return [redact_all(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return map_leaves(value, lambda leaf: redact(leaf) if isinstance(leaf, str) else leaf)
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 from rlzoo_plus.agents.finite import require_finite
-from rlzoo_plus.artifacts.background import BackgroundWriter
-from rlzoo_plus.artifacts.checkpoint import Checkpoint
+from rlzoo_plus.artifacts.checkpoint import BackgroundWriter, Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback

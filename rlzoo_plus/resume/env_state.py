@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex
+from rlzoo_plus.artifacts.chunks import ChunkIndex
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.resume.plain import fitted

@@ -13,8 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex
-from rlzoo_plus.artifacts.chunks import ChunkStore, PendingChunks
+from rlzoo_plus.artifacts.chunks import ChunkIndex, ChunkStore, PendingChunks
 from rlzoo_plus.artifacts.provenance import code_state
 from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir

@@ -11,8 +11,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.plan import BusyError, Plan, Start
 
 if TYPE_CHECKING:
-    from rlzoo_plus.artifacts.lock import RunLock
-    from rlzoo_plus.artifacts.run_dir import RunDir
+    from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
     from rlzoo_plus.config.schema import RunConfig
 
 

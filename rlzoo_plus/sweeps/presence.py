@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
-from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.run_dir import RunLock
 
 _FOLDER = ".controllers"
 # A file is there a moment before it is locked.

@@ -1,4 +1,4 @@
-"""What every tracker promises, and the checks and conversions that trackers share."""
+"""The interface of trackers, and the checks and conversions that they share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
+from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.config.schema import Line, Section
 from rlzoo_plus.errors import ConfigError, unknown_name
 
@@ -27,25 +29,24 @@ class ServiceSettings(Section):
 
 
 class Tracker(Protocol):
-    """A service that follows one run, also after it was stopped and goes on.
+    """Interface of a service that records one run, also after a stop and a resume.
 
-    One of the user's own is a class with these methods, anywhere: `tracker.name=my_module.Mine`. It
-    is made from its settings: its keys below `tracker` are the fields of a pydantic model, its
-    attribute `Settings`.
+    A user's own tracker is any class with these methods: `tracker.name=my_module.Mine`. Its
+    attribute `Settings` is a pydantic model of its keys below `tracker`; it is created with one.
 
     One object serves one run, from one thread: `start`, any number of `log`, then `finish` or
-    `fail`. A tracker raises what goes wrong; `SafeTracker` decides what that means for the run.
+    `fail`. A tracker raises its errors; `SafeTracker` keeps them away from the run.
     """
 
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
-        """Open the run at the service: the same one as before if this one goes on.
+        """Open the run at the service; a resumed run continues its earlier one.
 
         Args:
             config: The resolved configuration as plain data.
-            run_dir: The run's directory; whatever the tracker writes lies below it.
+            run_dir: The run's directory; the tracker writes nowhere else.
 
         Raises:
-            ConfigError: The user's settings can not work, e.g. no key was found.
+            ConfigError: The user's settings cannot work, e.g. no key was found.
         """
 
     def log(self, metrics: dict[str, float], step: int) -> None:
@@ -61,24 +62,23 @@ class Tracker(Protocol):
 
         Args:
             result: The summary; nested values are flattened.
-            files: Plots, films, the configuration; what is no file is left out.
+            files: Plots, videos, the configuration; those that do not exist are left out.
         """
 
     def fail(self, message: str) -> None:
-        """Close the run as interrupted or broken; allowed even when `start` broke.
+        """Close the run as interrupted or failed; allowed even when `start` failed.
 
         Args:
             message: Why, in one line.
         """
 
 
-def load_package(tracker: str, package: str, extra: str, environment: dict[str, str]) -> ModuleType:
+def load_package(tracker: str, package: str, environment: Mapping[str, str]) -> ModuleType:
     """Import a tracker's library on first use.
 
     Args:
-        tracker: Name the user chose.
+        tracker: Name of the tracker, and of the extra of rlzoo-plus that installs the library.
         package: The module to import.
-        extra: The extra of rlzoo-plus that brings it.
         environment: Variables set before the import, because the library reads them there.
 
     Raises:
@@ -91,7 +91,7 @@ def load_package(tracker: str, package: str, extra: str, environment: dict[str, 
         missing = (error.name or package).partition(".")[0]
         raise ConfigError(
             f"tracker={tracker} needs the package {missing}. "
-            f"Install it: pip install 'rlzoo-plus[{extra}]'"
+            f"Install it: pip install 'rlzoo-plus[{tracker}]'"
         ) from error
 
 
@@ -102,9 +102,9 @@ def check_kwargs(
 
     Args:
         where: The key that holds them, e.g. `tracker.kwargs`.
-        kwargs: What the user wrote.
+        kwargs: The arguments.
         known: The names that the service takes.
-        taken: Names that belong to another place, and that place.
+        taken: Names that are set elsewhere, and where.
 
     Raises:
         ConfigError: A name is unknown or taken.
@@ -112,7 +112,7 @@ def check_kwargs(
     free = set(known) - set(taken)
     for name in kwargs:
         if name in taken:
-            raise ConfigError(f"{where}.{name} can not be set here. Use {taken[name]} instead.")
+            raise ConfigError(f"{where}.{name} cannot be set here. Use {taken[name]} instead.")
         if name not in free:
             raise ConfigError(unknown_name(f"{where} key", str(name), free))
 
@@ -125,17 +125,18 @@ def known_run(run_dir: Path, tracker: str, place: str) -> str | None:
         tracker: Name of the tracker.
         place: Where at the service: entity, project and the like.
     """
-    known = RunDir(run_dir).read_tracker()
+    known = read_json(RunDir(run_dir).tracker_file)
     run_id = known.get("id")
     is_same = (known.get("tracker"), known.get("place")) == (tracker, place)
-    # It becomes part of an address, and may be a stranger's.
+    # The file is untrusted, and the id becomes part of an address.
     is_id = isinstance(run_id, str) and re.fullmatch(r"[\w-]{1,128}", run_id) is not None
     return run_id if is_same and is_id else None
 
 
 def remember_run(run_dir: Path, tracker: str, place: str, run_id: str) -> None:
-    """Keep the id that a run has at a service; see `known_run`."""
-    RunDir(run_dir).write_tracker({"tracker": tracker, "place": place, "id": run_id})
+    """Write the id that a run has at a service; see `known_run`."""
+    known = {"tracker": tracker, "place": place, "id": run_id}
+    write_json(RunDir(run_dir).tracker_file, known)
 
 
 def flatten(data: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:
@@ -143,8 +144,8 @@ def flatten(data: Mapping[str, Any], separator: str, prefix: str = "") -> dict[s
 
     Args:
         data: Nested plain data.
-        separator: What joins the keys of two levels.
-        prefix: What every key starts with.
+        separator: Joins the keys of two levels.
+        prefix: Of every key.
     """
     flat: dict[str, Any] = {}
     for key, value in data.items():
@@ -156,12 +157,7 @@ def flatten(data: Mapping[str, Any], separator: str, prefix: str = "") -> dict[s
 
 
 def as_text(value: Any, limit: int) -> str:
-    """Return a value as the text a YAML file would hold, cut to a length.
-
-    Args:
-        value: Plain data.
-        limit: Longest text allowed [characters].
-    """
+    """Return plain data as text: JSON, cut to a length [characters]."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

@@ -1,4 +1,4 @@
-"""Runs at an MLflow server, or filed in the run directory."""
+"""Tracker that records runs at an MLflow server, or in the run directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,10 @@ from rlzoo_plus.tracking.base import (
 
 logger = logging.getLogger(__name__)
 
-# MLflow's reports about itself use the network even offline, from threads that outlive the run.
+# MLflow's telemetry uses the network even offline, from threads that outlive the run.
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-# MLflow's own retries can hold a run for minutes at each call; what the user has set wins.
-PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+# MLflow's default retries can block a run for minutes at each call; the user's settings win.
+RETRIES = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 TAKEN = {"experiment_name": "tracker.project", "experiment_id": "tracker.project"}
 # Limits of MLflow's REST interface; a value may be longer there, but no page shows it.
 KEY_LENGTH, VALUE_LENGTH, PARAMS_PER_CALL = 250, 500, 100
@@ -37,7 +36,7 @@ KEY_LENGTH, VALUE_LENGTH, PARAMS_PER_CALL = 250, 500, 100
 class MlflowTracker:
     """One MLflow run; `tracker.kwargs` takes `run_name` and `tags`.
 
-    It uses a client of its own, so that MLflow's process-wide active run stays the user's.
+    It uses a client of its own and leaves MLflow's process-wide active run to the user.
     """
 
     Settings = ServiceSettings
@@ -48,13 +47,13 @@ class MlflowTracker:
         Raises:
             ConfigError: A package is missing, an argument is unknown, or no server is known.
         """
-        for name, value in PATIENCE.items():
+        for name, value in RETRIES.items():
             os.environ.setdefault(name, value)
-        self._mlflow = load_package("mlflow", "mlflow", "mlflow", ENVIRONMENT)
+        self._mlflow = load_package("mlflow", "mlflow", ENVIRONMENT)
         check_kwargs("tracker.kwargs", settings.kwargs, ("run_name", "tags"), TAKEN)
         if settings.offline:
             for package in ("sqlalchemy", "alembic"):
-                load_package("mlflow", package, "mlflow", {})
+                load_package("mlflow", package, {})
         elif not os.environ.get("MLFLOW_TRACKING_URI"):
             raise ConfigError(
                 "tracker=mlflow knows no server: the variable MLFLOW_TRACKING_URI is not set. "
@@ -68,7 +67,12 @@ class MlflowTracker:
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
         """Open the run; see `Tracker.start`."""
         self._run_dir = run_dir
-        store, artifacts = self._offline_store() if self._settings.offline else (None, None)
+        store = artifacts = None
+        if self._settings.offline:
+            folder = (run_dir / "mlflow").resolve()
+            folder.mkdir(parents=True, exist_ok=True)
+            # SQLite: MLflow 3 refuses to write its older store of plain files.
+            store, artifacts = f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
         self._client = self._mlflow.MlflowClient(tracking_uri=store)
         experiment_id = self._experiment_id(artifacts)
         known = self._reopened(experiment_id)
@@ -76,13 +80,20 @@ class MlflowTracker:
             arguments = {"run_name": run_dir.name, **self._settings.kwargs}
             self._run_id = str(self._client.create_run(experiment_id, **arguments).info.run_id)
             remember_run(run_dir, "mlflow", experiment_id, self._run_id)
-        for params in self._params(config, known):
-            self._client.log_batch(self._run_id, params=params, synchronous=True)
+        # MLflow never changes a parameter: a resumed run keeps the values that it began with.
+        params = [
+            self._mlflow.entities.Param(key, as_text(value, VALUE_LENGTH))
+            for key, value in {_valid_key(k): v for k, v in flatten(config, ".").items()}.items()
+            if key not in known
+        ]
+        for first in range(0, len(params), PARAMS_PER_CALL):
+            batch = params[first : first + PARAMS_PER_CALL]
+            self._client.log_batch(self._run_id, params=batch, synchronous=True)
         if store:
             see = f"mlflow ui --backend-store-uri {store}"
             logger.info("MLflow keeps the run offline; with the package mlflow, see it by: %s", see)
         else:
-            logger.info("MLflow follows the run as %s", self._run_id)
+            logger.info("MLflow records the run as %s", self._run_id)
 
     def log(self, metrics: dict[str, float], step: int) -> None:
         """Record numbers; see `Tracker.log`."""
@@ -109,7 +120,7 @@ class MlflowTracker:
             self._close("FINISHED")
 
     def fail(self, message: str) -> None:
-        """Close the run as broken; see `Tracker.fail`."""
+        """Close the run as failed; see `Tracker.fail`."""
         if self._run_id is None:
             return
         try:
@@ -120,12 +131,6 @@ class MlflowTracker:
     def _close(self, status: str) -> None:
         run_id, self._run_id = self._run_id, None
         self._client.set_terminated(run_id, status)
-
-    def _offline_store(self) -> tuple[str, str]:
-        folder = (self._run_dir / "mlflow").resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        # SQLite: MLflow 3 refuses to write its older store of plain files.
-        return f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
 
     def _experiment_id(self, artifacts: str | None) -> str:
         name = self._settings.project
@@ -141,7 +146,7 @@ class MlflowTracker:
         return str(found.experiment_id)
 
     def _reopened(self, experiment_id: str) -> dict[str, str]:
-        """Open the run that this one was before; return its parameters, empty if it is new."""
+        """Open the earlier run of a resumed one; return its parameters, empty for a new run."""
         known = known_run(self._run_dir, "mlflow", experiment_id)
         if known is None:
             return {}
@@ -149,27 +154,12 @@ class MlflowTracker:
             run = self._client.get_run(known)
             self._client.update_run(known, status="RUNNING")
         except self._mlflow.exceptions.MlflowException:
-            logger.info("MLflow does not know the run %s any more: it gets a new one", known)
+            logger.info("MLflow no longer has the run %s: a new one is created", known)
             return {}
         self._run_id = known
         if "error" in run.data.tags:
-            # What ended it the last time.
             self._client.delete_tag(known, "error")
         return dict(run.data.params)
-
-    def _params(self, config: dict[str, Any], known: dict[str, str]) -> Iterator[list[Any]]:
-        """Yield the configuration as MLflow parameters, in portions that one call takes.
-
-        MLflow changes none: what a run was given as it began stays.
-        """
-        values = {_valid_key(key): value for key, value in flatten(config, ".").items()}
-        params = [
-            self._mlflow.entities.Param(key, as_text(value, VALUE_LENGTH))
-            for key, value in values.items()
-            if key not in known
-        ]
-        for first in range(0, len(params), PARAMS_PER_CALL):
-            yield params[first : first + PARAMS_PER_CALL]
 
 
 def _valid_key(key: str) -> str:

@@ -1,24 +1,58 @@
-"""The rule that tracking serves the run: a tracker that breaks is left behind."""
+"""Makes the tracker that a configuration names, and keeps its errors away from the run."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.secrets import redact
+from rlzoo_plus.config.catalog import TRACKERS
+from rlzoo_plus.config.references import reveal
+from rlzoo_plus.config.resolve import settings_of
+from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tracking.base import Tracker
 
 logger = logging.getLogger(__name__)
 
 
+def check_tracker(config: TrackerConfig, *, installed_here: bool = True) -> None:
+    """Check a tracker before anything of the run is created.
+
+    Args:
+        config: The section `tracker`.
+        installed_here: The run trains here, so that its package and settings are tried, too.
+
+    Raises:
+        ConfigError: The name is unknown, its package is missing or its settings are wrong.
+    """
+    TRACKERS.check_name(config.name)
+    if installed_here:
+        make_tracker(config)
+
+
+def make_tracker(config: TrackerConfig) -> Tracker:
+    """Return the tracker that a configuration names; its errors cannot end a run.
+
+    Raises:
+        ConfigError: The name is unknown, its package is missing or its settings are wrong.
+    """
+    TRACKERS.check_name(config.name)
+    settings = dict(config.model_extra or {})
+    if "kwargs" in settings:
+        settings["kwargs"] = reveal(settings["kwargs"], "tracker.kwargs")
+    own = settings_of(TrackerConfig(name=config.name, **settings))
+    return SafeTracker(TRACKERS.load(config.name)(own), config.name)
+
+
 class SafeTracker:
     """A tracker whose errors end the tracking, never the run.
 
-    Only a `ConfigError` of `start` passes. After the first other error, and after `finish` or
+    Only a `ConfigError` of `start` is raised. After the first other error, and after `finish` or
     `fail`, every call does nothing.
     """
 
@@ -27,7 +61,7 @@ class SafeTracker:
 
         Args:
             tracker: The tracker to guard.
-            name: What the warning calls it.
+            name: Its name in warnings.
         """
         self._tracker = tracker
         self._name = name
@@ -35,61 +69,44 @@ class SafeTracker:
 
     def start(self, config: dict[str, Any], run_dir: Path) -> None:
         """Open the run; see `Tracker.start`."""
-        try:
-            self._tracker.start(config, run_dir)
-        except ConfigError:
-            raise
-        except Exception as error:
-            self._warn(error)
-            self._abandon(error)
-        else:
-            self._active = True
+        self._active = True
+        self._call(self._tracker.start, config, run_dir, passed_on=(ConfigError,))
 
     def log(self, metrics: dict[str, float], step: int) -> None:
         """Record numbers; see `Tracker.log`."""
-        if not self._active:
-            return
-        try:
-            self._tracker.log(metrics, step)
-        except Exception as error:
-            self._warn(error)
-            self._abandon(error)
+        self._call(self._tracker.log, metrics, step)
 
     def finish(self, result: dict[str, Any], files: list[Path]) -> None:
         """Record the outcome; see `Tracker.finish`."""
-        if not self._active:
-            return
-        self._active = False
-        try:
-            self._tracker.finish(result, files)
-        except Exception as error:
-            self._warn(error)
+        self._call(self._tracker.finish, result, files, is_last=True)
 
     def fail(self, message: str) -> None:
-        """Close the run as broken; see `Tracker.fail`."""
+        """Close the run as failed; see `Tracker.fail`."""
+        self._call(self._tracker.fail, redact(message), is_last=True)
+
+    def _call(
+        self,
+        method: Callable[..., None],
+        *arguments: Any,
+        is_last: bool = False,
+        passed_on: tuple[type[Exception], ...] = (),
+    ) -> None:
         if not self._active:
             return
-        self._active = False
+        self._active = not is_last
         try:
-            self._tracker.fail(redact(message))
+            method(*arguments)
+        except passed_on:
+            self._active = False
+            raise
         except Exception as error:
-            self._warn(error)
-
-    def _abandon(self, error: Exception) -> None:
-        self._active = False
-        # The run at the service must not look alive, and its threads must go.
-        with suppress(Exception):
-            self._tracker.fail(f"tracking stopped: {_describe(error)}")
-
-    def _warn(self, error: Exception) -> None:
-        logger.warning(
-            "tracker=%s stopped working (%s). The run goes on without it.",
-            self._name,
-            _describe(error),
-        )
-
-
-def _describe(error: Exception) -> str:
-    """Return an error in one line, without a password that an address in it may hold."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return redact(re.sub(r"//[^/@\s]+@", "//***@", text))
+            # On one line, without a password that an address in it may hold.
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            text = redact(re.sub(r"//[^/@\s]+@", "//***@", text))
+            warning = "tracker=%s stopped working (%s). The run goes on without it."
+            logger.warning(warning, self._name, text)
+            if self._active:
+                self._active = False
+                # The run at the service must not look alive, and its threads must end.
+                with suppress(Exception):
+                    self._tracker.fail(f"tracking stopped: {text}")

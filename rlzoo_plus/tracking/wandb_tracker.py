@@ -1,4 +1,4 @@
-"""Runs at Weights & Biases, or filed in the run directory for `wandb sync`."""
+"""Tracker that records runs at Weights & Biases, or in the run directory for `wandb sync`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlzoo_plus.tracking.base import (
 
 logger = logging.getLogger(__name__)
 
-# wandb's reports about itself use the network even offline, from threads that outlive the run.
+# wandb's error reports use the network even offline, from threads that outlive the run.
 ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
 TAKEN = {
     "project": "tracker.project",
@@ -36,9 +36,9 @@ TAKEN_SETTINGS = {
     "base_url": "the variable WANDB_BASE_URL",
     "mode": "tracker.offline",
 }
-# Waits bounded, so that a dead network can not hold a finished run; `wandb sync` sends the rest.
+# Time-outs, so that a dead network cannot block a finished run; `wandb sync` sends the rest.
 SETTINGS = {"quiet": True, "use_dot_wandb": False, "init_timeout": 60.0, "finish_timeout": 300.0}
-PICTURES, FILMS = (".png", ".jpg", ".jpeg"), (".mp4", ".gif", ".webm")
+IMAGES, VIDEOS = (".png", ".jpg", ".jpeg"), (".mp4", ".gif", ".webm")
 
 # The service process is shared by all runs of this process: the last one ends it.
 _open_trackers: set[WandbTracker] = set()
@@ -58,7 +58,7 @@ class WandbTracker:
         Raises:
             ConfigError: wandb is missing, or an argument is unknown.
         """
-        self._wandb = load_package("wandb", "wandb", "wandb", ENVIRONMENT)
+        self._wandb = load_package("wandb", "wandb", ENVIRONMENT)
         known = inspect.signature(self._wandb.init).parameters
         check_kwargs("tracker.kwargs", settings.kwargs, known, TAKEN)
         own = settings.kwargs.get("settings") or {}
@@ -93,13 +93,13 @@ class WandbTracker:
             ) from error
         remember_run(run_dir, "wandb", place, self._run.id)
         if known is not None:
-            # What ended it the last time.
             self._run.summary["error"] = None
         self._run.define_metric("*", step_metric="global_step")
         if self._run.offline:
-            logger.info("W&B keeps the run offline; send it with: wandb sync %s", self._sync_dir())
+            folder = Path(self._run.dir).parent
+            logger.info("W&B keeps the run offline; send it with: wandb sync %s", folder)
         else:
-            logger.info("W&B follows the run at %s", self._run.url)
+            logger.info("W&B records the run at %s", self._run.url)
 
     def log(self, metrics: dict[str, float], step: int) -> None:
         """Record numbers; see `Tracker.log`."""
@@ -115,7 +115,7 @@ class WandbTracker:
             self._close(exit_code=0)
 
     def fail(self, message: str) -> None:
-        """Close the run as broken; see `Tracker.fail`."""
+        """Close the run as failed; see `Tracker.fail`."""
         try:
             if self._run is not None:
                 self._run.summary["error"] = message
@@ -123,10 +123,9 @@ class WandbTracker:
             self._close(exit_code=1)
 
     def _attach(self, file: Path, name: Path) -> None:
-        if file.suffix in PICTURES:
-            self._run.log({name.with_suffix("").as_posix(): self._wandb.Image(str(file))})
-        elif file.suffix in FILMS:
-            self._run.log({name.with_suffix("").as_posix(): self._wandb.Video(str(file))})
+        if file.suffix in (*IMAGES, *VIDEOS):
+            kind = self._wandb.Image if file.suffix in IMAGES else self._wandb.Video
+            self._run.log({name.with_suffix("").as_posix(): kind(str(file))})
         else:
             # A folder of its own: W&B writes a config.yaml beside it.
             root = Path(self._run.dir)
@@ -146,7 +145,7 @@ class WandbTracker:
                 self._wandb.teardown()
 
     def _require_key(self) -> None:
-        """Look for the key here, because `wandb.init` would ask for it at a prompt."""
+        """Check that there is a key: `wandb.init` would ask for it at a prompt."""
         if self._wandb.setup().settings.mode in ("offline", "disabled"):
             return
         try:
@@ -156,13 +155,10 @@ class WandbTracker:
         if not found:
             self._close(exit_code=1)
             raise ConfigError(
-                f"tracker=wandb can not log in: {reason}. Run `wandb login`, set the variable "
+                f"tracker=wandb cannot log in: {reason}. Run `wandb login`, set the variable "
                 "WANDB_API_KEY, or keep the run on disk with tracker.offline=true."
             )
 
     def _user_errors(self) -> tuple[type[Exception], ...]:
         errors = self._wandb.errors
         return (errors.AuthenticationError, errors.UsageError, ValidationError)
-
-    def _sync_dir(self) -> Path:
-        return Path(self._run.dir).parent

@@ -117,13 +117,13 @@ def test_a_writer_that_dies_at_a_file_leaves_the_folder_before(folder, monkeypat
 
 
 def test_the_manifest_is_written_last(tmp_path, monkeypatch):
-    real, names = atomic._write_synced, []
+    real, names = atomic.write_synced, []
 
     def write(path, data):
         names.append(path.name)
         real(path, data)
 
-    monkeypatch.setattr(atomic, "_write_synced", write)
+    monkeypatch.setattr(atomic, "write_synced", write)
     write_folder(tmp_path / "x", FILES, ABOUT)
     assert names == [*FILES, MANIFEST]
 
@@ -224,8 +224,11 @@ def test_a_folder_without_manifest_is_incomplete(folder):
 def test_a_forged_manifest_cannot_reach_outside_the_folder(tmp_path, name):
     (tmp_path / "secret").write_bytes(b"secret")
     path = tmp_path / "folder"
-    path.mkdir()
-    (path / MANIFEST).write_bytes(atomic._manifest({name: b"secret"}, {}))
+    write_folder(path, {"name": b"secret"}, {})
+    manifest = json.loads((path / MANIFEST).read_bytes())
+    del manifest["sha256"]
+    manifest["files"] = {name: manifest["files"]["name"]}
+    (path / MANIFEST).write_text(json.dumps({**manifest, "sha256": atomic._digest(manifest)}))
     with pytest.raises(DamagedFolderError):
         read_folder(path)
 

@@ -1,17 +1,17 @@
 """One job at a time is done in the background, and its error is not lost."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from rlzoo_plus.artifacts.background import BackgroundWriter
+from rlzoo_plus.artifacts.checkpoint import BackgroundWriter
 
 
 @pytest.fixture
 def writer():
-    writer = BackgroundWriter()
-    yield writer
-    writer.close()
+    return BackgroundWriter()
 
 
 @pytest.fixture
@@ -36,12 +36,10 @@ def test_a_job_is_done_when_it_was_waited_for(writer):
 def test_a_job_runs_in_another_thread_while_this_one_goes_on(writer, gate):
     seen = []
     writer.submit(lambda: (gate.wait(10), seen.append(threading.current_thread())))
-    assert writer.is_busy()
     assert seen == []
     gate.set()
     writer.wait()
     assert seen[0] is not threading.current_thread()
-    assert not writer.is_busy()
 
 
 def test_jobs_are_done_one_after_the_other_in_their_order(writer):
@@ -87,7 +85,6 @@ def test_a_job_after_a_failed_one_is_done(writer):
 
 def test_waiting_for_nothing_returns_at_once(writer):
     writer.wait()
-    assert not writer.is_busy()
 
 
 def test_a_job_that_ended_is_no_work_any_more(writer):
@@ -95,7 +92,7 @@ def test_a_job_that_ended_is_no_work_any_more(writer):
     writer.submit(ended.set)
     ended.wait(10)
     writer.wait()
-    assert not writer.is_busy()
+    assert ended.is_set()
 
 
 def test_an_interrupted_wait_does_not_forget_the_job(writer, gate, monkeypatch):
@@ -106,7 +103,6 @@ def test_an_interrupted_wait_does_not_forget_the_job(writer, gate, monkeypatch):
         patch.setattr(type(writer._running), "result", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             writer.wait()
-    assert writer.is_busy()
     gate.set()
     writer.wait()
     assert done == [1]
@@ -116,8 +112,12 @@ def _interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_closing_lets_the_running_job_finish(gate):
-    writer, done = BackgroundWriter(), []
-    writer.submit(lambda: (gate.wait(0.1), done.append(1)))
-    writer.close()
-    assert done == [1]
+def test_the_end_of_the_process_lets_the_running_job_finish(tmp_path):
+    code = """
+import pathlib, sys, time
+from rlzoo_plus.artifacts.checkpoint import BackgroundWriter
+writer = BackgroundWriter()
+writer.submit(lambda: (time.sleep(0.1), pathlib.Path(sys.argv[1]).touch()))
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "done")], check=True)
+    assert (tmp_path / "done").exists()

@@ -1,11 +1,12 @@
 """The index of a replay buffer's chunks, as a manifest holds it."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
-from rlzoo_plus.artifacts.chunk_index import ChunkIndex
+from rlzoo_plus.artifacts.chunks import ChunkIndex
 
 HASH = "a" * 64
 GOOD = {
@@ -19,8 +20,8 @@ GOOD = {
 
 def test_an_index_comes_back_from_json():
     index = ChunkIndex.from_dict(GOOD)
-    assert ChunkIndex.from_dict(json.loads(json.dumps(index.to_dict()))) == index
-    assert json.loads(json.dumps(index.to_dict())) == GOOD
+    assert ChunkIndex.from_dict(json.loads(json.dumps(asdict(index)))) == index
+    assert json.loads(json.dumps(asdict(index))) == GOOD
 
 
 def column(**values):

@@ -7,13 +7,12 @@ import threading
 
 import pytest
 
-from rlzoo_plus.artifacts.lock import RunLock
-from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
 
 _HOLD = """
 import sys
 from pathlib import Path
-from rlzoo_plus.artifacts.lock import RunLock
+from rlzoo_plus.artifacts.run_dir import RunLock
 lock = RunLock(Path(sys.argv[1]))
 print(lock.acquire(), flush=True)
 sys.stdin.readline()

@@ -6,9 +6,8 @@ import pytest
 from support.evil_sweeps import make_sweep, stopped
 
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside, check_plain, open_to_append
-from rlzoo_plus.artifacts.lock import RunLock
 from rlzoo_plus.artifacts.records import append_records
-from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.infra.debug import DebugLauncher
 from rlzoo_plus.infra.local import LocalLauncher

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from wandb_file import read_run
 
+from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.testing import TrackerContract
 from rlzoo_plus.testing.tracker_contract import CONFIG, make_run_dir
 from rlzoo_plus.tracking.base import ServiceSettings, attachments, flatten, known_run
@@ -184,13 +186,13 @@ def test_a_run_that_goes_on_is_the_same_one(service, ready_run_dir):
     service.tracker.start({"n_timesteps": 10}, ready_run_dir)
     service.tracker.log({"train/loss": 1.0}, step=1)
     service.tracker.fail("interrupted by SIGTERM")
-    known = RunDir(ready_run_dir).read_tracker()
+    known = read_json(RunDir(ready_run_dir).tracker_file)
 
     again = type(service)().tracker
     again.start({"n_timesteps": 20, "seed": 3}, ready_run_dir)
     again.log({"train/loss": 0.5}, step=2)
     again.finish({}, [])
-    assert RunDir(ready_run_dir).read_tracker() == known
+    assert read_json(RunDir(ready_run_dir).tracker_file) == known
     if isinstance(service, Wandb):
         # offline-run-<time>-<id>, with -1 behind it when both began within one second
         runs = sorted((ready_run_dir / "wandb").glob("offline-run-*"))
@@ -205,7 +207,8 @@ def test_a_run_that_goes_on_is_the_same_one(service, ready_run_dir):
 
 @pytest.mark.parametrize("known", [{"id": "../x"}, {"id": 3}, {}, {"place": "other"}])
 def test_an_id_that_is_none_or_of_elsewhere_is_not_taken(tmp_path, known):
-    RunDir(tmp_path).write_tracker({"tracker": "wandb", "place": "me/p", "id": "abc", **known})
+    stored = {"tracker": "wandb", "place": "me/p", "id": "abc", **known}
+    write_json(RunDir(tmp_path).tracker_file, stored)
     expected = "abc" if known == {} else None
     assert known_run(tmp_path, "wandb", "me/p") == expected
     assert known_run(tmp_path, "mlflow", "me/p") is None
