@@ -29,20 +29,20 @@ def main(arguments: list[str]) -> int:
 
     archive = read_archive(options.file)
     statistics = None if options.vecnormalize is None else read_statistics(options.vecnormalize)
-    guessed = guess(archive, options.algo, statistics, set(iter_sweep_keys(options.overrides)))
+    given = set(iter_sweep_keys(options.overrides))
+    guessed, notes = guess(archive, options.algo, statistics, given)
     chosen = [f"algo={options.algo}", _environment(options.env, options.config_dir)]
-    words = words_of([*chosen, *guessed.overrides, *options.overrides], options.config_dir, {})
+    words = words_of([*chosen, *guessed, *options.overrides], options.config_dir, {})
     config = compose_run(words)
-    policy = build(config, archive, statistics)
-    for text in guessed.notes:
+    bundle = build(config, archive, statistics, about_file(options.file, archive))
+    for text in notes:
         note(f"note: {text}")
     if statistics is None:
         note("note: taken as trained without normalisation; --vecnormalize FILE if there was any")
     run = _claim(options.output, config)
-    command = _command(arguments)
-    write_run(run, config, policy, about_file(options.file, archive), command)
+    write_run(run, config, bundle, _command(arguments))
     print(f"wrote {run.path}")
-    print("read off the file: " + " ".join(guessed.overrides))
+    print("read off the file: " + " ".join(guessed))
     tell(f"next: rlzoo-plus evaluate {run.path}")
     return 0
 

@@ -1,6 +1,6 @@
 """A policy as one torch module: raw observation in, action within its bounds out.
 
-Normalisation, preprocessing, the actor's network and the last squashing or clipping are inside;
+Normalisation, preprocessing, the actor's network and the final squashing or clipping are inside;
 exploration, critics and NumPy are not. The order of operations and their precision are those of
 `rlzoo_plus.agents.policy.Policy.predict` with `deterministic=True`.
 """
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib.ars.policies import ARSPolicy
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.qrdqn.policies import QRDQNPolicy
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
@@ -36,17 +37,25 @@ class PolicyGraph(nn.Module):
     def __init__(self, policy: Policy, signature: Signature) -> None:
         super().__init__()
         self.signature = signature
-        is_own = _is_own_class(policy.network)
-        self.input = _Input(policy, signature.keys, is_own=is_own)
-        self.actor = _OwnActor(policy.network) if is_own else _actor_of(policy.network)
-        self.output = _Output(policy.network, is_own=is_own)
+        network, keys = policy.network, signature.keys
+        is_own = _is_own_class(network)
+        # A policy class of the user preprocesses by itself.
+        scaled = None if is_own else _reading_part(network).normalize_images
+        space = network.observation_space
+        self.inputs = nn.ModuleList(
+            _Input(space[key] if key else space, policy.normalizer, key, scaled)
+            for key in keys or ("",)
+        )
+        self.actor = _OwnActor(network) if is_own else _actor_of(network)
+        self.output = _Output(network, is_own=is_own)
         self.eval()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the action, and the new state of a recurrent policy."""
-        count = self.signature.n_observations
-        rest = list(inputs[count:])
-        observation = self.input(inputs[:count])
+        keys, n_parts = self.signature.keys, self.signature.n_observations
+        parts = [encode(x) for encode, x in zip(self.inputs, inputs[:n_parts], strict=True)]
+        observation = dict(zip(keys, parts, strict=True)) if keys else parts[0]
+        rest = inputs[n_parts:]
         if not self.signature.recurrent:
             return self.output(self.actor(observation), *rest)
         hidden, cell, start, *masks = rest
@@ -55,28 +64,10 @@ class PolicyGraph(nn.Module):
 
 
 class _Input(nn.Module):
-    """Normalises, then encodes as the features extractor expects it."""
+    """Normalises one part of the observation and encodes it for the features extractor."""
 
-    def __init__(self, policy: Policy, keys: tuple[str, ...], *, is_own: bool) -> None:
-        super().__init__()
-        self.keys = keys
-        space = policy.network.observation_space
-        # A class of the user's encodes by itself.
-        scaled = None if is_own else _part_that_reads(policy.network).normalize_images
-        self.parts = nn.ModuleList(
-            _Part(space[key] if key else space, policy.normalizer, key, scaled)
-            for key in keys or ("",)
-        )
-
-    def forward(self, inputs: tuple[Tensor, ...]) -> Any:
-        parts = [part(value) for part, value in zip(self.parts, inputs, strict=True)]
-        return dict(zip(self.keys, parts, strict=True)) if self.keys else parts[0]
-
-
-class _Part(nn.Module):
     mean: Tensor
     std: Tensor
-    choices: Tensor
 
     def __init__(
         self,
@@ -107,38 +98,22 @@ class _Part(nn.Module):
         if not self.is_encoded:
             return value
         if self.sizes is not None:
-            return self._one_hot(value)
+            columns = value.reshape(-1, len(self.sizes)).long()
+            hot = [columns[:, i : i + 1] == torch.arange(n) for i, n in enumerate(self.sizes)]
+            return torch.cat(hot, dim=1).float()
         value = value.float()
         return value if self.scale is None else value / self.scale
 
-    def _one_hot(self, value: Tensor) -> Tensor:
-        assert self.sizes is not None
-        columns = value.reshape(-1, len(self.sizes)).long()
-        hot = [columns[:, i : i + 1] == torch.arange(n) for i, n in enumerate(self.sizes)]
-        return torch.cat(hot, dim=1).float()
-
-
-class _Feedforward(nn.Module):
-    """Features extractor and layers, one after the other."""
-
-    def __init__(self, extractor: nn.Module, *layers: nn.Module) -> None:
-        super().__init__()
-        self.extractor = extractor
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, observation: Any) -> Tensor:
-        return self.layers(self.extractor(observation))
-
 
 class _OwnActor(nn.Module):
-    """A policy class of the user's, which chooses actions in its own way."""
+    """A policy class of the user, which chooses actions in its own way."""
 
     def __init__(self, network: BasePolicy) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, observation: Any) -> Tensor:
-        # Their checks of arguments are branches, which a graph cannot hold.
+        # Distributions check arguments by branches, which a graph cannot hold.
         checks = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
         try:
@@ -148,7 +123,7 @@ class _OwnActor(nn.Module):
 
 
 class _Recurrent(nn.Module):
-    """One step of the actor's LSTM; what came before an episode's start is forgotten."""
+    """One step of the actor's LSTM; the start of an episode clears the state."""
 
     def __init__(self, network: RecurrentActorCriticPolicy) -> None:
         super().__init__()
@@ -175,7 +150,7 @@ class _MeanOfQuantiles(nn.Module):
 
 
 class _Output(nn.Module):
-    """From the network's last layer to an action that `env.step` takes."""
+    """Turns the output of the last layer into an action for `env.step`."""
 
     low: Tensor
     high: Tensor
@@ -185,97 +160,80 @@ class _Output(nn.Module):
         space = network.action_space
         self.is_chosen = is_own
         self.is_box = isinstance(space, spaces.Box)
+        self.is_binary = isinstance(space, spaces.MultiBinary)
         self.shape = tuple(space.shape or ())
         self.squashed = bool(network.squash_output)
-        # TD3's networks end in their own tanh, as do those of augmented random search.
-        self.tanh = self.squashed and not is_own and not _ends_in_tanh(network)
+        # The networks of TD3 and of augmented random search end in their own tanh.
+        actor = getattr(network, "actor", None)
+        is_deterministic = isinstance(actor, nn.Module) and not hasattr(actor, "latent_pi")
+        ends_in_tanh = is_deterministic or isinstance(network, ARSPolicy)
+        self.tanh = self.squashed and not is_own and not ends_in_tanh
         self.sizes: list[int] = []
-        self.is_binary = False
         if isinstance(space, spaces.Box):
             self.register_buffer("low", torch.as_tensor(space.low, dtype=torch.float32))
             self.register_buffer("high", torch.as_tensor(space.high, dtype=torch.float32))
         elif isinstance(space, spaces.MultiDiscrete):
             self.sizes = [int(n) for n in space.nvec]
-        elif isinstance(space, spaces.MultiBinary):
-            self.is_binary = True
-        elif not isinstance(space, spaces.Discrete):
+        elif not isinstance(space, (spaces.Discrete, spaces.MultiBinary)):
             raise ConfigError(f"{type(space).__name__} actions cannot be exported.")
 
     def forward(self, raw: Tensor, masks: Tensor | None = None) -> Tensor:
         if self.is_box:
-            return self._box(raw)
+            action = (torch.tanh(raw) if self.tanh else raw).reshape(-1, *self.shape)
+            if self.squashed:
+                action = self.low + (0.5 * (action + 1.0) * (self.high - self.low))
+            return torch.minimum(torch.maximum(action, self.low), self.high)
         if self.is_chosen:
             return raw.reshape(-1, *self.shape).long()
-        # A masked binary choice has a score for no and one for yes.
-        sizes = [2] * (raw.shape[1] // 2) if self.is_binary and masks is not None else self.sizes
-        if masks is not None:
-            raw = torch.where(masks, raw, torch.full_like(raw, _MASKED))
         if self.is_binary and masks is None:
             return torch.round(torch.sigmoid(raw)).long()
+        # A masked binary choice has a score for no and one for yes.
+        sizes = [2] * (raw.shape[1] // 2) if self.is_binary else self.sizes
+        if masks is not None:
+            raw = torch.where(masks, raw, torch.full_like(raw, _MASKED))
         if not sizes:
             return raw.argmax(dim=1)
         return torch.stack([part.argmax(dim=1) for part in raw.split(sizes, dim=1)], dim=1)
-
-    def _box(self, raw: Tensor) -> Tensor:
-        action = (torch.tanh(raw) if self.tanh else raw).reshape(-1, *self.shape)
-        if self.squashed:
-            action = self.low + (0.5 * (action + 1.0) * (self.high - self.low))
-        return torch.minimum(torch.maximum(action, self.low), self.high)
 
 
 def _actor_of(network: BasePolicy) -> nn.Module:
     """Return the layers that decide, without critics and exploration.
 
     Raises:
-        ConfigError: The policy is of a kind whose deciding layers are not known here.
+        ConfigError: It is not known which layers of such a policy decide.
     """
-    part = _part_that_reads(network)
-    extractor = part.features_extractor
+    part = _reading_part(network)
+    layers: tuple[Any, ...]
     if isinstance(network, RecurrentActorCriticPolicy):
         return _Recurrent(network)
-    if isinstance(network, ActorCriticPolicy) or _is_masked(network):
+    if isinstance(network, (ActorCriticPolicy, MaskableActorCriticPolicy)):
         layers = (network.mlp_extractor.policy_net, network.action_net)
-        return _Feedforward(network.pi_features_extractor, *layers)
+        return nn.Sequential(network.pi_features_extractor, *layers)
     if isinstance(network, DQNPolicy):
-        return _Feedforward(extractor, part.q_net)
-    if isinstance(network, QRDQNPolicy):
-        return _Feedforward(extractor, part.quantile_net, _MeanOfQuantiles(part.n_quantiles))
-    if isinstance(network, ARSPolicy):
-        return _Feedforward(extractor, network.action_net)
-    if hasattr(part, "latent_pi"):
-        return _Feedforward(extractor, part.latent_pi, part.mu)
-    if hasattr(part, "mu"):
-        return _Feedforward(extractor, part.mu)
-    raise ConfigError(
-        f"a policy of type {type(network).__name__} cannot be exported to a graph: which of its "
-        "layers decide is not known here. Use --format sb3."
-    )
+        layers = (part.q_net,)
+    elif isinstance(network, QRDQNPolicy):
+        layers = (part.quantile_net, _MeanOfQuantiles(part.n_quantiles))
+    elif isinstance(network, ARSPolicy):
+        layers = (network.action_net,)
+    elif hasattr(part, "mu"):
+        layers = (part.latent_pi, part.mu) if hasattr(part, "latent_pi") else (part.mu,)
+    else:
+        raise ConfigError(
+            f"a policy of type {type(network).__name__} cannot be exported to a graph: which of "
+            "its layers decide is not known here. Use --format sb3."
+        )
+    return nn.Sequential(part.features_extractor, *layers)
 
 
 def _is_own_class(network: BasePolicy) -> bool:
-    """Tell whether a policy is of a class of the user's, which may decide in another way."""
-    if isinstance(network, RecurrentActorCriticPolicy) or _is_masked(network):
-        return False
-    known = ("stable_baselines3", "sb3_contrib")
-    has_action = isinstance(network, BasePolicy)
-    return has_action and type(network).__module__.partition(".")[0] not in known
+    """Tell whether the policy's class is the user's own, which may decide in another way."""
+    known = (RecurrentActorCriticPolicy, MaskableActorCriticPolicy)
+    is_policy = isinstance(network, BasePolicy) and not isinstance(network, known)
+    package = type(network).__module__.partition(".")[0]
+    return is_policy and package not in ("stable_baselines3", "sb3_contrib")
 
 
-def _part_that_reads(network: BasePolicy) -> Any:
+def _reading_part(network: BasePolicy) -> Any:
     """Return the part of a policy that owns the deciding features extractor."""
-    for name in ("actor", "q_net", "quantile_net"):
-        if isinstance(getattr(network, name, None), nn.Module):
-            return getattr(network, name)
-    return network
-
-
-def _ends_in_tanh(network: BasePolicy) -> bool:
-    actor = getattr(network, "actor", None)
-    is_deterministic = isinstance(actor, nn.Module) and not hasattr(actor, "latent_pi")
-    return is_deterministic or isinstance(network, ARSPolicy)
-
-
-def _is_masked(network: BasePolicy) -> bool:
-    from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-
-    return isinstance(network, MaskableActorCriticPolicy)
+    parts = (getattr(network, name, None) for name in ("actor", "q_net", "quantile_net"))
+    return next((part for part in parts if isinstance(part, nn.Module)), network)

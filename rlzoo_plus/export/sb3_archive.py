@@ -2,8 +2,8 @@
 
 Of a zip only `policy.pth` is loaded, with `weights_only=True`, and only the plain JSON of `data` is
 read: what SB3 stores there in base64 is pickled code and stays text. Members are read into memory,
-within limits; nothing is extracted. The statistics of a `vecnormalize.pkl` are taken out of the
-pickle without unpickling it.
+within limits; nothing is extracted. The statistics of a `vecnormalize.pkl` are read without
+unpickling it.
 """
 
 from __future__ import annotations
@@ -58,32 +58,30 @@ def read_archive(path: Path) -> Sb3Archive:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_members(path, archive)
             names = archive.namelist()
+            if len(names) > MAX_MEMBERS or len(set(names)) != len(names):
+                raise ConfigError(f"{path}: {len(names)} members, or two of one name: no SB3 zip.")
+            for name in names:
+                if "/" in name or "\\" in name or name.startswith("."):
+                    raise ConfigError(
+                        f"{path} names {name!r}, a path: no SB3 zip. Nothing was read."
+                    )
             if "policy.pth" not in names:
                 raise ConfigError(f"{path} holds no policy.pth: SB3 older than 1.0, or no SB3 zip.")
             weights = _member(path, archive, "policy.pth", MAX_WEIGHTS_BYTES)
             data = _member(path, archive, "data", MAX_DATA_BYTES) if "data" in names else b"{}"
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file.") from None
+    except ConfigError:
+        raise
     # Besides its own error, zipfile raises what a crafted header leads it to.
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{path} is no readable zip: {error}.") from error
     return Sb3Archive(_weights(path, weights), _facts(path, data))
 
 
-def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
-    names = archive.namelist()
-    if len(names) > MAX_MEMBERS or len(set(names)) != len(names):
-        raise ConfigError(f"{path}: {len(names)} members, or two of one name: no SB3 zip.")
-    for name in names:
-        if "/" in name or "\\" in name or name.startswith("."):
-            raise ConfigError(f"{path} names {name!r}, a path: no SB3 zip. Nothing was read.")
-
-
 def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    size = archive.getinfo(name).file_size
-    if size <= limit:
+    if archive.getinfo(name).file_size <= limit:
         with archive.open(name) as member:
             # The file states its size itself: read no more than the limit.
             content = member.read(limit + 1)
@@ -95,7 +93,19 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
 
 
 def _weights(path: Path, content: bytes) -> dict[str, torch.Tensor]:
-    _check_parts(path, content)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as parts:
+            infos = parts.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        raise ConfigError(
+            f"{path}: policy.pth is not of torch 1.6 or newer. Load it once with "
+            "Stable-Baselines3 and save it again."
+        ) from error
+    # torch stores its parts unpacked.
+    unpacked = sum(info.file_size for info in infos)
+    is_packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+    if is_packed or unpacked > len(content) or len(infos) > _MAX_PARTS:
+        raise ConfigError(f"{path}: policy.pth unpacks to more than it is. It was not loaded.")
     try:
         loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     # Damaged and crafted files make torch raise almost anything.
@@ -108,22 +118,6 @@ def _weights(path: Path, content: bytes) -> dict[str, torch.Tensor]:
     for name, value in loaded.items():
         _check_tensor(path, name, value)
     return {name: value.detach().clone() for name, value in loaded.items()}
-
-
-def _check_parts(path: Path, content: bytes) -> None:
-    """Refuse a `.pth` that would unpack to more than it is: torch stores its parts unpacked."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as parts:
-            infos = parts.infolist()
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise ConfigError(
-            f"{path}: policy.pth is not of torch 1.6 or newer. Load it once with "
-            "Stable-Baselines3 and save it again."
-        ) from error
-    unpacked = sum(info.file_size for info in infos)
-    is_packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
-    if is_packed or unpacked > len(content) or len(infos) > _MAX_PARTS:
-        raise ConfigError(f"{path}: policy.pth unpacks to more than it is. It was not loaded.")
 
 
 def _check_tensor(path: Path, name: Any, value: Any) -> None:
@@ -144,28 +138,21 @@ def _facts(path: Path, content: bytes) -> dict[str, Any]:
         raise ConfigError(f"{path}: data is not JSON.") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: data is no JSON object.")
-    return {key: _plain(value) for key, value in data.items()}
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: item for key, item in value.items() if key != _SERIALIZED}
+    for value in data.values():
+        if isinstance(value, dict):
+            value.pop(_SERIALIZED, None)
+    return data
 
 
 MAX_BYTES = 64 * 2**20
-_CONVERT = (
-    "If you trust it, load it with Stable-Baselines3 and save it again: "
-    "VecNormalize.load(path, venv).save(path)."
-)
 
 
 @dataclass(frozen=True)
 class PickledStatistics:
-    """What a `vecnormalize.pkl` says.
+    """The content of a `vecnormalize.pkl`.
 
     Attributes:
-        normalizer: Statistics of the observations, None if they are left alone.
+        normalizer: Statistics of the observations, None if they are not normalised.
         norm_reward: Whether rewards were normalised too.
         clip_reward: Normalised rewards were clipped to +-clip_reward.
     """
@@ -183,30 +170,37 @@ def read_statistics(path: Path) -> PickledStatistics:
     """
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path} is larger than {MAX_BYTES // 2**20} MiB: no statistics.")
-        return _statistics(read_symbolic(path.read_bytes()))
+            raise PickleError(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        return parse_statistics(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    except PickleError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigError(
-            f"{path} was not taken: {error}. Nothing in it was executed. {_CONVERT}"
+            f"{path} was not taken: {error}. Nothing in it was executed. If you trust it, load it "
+            "with Stable-Baselines3 and save it again: VecNormalize.load(path, venv).save(path)."
         ) from error
 
 
-def _statistics(pickled: Any) -> PickledStatistics:
-    state = state_of(pickled, "VecNormalize")
+def parse_statistics(pickled: bytes) -> PickledStatistics:
+    """Read the statistics out of a pickled `VecNormalize`; nothing that it names is run.
+
+    Raises:
+        ValueError: It holds something else.
+        OverflowError: It holds a number beyond all floats.
+    """
+    state = state_of(read_symbolic(pickled), "VecNormalize")
     reward = bool(state.get("norm_reward", True))
     clip_reward = _positive(state, "clip_reward")
     if not state.get("norm_obs", True):
         return PickledStatistics(None, reward, clip_reward)
-    pickled_rms = state.get("obs_rms")
-    parts = pickled_rms if isinstance(pickled_rms, dict) else {"": pickled_rms}
+    obs_rms = state.get("obs_rms")
+    parts = obs_rms if isinstance(obs_rms, dict) else {"": obs_rms}
     if not parts or not all(isinstance(key, str) for key in parts):
         raise PickleError("it holds no statistics of observations")
     rms = {key: state_of(part, "RunningMeanStd") for key, part in parts.items()}
     normalizer = ObservationNormalizer(
-        mean={key: _doubles(part.get("mean")) for key, part in rms.items()},
-        var={key: _doubles(part.get("var")) for key, part in rms.items()},
+        mean={key: array_of(part.get("mean")).astype(float) for key, part in rms.items()},
+        var={key: array_of(part.get("var")).astype(float) for key, part in rms.items()},
         count={key: number_of(part.get("count")) for key, part in rms.items()},
         clip=_positive(state, "clip_obs"),
         epsilon=_positive(state, "epsilon"),
@@ -224,7 +218,3 @@ def _positive(state: dict[str, Any], name: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise PickleError(f"its {name} is {value}")
     return value
-
-
-def _doubles(value: Any) -> np.ndarray:
-    return array_of(value).astype(np.float64)

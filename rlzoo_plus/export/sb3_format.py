@@ -1,7 +1,7 @@
 """The Stable-Baselines3 zip of a policy, with `vecnormalize.pkl` beside it; for exchange.
 
 Both hold pickles, as their readers expect; only this module writes them. To check a zip that has
-just been written, the stock `load` opens it, which is the very thing to be checked; the statistics
+just been written, the stock `load` opens it, since that is what its user will do; the statistics
 are read back as data.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -23,8 +21,8 @@ from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.parity import Runner
-from rlzoo_plus.export.sb3_archive import read_statistics
-from rlzoo_plus.export.signature import STATE_NAMES, Signature
+from rlzoo_plus.export.sb3_archive import parse_statistics
+from rlzoo_plus.export.signature import Signature
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -43,6 +41,13 @@ class _SpacesOnly(gym.Env):
         self.action_space = action_space
 
 
+def spaces_only(observations: spaces.Space, actions: spaces.Space, n_envs: int = 1) -> VecEnv:
+    """Return environments to build an agent for, which have spaces and cannot be stepped."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    return DummyVecEnv([lambda: _SpacesOnly(observations, actions)] * n_envs)
+
+
 def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, bytes | None]:
     """Return the zip that the algorithm's own `load` opens, and the statistics if there are any.
 
@@ -53,7 +58,7 @@ def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, byte
     Raises:
         ConfigError: The algorithm refuses to be built.
     """
-    venv = _stub(policy)
+    venv = spaces_only(policy.observation_space, policy.action_space)
     agent = _stock_agent(policy, config, venv)
     agent.policy.load_state_dict(policy.network.state_dict())
     agent.num_timesteps = step
@@ -79,30 +84,25 @@ def sb3_runner(
         ConfigError: The statistics are not as they are written here.
     """
     agent = algorithm_class(get_algorithm(config.algo.name)).load(io.BytesIO(data), device="cpu")
-    normalize = None if statistics is None else _written_statistics(statistics, _stub(policy))
+    normalize: VecNormalize | None = None
+    if statistics is not None:
+        found = parse_statistics(statistics)
+        if found.normalizer is None or found.norm_reward:
+            raise ConfigError(
+                "vecnormalize.pkl does not normalise observations, or normalises rewards."
+            )
+        venv = spaces_only(policy.observation_space, policy.action_space)
+        normalize = _stock_statistics(found.normalizer, venv)
 
-    def run(**inputs: np.ndarray) -> list[np.ndarray]:
-        values = [inputs[port.name] for port in signature.inputs[: signature.n_observations]]
-        observation: Any = values[0]
-        if signature.keys:
-            observation = dict(zip(signature.keys, values, strict=True))
+    def predict(observation: Any, *arguments: Any, **masks: Any) -> Any:
         if normalize is not None:
             observation = normalize.normalize_obs(observation)
-        extra = {"action_masks": inputs["action_masks"]} if signature.maskable else {}
-        state = tuple(inputs[name] for name in STATE_NAMES) if signature.recurrent else None
-        action, state = agent.predict(
-            observation, state, inputs["episode_start"], deterministic=True, **extra
-        )
-        return [action, *(state if signature.recurrent and state is not None else ())]
+        return agent.predict(observation, *arguments, **masks)
+
+    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+        return signature.predict(predict, inputs)
 
     return run
-
-
-def _stub(policy: Policy) -> VecEnv:
-    from stable_baselines3.common.vec_env import DummyVecEnv
-
-    network = policy.network
-    return DummyVecEnv([lambda: _SpacesOnly(network.observation_space, network.action_space)])
 
 
 def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorithm:
@@ -121,7 +121,7 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
         # Not filled here, so not allocated; the zip's reader allocates it.
         arguments["buffer_size"] = 1
     policy_class = policy_class_of(
-        config.network, spec, algorithm.policy_aliases, policy.network.observation_space
+        config.network, spec, algorithm.policy_aliases, policy.observation_space
     )
     kwargs = policy_kwargs(config, spec, policy_class)
     try:
@@ -158,14 +158,3 @@ def _stock_statistics(
         rms.mean, rms.var = normalizer.mean[key].copy(), normalizer.var[key].copy()
         rms.count = normalizer.count[key]
     return normalize
-
-
-def _written_statistics(data: bytes, venv: VecEnv) -> VecNormalize:
-    """Return stock statistics with the numbers that stand in the pickle; it is not unpickled."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "vecnormalize.pkl"
-        file.write_bytes(data)
-        found = read_statistics(file)
-    if found.normalizer is None or found.norm_reward:
-        raise ConfigError("vecnormalize.pkl leaves observations alone, or normalises rewards.")
-    return _stock_statistics(found.normalizer, venv)

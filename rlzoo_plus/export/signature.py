@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ class Port:
         name: Its name in the file.
         dtype: Its NumPy type.
         shape: Its sizes; `batch` stands for any number.
-        meaning: What it holds, for people.
+        meaning: What it holds, as text for the user.
     """
 
     name: str
@@ -64,6 +65,22 @@ class Signature:
         """Number of inputs that make up the observation."""
         return max(1, len(self.keys))
 
+    @property
+    def observations(self) -> tuple[Port, ...]:
+        """The inputs that make up the observation."""
+        return self.inputs[: self.n_observations]
+
+    def predict(
+        self, predict: Callable[..., Any], inputs: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray]:
+        """Call a `predict` of a policy or an algorithm with named inputs; return the outputs."""
+        values = [inputs[port.name] for port in self.observations]
+        observation = dict(zip(self.keys, values, strict=True)) if self.keys else values[0]
+        state = tuple(inputs[name] for name in STATE_NAMES) if self.recurrent else None
+        masks = {"action_masks": inputs["action_masks"]} if self.maskable else {}
+        action, state = predict(observation, state, inputs["episode_start"], True, **masks)
+        return [action, *(state if self.recurrent and state is not None else ())]
+
 
 def make_signature(policy: Policy) -> Signature:
     """Describe a policy's inputs and outputs.
@@ -71,11 +88,14 @@ def make_signature(policy: Policy) -> Signature:
     Raises:
         ConfigError: Observations or actions are of a kind that no exported graph can hold.
     """
-    space = policy.network.observation_space
-    is_dict = isinstance(space, spaces.Dict)
-    keys = tuple(space.spaces) if is_dict else ()
+    space, actions = policy.network.observation_space, policy.network.action_space
+    keys = tuple(space.spaces) if isinstance(space, spaces.Dict) else ()
     inputs = [_observation_port(policy, key) for key in keys or ("",)]
-    outputs = [_action_port(policy.network.action_space)]
+    shape: tuple[int | str, ...] = (BATCH, *(actions.shape or ()))
+    if isinstance(actions, spaces.Box):
+        outputs = [Port("action", "float32", shape, "within the action space's bounds")]
+    else:
+        outputs = [Port("action", "int64", shape, f"index of the action, {actions}")]
     lstm = getattr(policy.network, "lstm_actor", None)
     if lstm is not None:
         shape = (lstm.num_layers, BATCH, lstm.hidden_size)
@@ -86,32 +106,38 @@ def make_signature(policy: Policy) -> Signature:
             Port(f"{name}_out", "float32", shape, "the next call's input") for name in STATE_NAMES
         ]
     if policy.maskable:
-        size = _mask_size(policy.network.action_space)
-        inputs.append(Port("action_masks", "bool", (BATCH, size), "true where allowed"))
+        # A binary choice has a mask for no and one for yes.
+        size = spaces.flatdim(actions) * (2 if isinstance(actions, spaces.MultiBinary) else 1)
+        inputs.append(Port("action_masks", "bool", (BATCH, int(size)), "true where allowed"))
     return Signature(keys, tuple(inputs), tuple(outputs), lstm is not None, policy.maskable)
 
 
-def metadata(signature: Signature, policy: Policy, about: dict[str, Any]) -> dict[str, str]:
-    """Return all that a user of the file must know, as text by name."""
-    normalizer = policy.normalizer
-    normalization = (
-        {"applied_inside": False}
-        if normalizer is None
-        else {
-            "applied_inside": True,
+def metadata(signature: Signature, policy: Policy, about: dict[str, Any]) -> dict[str, Any]:
+    """Return all that a user of the file must know, as plain data by name."""
+    normalizer, space = policy.normalizer, policy.network.action_space
+    normalization: dict[str, Any] = {"applied_inside": normalizer is not None}
+    if normalizer is not None:
+        normalization |= {
             "inputs": [key or "observation" for key in normalizer.mean],
             "rule": "clip((x - mean) / sqrt(var + epsilon), -clip, clip) in float64",
             "clip": normalizer.clip,
             "epsilon": normalizer.epsilon,
         }
-    )
-    ports = {
+    if isinstance(space, spaces.Box):
+        bounds = {"low": space.low.tolist(), "high": space.high.tolist()}
+        # JSON knows no infinity.
+        text = json.loads(json.dumps(bounds), parse_constant=str)
+        action = {"kind": "box", **text, "units": "the environment's own, ready for env.step"}
+    else:
+        kind = type(space).__name__
+        action = {"kind": kind, "space": str(space), "units": "index, for env.step"}
+    return {
+        **about,
         "inputs": [vars(port) for port in signature.inputs],
         "outputs": [vars(port) for port in signature.outputs],
+        "action": action,
+        "normalization": normalization,
     }
-    data = {**about, **ports, "action": _units(policy.network.action_space)}
-    data["normalization"] = normalization
-    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in data.items()}
 
 
 def _observation_port(policy: Policy, key: str) -> Port:
@@ -120,40 +146,13 @@ def _observation_port(policy: Policy, key: str) -> Port:
     name = f"observation_{key}" if key in _RESERVED else key or "observation"
     shape = (BATCH, *(space.shape or ()))
     if isinstance(space, spaces.Box):
-        normalized = policy.normalizer is not None and key in policy.normalizer.mean
+        # The policy rounds a double too, but only after normalisation.
+        kept = _INTEGERS
+        if policy.normalizer is not None and key in policy.normalizer.mean:
+            kept += ("float64",)
+        dtype = str(space.dtype) if str(space.dtype) in kept else "float32"
         what = "image, channels first" if len(space.shape) == 3 else "as the environment gives it"
-        return Port(name, _dtype(space.dtype, normalized), shape, f"raw observation, {what}")
+        return Port(name, dtype, shape, f"raw observation, {what}")
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return Port(name, "int64", shape, f"raw observation of {space}")
     raise ConfigError(f"{type(space).__name__} observations cannot be exported.")
-
-
-def _dtype(dtype: np.dtype, normalized: bool) -> str:
-    # A double is rounded by the policy too, but only after normalisation.
-    if dtype == np.float64 and normalized:
-        return "float64"
-    return str(dtype) if str(dtype) in _INTEGERS else "float32"
-
-
-def _action_port(space: spaces.Space) -> Port:
-    shape = (BATCH, *(space.shape or ()))
-    if isinstance(space, spaces.Box):
-        return Port("action", "float32", shape, "within the action space's bounds")
-    return Port("action", "int64", shape, f"index of the action, {space}")
-
-
-def _units(space: spaces.Space) -> dict[str, Any]:
-    if isinstance(space, spaces.Box):
-        bounds = {"low": space.low.tolist(), "high": space.high.tolist()}
-        # JSON knows no infinity.
-        text = json.loads(json.dumps(bounds), parse_constant=str)
-        return {"kind": "box", **text, "units": "the environment's own, ready for env.step"}
-    return {"kind": type(space).__name__, "space": str(space), "units": "index, for env.step"}
-
-
-def _mask_size(space: spaces.Space) -> int:
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 2 * int(np.prod(space.shape))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import pickletools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ _OTHER_NAMES = (
 _MAX_OPCODES = 2_000_000
 
 
-class PickleError(Exception):
+class PickleError(ValueError):
     """A stream that this reader does not take."""
 
 
@@ -52,96 +52,66 @@ class Call:
     state: Any = None
 
 
-class _Mark:
-    pass
-
-
-def read_symbolic(data: bytes, packages: Sequence[str] = PACKAGES) -> Any:
+def read_symbolic(data: bytes) -> Any:
     """Return what a pickle describes, with `Name` and `Call` in place of classes and objects.
 
-    Args:
-        data: The stream.
-        packages: What it may name, besides what every pickle of plain data needs.
-
     Raises:
-        PickleError: The stream is damaged, or names or does what none of ours would.
+        PickleError: The stream is damaged, or names or does what no file of statistics would.
     """
-    machine = _Machine(packages)
+    machine = _Machine()
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if opcode.name == "STOP":
                 return machine.pop()
             if count > _MAX_OPCODES:
                 raise PickleError("it is far longer than what belongs there")
-            machine.step(opcode.name, argument)
+            if opcode.name not in _ACTIONS:
+                raise PickleError(f"it uses {opcode.name}, which has no place there")
+            _ACTIONS[opcode.name](machine, argument)
+    except PickleError:
+        raise
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PickleError(f"it is damaged ({type(error).__name__})") from error
     raise PickleError("it ends early")
 
 
 class _Machine:
-    """The stack and the memo of one stream."""
+    """The stack of one stream, the stacks below its marks, and its memo."""
 
-    def __init__(self, packages: Sequence[str]) -> None:
-        self.packages = packages
+    def __init__(self) -> None:
         self.stack: list[Any] = []
+        self.below: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
 
-    def step(self, name: str, argument: Any) -> None:
-        if name in _IGNORED:
-            return
-        if name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name]())
-        elif name in _LITERALS:
-            self.stack.append(argument)
-        elif name in _ACTIONS:
-            _ACTIONS[name](self, argument)
-        else:
-            raise PickleError(f"it uses {name}, which has no place there")
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
 
     def pop(self) -> Any:
-        value = self.stack.pop()
-        if isinstance(value, _Mark):
-            raise PickleError("it is damaged")
-        return value
+        return self.stack.pop()
+
+    def mark(self) -> None:
+        self.below.append(self.stack)
+        self.stack = []
 
     def pop_to_mark(self) -> list[Any]:
-        for position in range(len(self.stack) - 1, -1, -1):
-            if isinstance(self.stack[position], _Mark):
-                items = self.stack[position + 1 :]
-                del self.stack[position:]
-                return items
-        raise PickleError("it is damaged")
+        items, self.stack = self.stack, self.below.pop()
+        return items
 
-    def push_tuple(self, size: int) -> None:
-        items = [self.pop() for _ in range(size)]
-        self.stack.append(tuple(reversed(items)))
+    def pop_last(self, count: int) -> list[Any]:
+        return [self.pop() for _ in range(count)][::-1]
 
     def push_name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise PickleError("it is damaged")
-        if module.split(".")[0] not in self.packages and (module, name) not in _OTHER_NAMES:
+        if module.split(".")[0] not in PACKAGES and (module, name) not in _OTHER_NAMES:
             raise PickleError(f"it names {module}.{name}, which has no place there")
-        self.stack.append(Name(module, name))
-
-    def push_stack_name(self) -> None:
-        name = self.pop()
-        self.push_name(self.pop(), name)
-
-    def call(self, with_keywords: bool = False) -> None:
-        keywords = self.pop() if with_keywords else None
-        arguments = self.pop()
-        call = Call(self.pop(), arguments)
-        if keywords:
-            call.arguments = (arguments, keywords)
-        self.stack.append(call)
+        self.push(Name(module, name))
 
     def build(self) -> None:
         state = self.pop()
-        target = self.stack[-1]
-        if not isinstance(target, Call):
+        if not isinstance(self.stack[-1], Call):
             raise PickleError("it is damaged")
-        target.state = state
+        self.stack[-1].state = state
 
     def extend(self, items: list[Any]) -> None:
         # A list of a class of its own is a Call; what is in it is of no interest.
@@ -156,54 +126,48 @@ class _Machine:
         if isinstance(target, dict):
             target.update(zip(items[::2], items[1::2], strict=True))
 
-    def two(self) -> list[Any]:
-        value = self.pop()
-        return [self.pop(), value]
 
-
-_Action = Callable[[_Machine, Any], object]
-_IGNORED = ("PROTO", "FRAME")
-_CONSTANTS: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "MARK": _Mark,
-}
 _LITERALS = (
     "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG", "BINFLOAT", "FLOAT",
     "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE",
     "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8", "SHORT_BINSTRING", "BINSTRING",
 )  # fmt: skip
-_ACTIONS: dict[str, _Action] = {
-    "TUPLE1": lambda m, _: m.push_tuple(1),
-    "TUPLE2": lambda m, _: m.push_tuple(2),
-    "TUPLE3": lambda m, _: m.push_tuple(3),
-    "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_to_mark())),
-    "LIST": lambda m, _: m.stack.append(m.pop_to_mark()),
-    "APPEND": lambda m, _: m.extend([m.pop()]),
+_ACTIONS: dict[str, Callable[[_Machine, Any], object]] = {
+    "PROTO": lambda m, _: None,
+    "FRAME": lambda m, _: None,
+    **dict.fromkeys(_LITERALS, _Machine.push),
+    "NONE": lambda m, _: m.push(None),
+    "NEWTRUE": lambda m, _: m.push(True),
+    "NEWFALSE": lambda m, _: m.push(False),
+    "EMPTY_TUPLE": lambda m, _: m.push(()),
+    "EMPTY_LIST": lambda m, _: m.push([]),
+    "EMPTY_DICT": lambda m, _: m.push({}),
+    "MARK": lambda m, _: m.mark(),
+    "TUPLE1": lambda m, _: m.push(tuple(m.pop_last(1))),
+    "TUPLE2": lambda m, _: m.push(tuple(m.pop_last(2))),
+    "TUPLE3": lambda m, _: m.push(tuple(m.pop_last(3))),
+    "TUPLE": lambda m, _: m.push(tuple(m.pop_to_mark())),
+    "LIST": lambda m, _: m.push(m.pop_to_mark()),
+    "APPEND": lambda m, _: m.extend(m.pop_last(1)),
     "APPENDS": lambda m, _: m.extend(m.pop_to_mark()),
-    "SETITEM": lambda m, _: m.update(m.two()),
+    "SETITEM": lambda m, _: m.update(m.pop_last(2)),
     "SETITEMS": lambda m, _: m.update(m.pop_to_mark()),
-    "POP": lambda m, _: m.stack.pop(),
+    "POP": lambda m, _: m.pop(),
     "MEMOIZE": lambda m, _: m.memo.__setitem__(len(m.memo), m.stack[-1]),
     "BINPUT": lambda m, i: m.memo.__setitem__(i, m.stack[-1]),
     "LONG_BINPUT": lambda m, i: m.memo.__setitem__(i, m.stack[-1]),
-    "BINGET": lambda m, i: m.stack.append(m.memo[i]),
-    "LONG_BINGET": lambda m, i: m.stack.append(m.memo[i]),
-    # pickletools gives both parts of it in one text.
+    "BINGET": lambda m, i: m.push(m.memo[i]),
+    "LONG_BINGET": lambda m, i: m.push(m.memo[i]),
+    # pickletools gives module and name in one text.
     "GLOBAL": lambda m, text: m.push_name(*text.split(" ", 1)),
-    "STACK_GLOBAL": lambda m, _: m.push_stack_name(),
-    "REDUCE": lambda m, _: m.call(),
-    "NEWOBJ": lambda m, _: m.call(),
-    "NEWOBJ_EX": lambda m, _: m.call(with_keywords=True),
+    "STACK_GLOBAL": lambda m, _: m.push_name(*m.pop_last(2)),
+    "REDUCE": lambda m, _: m.push(Call(*m.pop_last(2))),
+    "NEWOBJ": lambda m, _: m.push(Call(*m.pop_last(2))),
+    # Keywords are of no interest.
+    "NEWOBJ_EX": lambda m, _: m.push(Call(*m.pop_last(3)[:2])),
     "BUILD": lambda m, _: m.build(),
 }
-
-
-_NUMBERS = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"}
+_NUMBERS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1")
 
 
 def state_of(value: Any, class_name: str) -> dict[str, Any]:
@@ -212,15 +176,12 @@ def state_of(value: Any, class_name: str) -> dict[str, Any]:
     Raises:
         PickleError: It would be an object of another class, or none.
     """
-    function = value.function if isinstance(value, Call) else None
-    if isinstance(function, Name) and function.name == "_reconstructor":
-        arguments = value.arguments
-        function = arguments[0] if isinstance(arguments, tuple) and arguments else None
-    is_it = isinstance(function, Name) and function.name == class_name
-    if not is_it or not isinstance(value.state, dict):
-        raise PickleError(f"it holds no {class_name}")
-    state: dict[str, Any] = value.state
-    return state
+    match value:
+        case Call(Name(_, "_reconstructor"), (Name(_, name), *_), dict(state)) | Call(
+            Name(_, name), _, dict(state)
+        ) if name == class_name:
+            return state
+    raise PickleError(f"it holds no {class_name}")
 
 
 def number_of(value: Any) -> float:
@@ -228,12 +189,10 @@ def number_of(value: Any) -> float:
 
     Raises:
         PickleError: It is none.
+        OverflowError: It is beyond all floats.
     """
     if isinstance(value, (int, float)):
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise PickleError("a number is beyond all floats") from error
+        return float(value)
     array = array_of(value)
     if array.size != 1:
         raise PickleError("an array stands where a number belongs")
@@ -245,68 +204,43 @@ def array_of(value: Any) -> np.ndarray:
 
     Raises:
         PickleError: It would be something else, or its content does not fill it.
+        ValueError: It has more axes than NumPy takes.
     """
-    if not isinstance(value, Call) or not isinstance(value.function, Name):
-        raise PickleError("something stands where an array belongs")
-    name, arguments = value.function.name, value.arguments
-    if name == "_reconstruct" and isinstance(value.state, tuple) and len(value.state) == 5:
-        _, shape, dtype, is_fortran, content = value.state
-        return _decode(content, dtype, shape, "F" if is_fortran else "C")
-    if name == "_frombuffer" and isinstance(arguments, tuple) and len(arguments) == 4:
-        content, dtype, shape, order = arguments
-        return _decode(content, dtype, shape, order)
-    if is_scalar(value):
-        return _decode(arguments[1], arguments[0], (), "C")
-    raise PickleError(f"{name} stands where an array belongs")
-
-
-def is_scalar(value: Any) -> bool:
-    """Return whether a NumPy scalar would have been built, not an array."""
-    is_call = isinstance(value, Call) and isinstance(value.function, Name)
-    if not is_call or value.function.name != "scalar":
-        return False
-    return isinstance(value.arguments, tuple) and len(value.arguments) == 2
-
-
-def _decode(content: Any, pickled_dtype: Any, shape: Any, order: Any) -> np.ndarray:
-    dtype = _dtype(pickled_dtype)
-    data = _bytes(content)
+    match value:
+        case Call(Name(_, "_reconstruct"), _, (_, shape, pickled_dtype, is_fortran, content)):
+            order = "F" if is_fortran else "C"
+        case Call(Name(_, "_frombuffer"), (content, pickled_dtype, shape, order)):
+            pass
+        case Call(Name(_, "scalar"), (pickled_dtype, content)):
+            shape, order = (), "C"
+        case _:
+            raise PickleError("something stands where an array belongs")
+    dtype, data = _dtype(pickled_dtype), _bytes(content)
     is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
     if not is_shape or order not in ("C", "F"):
         raise PickleError("an array has no shape")
     # Compared as whole numbers before anything of that size is made.
     if math.prod(shape) * dtype.itemsize != len(data):
         raise PickleError("an array declares a shape which its content does not fill")
-    try:
-        array = np.frombuffer(data, dtype).reshape(shape, order=order)
-    except ValueError as error:
-        # More axes than NumPy has, or an axis beyond all sizes beside one of zero.
-        raise PickleError("an array has no shape") from error
+    array = np.frombuffer(data, dtype).reshape(shape, order=order)
     # A copy in the same order: the last bits of a product depend on it.
     return array.astype(dtype.newbyteorder("="))
 
 
 def _dtype(value: Any) -> np.dtype:
-    is_call = isinstance(value, Call) and isinstance(value.function, Name)
-    if not is_call or value.function.name != "dtype" or not isinstance(value.arguments, tuple):
-        raise PickleError("an array is of no known type")
-    code = value.arguments[0] if value.arguments else None
-    order = value.state[1] if isinstance(value.state, tuple) and len(value.state) > 1 else "|"
-    is_known = isinstance(code, str) and code in _NUMBERS
-    if not is_known or not isinstance(order, str) or order not in ("<", ">", "|", "="):
-        raise PickleError("an array is of no known type")
-    return np.dtype(f"{order}{code}")
+    match value:
+        case Call(Name(_, "dtype"), (str(code), *_), state) if code in _NUMBERS:
+            order = state[1] if isinstance(state, tuple) and len(state) > 1 else "|"
+            if order in ("<", ">", "|", "="):
+                return np.dtype(f"{order}{code}")
+    raise PickleError("an array is of no known type")
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value)
-    # Protocol 2 writes bytes as the encoding of a text.
-    if isinstance(value, Call) and value.function == Name("_codecs", "encode"):
-        text = value.arguments[0] if isinstance(value.arguments, tuple) else None
-        if isinstance(text, str):
-            try:
-                return text.encode("latin1")
-            except UnicodeEncodeError:
-                pass
+    match value:
+        case bytes() | bytearray():
+            return bytes(value)
+        # Protocol 2 writes bytes as the encoding of a text.
+        case Call(Name("_codecs", "encode"), (str(text), *_)):
+            return text.encode("latin1")
     raise PickleError("an array has no content")

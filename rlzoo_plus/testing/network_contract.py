@@ -21,11 +21,14 @@ class NetworkContract(RunContract):
     ) -> None:
         from rlzoo_plus.agents.policy import load_policy
         from rlzoo_plus.export.graph import PolicyGraph
-        from rlzoo_plus.export.onnx_format import onnx_runner, write_onnx
-        from rlzoo_plus.export.parity import TOLERANCE, compare
-        from rlzoo_plus.export.recording import made_up
+        from rlzoo_plus.export.graph_files import (
+            onnx_runner,
+            torchscript_runner,
+            write_onnx,
+            write_torchscript,
+        )
+        from rlzoo_plus.export.parity import TOLERANCE, compare, made_up
         from rlzoo_plus.export.signature import make_signature
-        from rlzoo_plus.export.torchscript_format import torchscript_runner, write_torchscript
 
         policy = load_policy(trained[0].final, trust=True)
         signature = make_signature(policy)

@@ -13,11 +13,14 @@ from rlzoo_plus.agents.policy import Policy, load_policy
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
-from rlzoo_plus.export.onnx_format import onnx_runner, write_onnx
-from rlzoo_plus.export.parity import compare
-from rlzoo_plus.export.recording import made_up
+from rlzoo_plus.export.graph_files import (
+    onnx_runner,
+    torchscript_runner,
+    write_onnx,
+    write_torchscript,
+)
+from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature, metadata
-from rlzoo_plus.export.torchscript_format import torchscript_runner, write_torchscript
 
 REACH = "tests/TinyReach-v0"
 FLAT = spaces.Box(-np.inf, np.inf, (3,), np.float32)

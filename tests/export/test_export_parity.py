@@ -10,11 +10,14 @@ from support.policies import VARIANTS, random_policy
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
-from rlzoo_plus.export.onnx_format import onnx_runner, write_onnx
-from rlzoo_plus.export.parity import compare
-from rlzoo_plus.export.recording import made_up
+from rlzoo_plus.export.graph_files import (
+    onnx_runner,
+    torchscript_runner,
+    write_onnx,
+    write_torchscript,
+)
+from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature, metadata
-from rlzoo_plus.export.torchscript_format import torchscript_runner, write_torchscript
 
 LIMIT = 1e-5
 FAST = ("ppo-normalized", "recurrent_ppo-gsde", "sac-dict", "maskable_ppo-choices")

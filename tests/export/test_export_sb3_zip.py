@@ -14,8 +14,7 @@ from support.policies import VARIANTS, random_policy
 from support.training import tiny_config
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.export.parity import compare
-from rlzoo_plus.export.recording import made_up
+from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.sb3_format import sb3_runner, write_sb3
 from rlzoo_plus.export.signature import make_signature
 

@@ -12,7 +12,7 @@ from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.export.graph import PolicyGraph
-from rlzoo_plus.export.recording import made_up
+from rlzoo_plus.export.parity import made_up
 from rlzoo_plus.export.signature import make_signature
 
 FLAT = spaces.Box(-np.inf, np.inf, (3,), np.float32)

@@ -1,12 +1,13 @@
-"""The ONNX file of a policy: written, and run again to check it."""
+"""The ONNX and the TorchScript file of a policy: written, and run again to check them."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import logging
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,9 +17,11 @@ import torch
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.graph import PolicyGraph
+from rlzoo_plus.export.signature import Signature
 
-# More than one, since torch.export takes a size of one for a constant.
+# More than one: torch.export takes a size of one for a constant.
 EXAMPLE_BATCH = 3
+FACTS_FILE = "rlzoo_plus.json"
 
 
 def check_onnx_is_there() -> None:
@@ -36,8 +39,8 @@ def check_onnx_is_there() -> None:
             ) from error
 
 
-def write_onnx(graph: PolicyGraph, facts: dict[str, str]) -> bytes:
-    """Return the file; its batch size is free, and `facts` are its metadata.
+def write_onnx(graph: PolicyGraph, facts: Mapping[str, Any]) -> bytes:
+    """Return the file; its batch size is free, and `facts` are its metadata, as text or JSON.
 
     Raises:
         ConfigError: The extra is missing, or torch cannot translate the policy.
@@ -53,7 +56,7 @@ def write_onnx(graph: PolicyGraph, facts: dict[str, str]) -> bytes:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
                 graph,
-                example_inputs(graph),
+                _example_inputs(graph),
                 dynamo=True,
                 # One entry, since all inputs arrive in one `*inputs`.
                 dynamic_shapes=(axes,),
@@ -63,29 +66,30 @@ def write_onnx(graph: PolicyGraph, facts: dict[str, str]) -> bytes:
                 verbose=False,
             )
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"torch cannot translate this policy to ONNX: {reason}") from error
+        reason = one_line(error)
+        raise ConfigError(f"torch cannot translate this policy to ONNX: {reason}.") from error
     assert program is not None
     proto = program.model_proto
     del proto.metadata_props[:]
     for key, value in facts.items():
-        proto.metadata_props.add(key=key, value=value)
+        text = value if isinstance(value, str) else json.dumps(value)
+        proto.metadata_props.add(key=key, value=text)
     import_module("onnx").checker.check_model(proto)
     return bytes(proto.SerializeToString())
 
 
 def onnx_runner(data: bytes) -> Callable[..., list[np.ndarray]]:
-    """Return a function that runs the file: arrays in, by position, to arrays out."""
+    """Return a function that runs the file: arrays in, by name, to arrays out."""
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    # The file does not ask for inputs that the network does not read.
     names = [port.name for port in session.get_inputs()]
 
     def run(**inputs: np.ndarray) -> list[np.ndarray]:
         try:
-            # What the network does not read, the file does not ask for.
             return list(session.run(None, {name: inputs[name] for name in names}))
         # E.g. where the size of a batch became a constant.
         except Exception as error:
@@ -97,7 +101,37 @@ def onnx_runner(data: bytes) -> Callable[..., list[np.ndarray]]:
     return run
 
 
-def example_inputs(graph: PolicyGraph) -> tuple[torch.Tensor, ...]:
+def write_torchscript(graph: PolicyGraph, facts: str) -> bytes:
+    """Return the file; it holds `facts`, JSON, as its extra file `rlzoo_plus.json`.
+
+    Raises:
+        ConfigError: The policy cannot be traced.
+    """
+    buffer = io.BytesIO()
+    try:
+        # torch prefers torch.export; C++ and ROS nodes still load TorchScript.
+        with _quiet(), torch.no_grad():
+            traced = torch.jit.trace(graph, _example_inputs(graph), check_trace=False)
+            torch.jit.save(torch.jit.freeze(traced), buffer, _extra_files={FACTS_FILE: facts})
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(f"torch cannot trace this policy: {one_line(error)}.") from error
+    return buffer.getvalue()
+
+
+def torchscript_runner(data: bytes, signature: Signature) -> Callable[..., list[np.ndarray]]:
+    """Return a function that runs the file: arrays in, by name, to arrays out."""
+    with _quiet():
+        module = torch.jit.load(io.BytesIO(data), map_location="cpu")
+
+    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+        with torch.no_grad():
+            outputs = module(*(torch.from_numpy(inputs[port.name]) for port in signature.inputs))
+        return [o.numpy() for o in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+    return run
+
+
+def _example_inputs(graph: PolicyGraph) -> tuple[torch.Tensor, ...]:
     """Return inputs of the right shapes to trace the graph with."""
     arrays = (np.ones(p.sizes(EXAMPLE_BATCH), p.dtype) for p in graph.signature.inputs)
     return tuple(torch.from_numpy(array) for array in arrays)
@@ -105,16 +139,12 @@ def example_inputs(graph: PolicyGraph) -> tuple[torch.Tensor, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what torch reports of its progress; what goes wrong is raised."""
-    loggers: list[Any] = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+    """Hide warnings and reports of progress; errors are raised."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
+        logging.disable(logging.WARNING)
         try:
-            with contextlib.redirect_stdout(nowhere):
-                yield
+            yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(disabled)
