@@ -10,10 +10,8 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from rlzoo_plus.infra.handle import ProcessHandle
-from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import LauncherOptions
-from rlzoo_plus.infra.node import make_ticket, sleep_until, spawn
+from rlzoo_plus.infra.launcher import JobSpec, LauncherOptions
+from rlzoo_plus.infra.node import ProcessHandle, make_ticket, sleep_until, spawn
 
 
 class NiceLauncher:
@@ -38,7 +36,6 @@ class NiceLauncher:
     def submit(self, spec: JobSpec) -> ProcessHandle:
         """Start a process; its handle stops it, kills it and enforces its limits."""
         handle = spawn(make_ticket(spec))
-        assert handle.pid is not None
         os.setpriority(os.PRIO_PROCESS, handle.pid, self.settings.nice)
         return handle
 

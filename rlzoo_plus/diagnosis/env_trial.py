@@ -12,7 +12,7 @@ from typing import Any
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import JobEnd, JobSpec
+from rlzoo_plus.infra.launcher import JobEnd, JobSpec
 from rlzoo_plus.infra.node import make_ticket, spawn
 
 _TARGET = "rlzoo_plus.diagnosis.env_trial:try_all"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import Finding, warning
-from rlzoo_plus.infra.job import GIB
-from rlzoo_plus.infra.launcher import workers
+from rlzoo_plus.infra.launcher import GIB, workers
 from rlzoo_plus.infra.usage import cores
 from rlzoo_plus.sweeps.job import busy_cores
 

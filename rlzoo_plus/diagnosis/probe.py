@@ -12,8 +12,7 @@ from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.single import scheduled
-from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.launcher import JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import run_together
 from rlzoo_plus.infra.usage import cores
 

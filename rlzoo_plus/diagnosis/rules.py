@@ -9,7 +9,7 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
-from rlzoo_plus.infra.job import GIB
+from rlzoo_plus.infra.launcher import GIB
 from rlzoo_plus.infra.usage import cores
 
 if TYPE_CHECKING:

@@ -1,35 +1,43 @@
-"""Jobs one after the other in this process, for a debugger; their output stays on the terminal."""
+"""Jobs one after the other in this process, for a debugger; they print to the terminal."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits, load_target
-from rlzoo_plus.infra.launcher import Handle, LauncherOptions
+from rlzoo_plus.infra.launcher import (
+    EXIT_FAILED,
+    EXIT_SIGINT,
+    EXIT_SIGTERM,
+    JobEnd,
+    JobSpec,
+    LauncherOptions,
+    Limits,
+    load_target,
+)
 
-# Exit codes of a training that a signal has stopped.
-_STOPPED = {130: signal.SIGINT, 75: signal.SIGTERM}
 
-
+@dataclass(frozen=True)
 class DebugHandle:
-    """A job that has run already."""
+    """A job that ran already."""
 
-    def __init__(self, end: JobEnd) -> None:
-        self._end = end
+    end: JobEnd
 
-    def poll(self) -> JobEnd | None:
+    def poll(self) -> JobEnd:
         """Return how it ended."""
-        return self._end
+        return self.end
 
     def stop(self) -> None:
-        """Nothing is left to stop."""
+        """Do nothing."""
 
     def kill(self) -> None:
-        """Nothing is left to kill."""
+        """Do nothing."""
 
 
 class DebugLauncher:
@@ -40,10 +48,10 @@ class DebugLauncher:
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> DebugLauncher:
-        """Make one.
+        """Make a launcher.
 
         Raises:
-            ConfigError: Jobs shall have limits.
+            ConfigError: Jobs have limits.
         """
         if options.limits != Limits():
             raise ConfigError(
@@ -53,16 +61,17 @@ class DebugLauncher:
         return cls()
 
     def submit(self, spec: JobSpec) -> DebugHandle:
-        """Run a job to its end; what it raises is shown, and is its own matter."""
+        """Run a job to its end; print what it raises."""
         try:
             code = load_target(spec.target)(spec.data)
         except Exception:
             traceback.print_exc()
-            code = 1
-        if code in _STOPPED:
-            # The signal was taken by the training, and is meant for all jobs.
-            os.kill(os.getpid(), _STOPPED[code])
+            code = EXIT_FAILED
+        # A signal that stopped the training is meant for all jobs.
+        if code in (EXIT_SIGINT, EXIT_SIGTERM):
+            os.kill(os.getpid(), signal.SIGINT if code == EXIT_SIGINT else signal.SIGTERM)
         return DebugHandle(JobEnd(code))
 
-    def wait(self, handles: Sequence[Handle], timeout_s: float) -> None:
-        """Return at once: nothing runs beside this."""
+    def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
+        """Sleep until the timeout: no job is running."""
+        time.sleep(timeout_s)

@@ -1,22 +1,82 @@
-"""The protocol of launchers, and how one is made from a configuration."""
+"""The contract of launchers: what a launcher is given, what it returns, and how one is made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from rlzoo_plus.config.catalog import LAUNCHERS
 from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.config.schema import InfraConfig
-from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
+from rlzoo_plus.infra import usage
+
+GIB = 2**30
+# Exit codes of a job that failed, that ended early on request, and whose directory another process
+# trains in; exit codes of a job or a command that a signal stopped.
+EXIT_FAILED, EXIT_ENDED, EXIT_BUSY = 1, 74, 73
+EXIT_SIGINT, EXIT_SIGTERM = 130, 75
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may use; None for no limit.
+
+    Attributes:
+        memory_gib: Resident memory of all its processes together [GiB].
+        time_s: Wall-clock time of one attempt [s].
+    """
+
+    memory_gib: float | None = None
+    time_s: float | None = None
+
+    @classmethod
+    def of(cls, infra: InfraConfig) -> Limits:
+        """Return the limits that a configuration sets."""
+        minutes = infra.time_limit_minutes
+        return cls(infra.memory_gib, None if minutes is None else 60.0 * minutes)
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job, as plain data.
+
+    Attributes:
+        name: Its name in messages.
+        target: `module:function`; the function takes `data` and returns an exit code.
+        data: The argument of the function: JSON values, as the job may run on another machine.
+        log: The file that its output is appended to.
+        limits: What it may use.
+    """
+
+    name: str
+    target: str
+    data: dict[str, Any]
+    log: Path
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job ended.
+
+    Attributes:
+        code: Its exit code; minus the number of the signal that killed it.
+        limit: The limit or the cluster that ended it, as a sentence; None if it ended by itself or
+            by a signal.
+    """
+
+    code: int
+    limit: str | None = None
 
 
 class Handle(Protocol):
-    """A job that was submitted."""
+    """A submitted job."""
 
     def poll(self) -> JobEnd | None:
-        """Return how it ended, None while it runs; enforces its limits."""
+        """Return how it ended, None while it waits or runs; enforces its limits."""
 
     def stop(self) -> None:
         """Ask it to end cleanly, with a checkpoint; returns at once."""
@@ -30,10 +90,10 @@ class LauncherOptions:
     """What a launcher is made from.
 
     Attributes:
-        settings: Its own, an instance of its class's `Settings`.
-        workers: Jobs at once; None for as many as fit.
+        settings: Its own keys, an instance of its class's `Settings`.
+        workers: Number of jobs at once; None for as many as fit.
         threads_per_job: Cores that one job keeps busy.
-        preload: Modules that processes on this machine may find imported.
+        preload: Modules that job processes on this machine may find imported.
         limits: What each job may use.
     """
 
@@ -45,19 +105,19 @@ class LauncherOptions:
 
     @property
     def slots(self) -> int:
-        """Jobs at once if all of them run on this machine."""
-        return _slots(self.workers, self.threads_per_job)
+        """Number of jobs at once if all of them run on this machine."""
+        return self.workers or max(1, usage.cores() // max(1, self.threads_per_job))
 
 
 class Launcher(Protocol):
     """Runs jobs somewhere; used by one thread.
 
-    One of the user's own is a class with these methods, anywhere: `infra.name=my_module.Mine`. Its
+    A launcher of your own is a class with these methods, anywhere: `infra.name=my_module.Mine`. Its
     keys below `infra` are the fields of a pydantic model, its attribute `Settings`.
 
     Attributes:
         slots: Number of jobs that may run at once.
-        shows_output: Whether the jobs' output comes to this terminal.
+        shows_output: Whether the jobs print to this terminal.
     """
 
     slots: int
@@ -65,17 +125,21 @@ class Launcher(Protocol):
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> Launcher:
-        """Make one.
+        """Make a launcher.
 
         Raises:
-            ConfigError: It cannot do what is asked.
+            ConfigError: It does not support an option, or something is not installed.
         """
 
     def submit(self, spec: JobSpec) -> Handle:
-        """Start a job."""
+        """Start a job, or queue it.
 
-    def wait(self, handles: Sequence[Handle], timeout_s: float) -> None:
-        """Sleep until one of the jobs has ended, or for so long."""
+        Raises:
+            ConfigError: It cannot be started.
+        """
+
+    def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
+        """Sleep until one of these jobs, all submitted here, has ended, or until the timeout."""
 
 
 def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[str]) -> Launcher:
@@ -84,29 +148,29 @@ def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[st
     Args:
         infra: The configuration.
         threads_per_job: Cores that one job keeps busy.
-        preload: Modules that the processes of jobs find imported.
+        preload: Modules that job processes on this machine may find imported.
 
     Raises:
-        ConfigError: There is none of that name, or it cannot do what is asked.
+        ConfigError: There is none of that name, or it does not support an option.
     """
-    minutes = infra.time_limit_minutes
     options = LauncherOptions(
         settings=settings_of(infra),
         workers=None if infra.workers == "auto" else infra.workers,
         threads_per_job=threads_per_job,
         preload=tuple(preload),
-        limits=Limits(infra.memory_gib, None if minutes is None else 60.0 * minutes),
+        limits=Limits.of(infra),
     )
     launcher: type[Launcher] = LAUNCHERS.load(infra.name)
     return launcher.from_options(options)
 
 
 def workers(infra: InfraConfig, threads_per_job: int) -> int:
-    """Return the number of jobs at once; `auto` fills the cores, and is at least 1."""
-    return _slots(None if infra.workers == "auto" else infra.workers, threads_per_job)
+    """Return the number of jobs at once on this machine; `auto` fills the cores."""
+    wanted = None if infra.workers == "auto" else infra.workers
+    return LauncherOptions(None, wanted, threads_per_job).slots
 
 
-def _slots(wanted: int | None, threads_per_job: int) -> int:
-    from rlzoo_plus.infra.usage import cores
-
-    return wanted or max(1, cores() // max(1, threads_per_job))
+def load_target(path: str) -> Callable[[dict[str, Any]], int]:
+    """Import the function that a job's `target` names."""
+    module, _, name = path.partition(":")
+    return cast("Callable[[dict[str, Any]], int]", getattr(importlib.import_module(module), name))

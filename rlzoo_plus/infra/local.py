@@ -5,34 +5,22 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection, forkserver
-from multiprocessing.context import ForkServerProcess
 from types import ModuleType
+from typing import Any
 
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.handle import ProcessHandle
-from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Handle, LauncherOptions
-from rlzoo_plus.infra.stop_signals import HANGUP, give_back_signals
+from rlzoo_plus.infra.launcher import JobSpec, LauncherOptions
+from rlzoo_plus.infra.node import ProcessHandle
+from rlzoo_plus.infra.stop_signals import point_at_devnull, without_ctrl_c
 from rlzoo_plus.infra.worker import THREADS, run_worker
 
 
-class LocalHandle(ProcessHandle):
-    """A job in a process of the fork server."""
-
-    def __init__(self, process: ForkServerProcess, spec: JobSpec) -> None:
-        super().__init__(process, spec.limits)
-        self.process = process
-
-
 def start_server(preload: Sequence[str]) -> None:
-    """Start the server that jobs are forked from, unless it runs; its imports go on meanwhile.
+    """Start the server that jobs are forked from, unless it runs; return while it imports.
 
     Args:
         preload: Modules that the jobs find imported.
@@ -52,50 +40,31 @@ class LocalLauncher:
         if not hasattr(os, "setsid"):
             raise ConfigError("infra=local needs Linux or macOS. Use infra=debug.")
         self.slots = slots
-        self._context = multiprocessing.get_context("forkserver")
         start_server(preload)
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> LocalLauncher:
-        """Make one; its jobs fill the cores of this machine."""
+        """Make a launcher whose jobs fill the cores of this machine."""
         return cls(options.slots, options.preload)
 
-    def submit(self, spec: JobSpec) -> LocalHandle:
+    def submit(self, spec: JobSpec) -> ProcessHandle:
         """Start a process for a job."""
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         with _one_thread(), without_main():
-            process = self._context.Process(
+            process = multiprocessing.get_context("forkserver").Process(
                 target=run_worker, args=(spec.target, spec.data, str(spec.log)), name=spec.name
             )
             process.start()
-        return LocalHandle(process, spec)
+        return ProcessHandle(process, spec.limits)
 
-    def wait(self, handles: Sequence[Handle], timeout_s: float) -> None:
-        """Sleep until a process ends, or for so long."""
-        sentinels = [h.process.sentinel for h in handles if isinstance(h, LocalHandle)]
-        if sentinels:
-            connection.wait(sentinels, timeout_s)
-        else:
-            time.sleep(timeout_s)
-
-
-@contextlib.contextmanager
-def without_ctrl_c() -> Iterator[None]:
-    """Let what starts inside ignore what a terminal sends, which is for the controller."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [signal.SIGINT] if HANGUP is None else [signal.SIGINT, HANGUP]
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        give_back_signals(before)
+    def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
+        """Sleep until a process ends, or until the timeout."""
+        connection.wait([handle.process.sentinel for handle in handles], timeout_s)
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let what starts inside find one thread set for numerical libraries, if nothing is set."""
+    """Let numerical libraries in a process that starts inside use one thread, if not set."""
     missing = [name for name in THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(missing, "1"))
     try:
@@ -110,7 +79,7 @@ def without_main() -> Iterator[None]:
     """Let a process that starts inside not run the user's script again.
 
     Each process of multiprocessing would import the main module of the one that started it, so
-    that a script had to guard its lines with `if __name__ == "__main__"`. Jobs name what they call.
+    that a script would need `if __name__ == "__main__"`. Jobs name the function that they call.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -122,22 +91,19 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_output() -> Iterator[None]:
-    """Let what starts inside say nothing; whoever reads our output need not wait for its end."""
+    """Give a process that starts inside no output: readers of ours need not wait for its end."""
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         kept = [(number, os.dup(number)) for number in (1, 2)]
     except OSError:
-        # There is no output.
+        # This process has no output.
         yield
         return
-    nothing = os.open(os.devnull, os.O_WRONLY)
     try:
-        for number, _ in kept:
-            os.dup2(nothing, number)
+        point_at_devnull(1, 2)
         yield
     finally:
         for number, copy in kept:
             os.dup2(copy, number)
             os.close(copy)
-        os.close(nothing)

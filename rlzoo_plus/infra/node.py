@@ -1,35 +1,114 @@
-"""Starts a job on the machine that a cluster has chosen; the job arrives and ends as plain data."""
+"""A job's process on the machine where it runs: started from plain data, watched, with limits."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rlzoo_plus.artifacts.inside import OutsideError, open_to_append
-from rlzoo_plus.infra.handle import ProcessHandle
-from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
+from rlzoo_plus.infra.launcher import EXIT_FAILED, EXIT_SIGTERM, GIB, JobEnd, JobSpec, Limits
+from rlzoo_plus.infra.usage import session_memory_bytes
 from rlzoo_plus.infra.worker import THREADS
 
-# How often a job is looked at by the process beside it [s]: its end, its limits, what is asked.
+# How often a supervisor checks on its job [s].
 LOOK_S = 0.1
-# What training returns that SIGTERM has stopped.
-STOPPED = 75
+# What a supervisor can be asked to do.
+STOP, KILL = "stop", "kill"
+# Time for an iteration and a checkpoint of a job that is over its time.
+STOP_GRACE_S = 60.0
 _WORKER = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from rlzoo_plus.infra.worker import run_spawned; run_spawned()"
 )
 
 
+class Process(Protocol):
+    """A process that leads a session of its own, or is about to."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """None while it runs; minus the number of the signal that killed it."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+class ProcessHandle:
+    """The handle of a job in a process of its own on this machine."""
+
+    def __init__(self, process: Process, limits: Limits) -> None:
+        assert process.pid is not None
+        self.process, self.pid = process, process.pid
+        self._limits = limits
+        self._started = time.monotonic()
+        self._over_since: float | None = None
+        self._limit: str | None = None
+
+    def poll(self) -> JobEnd | None:
+        """Return how it ended, None while it runs; end it if it is over a limit."""
+        code = self.process.exitcode
+        if code is None:
+            self._check_limits()
+            return None
+        # Processes that it left behind, such as those of its environments.
+        self.kill()
+        return JobEnd(code, self._limit)
+
+    def stop(self) -> None:
+        """Send SIGTERM: training writes a last checkpoint and ends."""
+        if self.process.exitcode is None:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL to all its processes."""
+        # It may have no process group yet, or nothing of it may be left.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if self.process.exitcode is None:
+            self.process.kill()
+
+    def _check_limits(self) -> None:
+        now, limits = time.monotonic(), self._limits
+        if self._over_since is not None:
+            if now - self._over_since > STOP_GRACE_S:
+                self.kill()
+        elif limits.time_s is not None and now - self._started > limits.time_s:
+            self._over_since = now
+            self._limit = f"longer than infra.time_limit_minutes={limits.time_s / 60:g}"
+            self.stop()
+        elif limits.memory_gib is not None:
+            used = session_memory_bytes(self.pid) / GIB
+            if used > limits.memory_gib:
+                self._over_since = now
+                self._limit = f"used {used:.2f} GiB, above infra.memory_gib={limits.memory_gib:g}"
+                # A clean stop would need more memory.
+                self.kill()
+
+
+class _Spawned(subprocess.Popen[bytes]):
+    @property
+    def exitcode(self) -> int | None:
+        return self.poll()
+
+
 def make_ticket(spec: JobSpec) -> dict[str, Any]:
-    """Return a job as plain data, with what it would have found in the controller's process."""
+    """Return a job as plain data, with what it needs from the controller's process."""
     return {
         "name": spec.name,
         "target": spec.target,
@@ -46,13 +125,13 @@ def spawn(ticket: dict[str, Any]) -> ProcessHandle:
     """Start the process of a job.
 
     Args:
-        ticket: What `make_ticket` returned, here or on another machine.
+        ticket: The result of `make_ticket`, called here or on another machine.
 
     Raises:
         OSError: It cannot be started here, e.g. as this machine lacks the controller's folder.
     """
     Path(ticket["log"]).parent.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen(
+    process = _Spawned(
         [sys.executable, "-c", _WORKER, str(Path(__file__).parents[2])],
         stdin=subprocess.PIPE,
         cwd=ticket["folder"],
@@ -60,11 +139,42 @@ def spawn(ticket: dict[str, Any]) -> ProcessHandle:
         start_new_session=True,
     )
     assert process.stdin is not None
-    # One that ends before it has read this tells so by its exit code.
+    # The input stays open while the handle lives. The exit code tells if the process ended early.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(json.dumps(ticket).encode() + b"\n")
         process.stdin.flush()
-    return ProcessHandle(_Spawned(process), Limits(**ticket["limits"]))
+    return ProcessHandle(process, Limits(**ticket["limits"]))
+
+
+def supervise(
+    ticket: dict[str, Any],
+    request: Callable[[], str | None],
+    kill_after_s: float = float("inf"),
+) -> JobEnd:
+    """Run a job in a process beside this one, to its end.
+
+    Args:
+        ticket: The result of `make_ticket`.
+        request: Returns `STOP` or `KILL` from when the job is to end, None before.
+        kill_after_s: Time between the first request and a kill [s].
+    """
+    if request() is not None:
+        return JobEnd(EXIT_SIGTERM)
+    try:
+        handle = spawn(ticket)
+    except OSError as error:
+        note_in_log(ticket, f"cannot be started: {error}")
+        return JobEnd(EXIT_FAILED, f"cannot be started: {error}")
+    stopped_at: float | None = None
+    while (end := handle.poll()) is None:
+        asked, now = request(), time.monotonic()
+        if asked == KILL or (stopped_at is not None and now - stopped_at > kill_after_s):
+            handle.kill()
+        elif asked is not None and stopped_at is None:
+            stopped_at = now
+            handle.stop()
+        time.sleep(LOOK_S)
+    return end
 
 
 def note_in_log(ticket: dict[str, Any], text: str) -> None:
@@ -76,33 +186,8 @@ def note_in_log(ticket: dict[str, Any], text: str) -> None:
             file.write((text.rstrip("\n") + "\n").encode())
 
 
-def end_of_record(record: object) -> JobEnd | None:
-    """Return the end of a job that another process has written down; None if it is none."""
-    if not isinstance(record, dict):
-        return None
-    code, limit = record.get("code"), record.get("limit")
-    if not isinstance(code, int) or not (limit is None or isinstance(limit, str)):
-        return None
-    return JobEnd(code, limit)
-
-
-def sleep_until(condition: Callable[[], bool], timeout_s: float, look_s: float = LOOK_S) -> None:
-    """Sleep until a condition holds, or for so long."""
+def sleep_until(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Sleep until a condition holds, or until the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition() and (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(left, look_s))
-
-
-class _Spawned:
-    """A process of `subprocess`, as a handle takes it; its input stays open while it is held."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def exitcode(self) -> int | None:
-        return self._process.poll()
+        time.sleep(min(left, LOOK_S))

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -16,18 +15,17 @@ from pydantic import Field
 
 from rlzoo_plus.config.schema import NonNegativeFloat, Section
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.handle import ProcessHandle
-from rlzoo_plus.infra.job import GIB, JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Handle, LauncherOptions
-from rlzoo_plus.infra.node import LOOK_S, STOPPED, end_of_record, make_ticket, note_in_log, spawn
+from rlzoo_plus.infra.launcher import EXIT_SIGTERM, GIB, JobEnd, JobSpec, LauncherOptions
+from rlzoo_plus.infra.node import KILL, STOP, make_ticket, supervise
+from rlzoo_plus.infra.stop_signals import signal_handlers
 from rlzoo_plus.infra.usage import cores
 
-# Ray's own memory for objects, of which there are none here; less is refused.
+# Ray's memory for objects, which is not used here; Ray accepts no less.
 _OBJECT_STORE_BYTES = 100 * 2**20
 _KILL_S = 10.0
-_QUIET = {
+_ENVIRON = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # A job whose process of Ray is gone shall end cleanly, as by SIGTERM.
+    # A job whose Ray process is gone ends cleanly by itself, as by SIGTERM.
     "RAY_kill_child_processes_on_worker_exit": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
@@ -35,51 +33,26 @@ _session: weakref.ref[_Session] | None = None
 
 
 class NodeJob:
-    """Lives in a process of Ray on the job's node, and runs the job beside itself."""
+    """The actor that runs a job in a process beside it, on the job's node."""
 
     def __init__(self) -> None:
-        self._handle: ProcessHandle | None = None
-        self._is_stopped = False
-        self._lock = threading.Lock()
+        self._request: str | None = None
 
     def has_begun(self) -> bool:
         """Answer, which tells that there is a node for the job."""
         return True
 
-    def run(self, ticket: dict[str, Any]) -> dict[str, Any]:
-        """Run the job to its end; return `code` and `limit`."""
-        with self._lock:
-            if self._is_stopped:
-                return {"code": STOPPED, "limit": None}
-            try:
-                self._handle = spawn(ticket)
-            except OSError as error:
-                note_in_log(ticket, f"cannot be started: {error}")
-                return {"code": 1, "limit": f"cannot be started: {error}"}
-        while True:
-            with self._lock:
-                end = self._handle.poll()
-            if end is not None:
-                return {"code": end.code, "limit": end.limit}
-            time.sleep(LOOK_S)
+    def run(self, ticket: dict[str, Any]) -> JobEnd:
+        """Run the job to its end."""
+        return supervise(ticket, lambda: self._request)
 
-    def stop(self) -> None:
-        """Stop the job cleanly."""
-        with self._lock:
-            self._is_stopped = True
-            if self._handle is not None:
-                self._handle.stop()
-
-    def kill(self) -> None:
-        """End the job and all its processes."""
-        with self._lock:
-            self._is_stopped = True
-            if self._handle is not None:
-                self._handle.kill()
+    def ask(self, request: str) -> None:
+        """Stop or kill the job."""
+        self._request = request
 
 
 class RaySettings(Section):
-    """The keys of `infra=ray`; what they mean is in conf/infra/ray.yaml."""
+    """The keys of `infra=ray`; conf/infra/ray.yaml explains them."""
 
     address: Annotated[str, Field(min_length=1)] | None = None
     gpus_per_job: NonNegativeFloat = 0.0
@@ -91,27 +64,22 @@ class RayLauncher:
     shows_output = False
     Settings = RaySettings
 
-    def __init__(self, settings: RaySettings, slots: int | None, threads: int) -> None:
-        """Connect to Ray, or start it.
-
-        Args:
-            settings: Where Ray is, and what a job needs.
-            slots: Jobs at once; None to fill the cores of all nodes.
-            threads: Cores of one job.
-
-        Raises:
-            ConfigError: Ray is not installed, or is not where it should be.
-        """
-        self.settings, self._threads = settings, max(1, threads)
-        wanted = None if slots is None else slots * self._threads
-        self._session = _join(settings.address, wanted)
-        total = int(self._session.total("CPU"))
-        self.slots = slots or max(1, total // self._threads)
+    def __init__(self, options: LauncherOptions) -> None:
+        self.settings: RaySettings = options.settings
+        self._threads = max(1, options.threads_per_job)
+        wanted = None if options.workers is None else options.workers * self._threads
+        self._session = _join(self.settings.address, wanted)
+        cpus = int(self._session.ray.cluster_resources().get("CPU", 0.0))
+        self.slots = options.workers or max(1, cpus // self._threads)
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> RayLauncher:
-        """Make one; see the constructor."""
-        return cls(options.settings, options.workers, options.threads_per_job)
+        """Connect to Ray, or start it; the jobs fill the cores of all nodes.
+
+        Raises:
+            ConfigError: Ray is not installed, or cannot be reached.
+        """
+        return cls(options)
 
     def submit(self, spec: JobSpec) -> RayHandle:
         """Give a job to Ray.
@@ -125,17 +93,17 @@ class RayLauncher:
         self._session.check_fits(spec.name, needs)
         return RayHandle(self._session, spec, needs)
 
-    def wait(self, handles: Sequence[Handle], timeout_s: float) -> None:
-        """Sleep until a job ends, or for so long."""
-        mine = [handle.result for handle in handles if isinstance(handle, RayHandle)]
-        if mine:
-            self._session.ray.wait(mine, num_returns=1, timeout=timeout_s)
+    def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
+        """Sleep until a job ends, or until the timeout."""
+        if handles:
+            results = [handle.result for handle in handles]
+            self._session.ray.wait(results, num_returns=1, timeout=timeout_s)
         else:
             time.sleep(timeout_s)
 
 
 class RayHandle:
-    """A job that Ray has a node for, or looks for one."""
+    """A job that runs on a node of Ray, or waits for one."""
 
     def __init__(self, session: _Session, spec: JobSpec, needs: dict[str, float]) -> None:
         self.spec = spec
@@ -143,7 +111,7 @@ class RayHandle:
         options = {
             "num_cpus": needs["CPU"],
             "num_gpus": needs["GPU"],
-            # One thread runs the job, the others hear what is asked for.
+            # One thread runs the job, the others receive requests.
             "max_concurrency": 4,
             "memory": needs.get("memory"),
         }
@@ -157,55 +125,70 @@ class RayHandle:
         """Return how it ended, None while it waits or runs; its node enforces its limits."""
         if self._end is None and self._is_ready(self.result):
             self._end = self._read_end()
-            # Its process of Ray is of no more use.
+            # The actor is no longer needed.
             self._ray.kill(self._actor)
         return self._end
 
     def stop(self) -> None:
-        """Let its node send SIGTERM; one that waits is taken back."""
-        self._asked = self._asked or "stop"
-        if self._is_ready(self._begun):
-            self._actor.stop.remote()
-        else:
-            self._ray.kill(self._actor)
+        """Let its node send SIGTERM; a waiting job is withdrawn."""
+        self._ask(self._asked or STOP)
 
     def kill(self) -> None:
         """Let its node kill all its processes."""
-        self._asked = "kill"
-        if self._is_ready(self._begun):
-            self._ray.wait([self._actor.kill.remote()], timeout=_KILL_S)
+        if self._ask(KILL):
+            self._ray.wait([self.result], timeout=_KILL_S)
+
+    def _ask(self, request: str) -> bool:
+        """Pass on a request; return False if there is no node to receive it."""
+        self._asked = request
+        has_begun = self._is_ready(self._begun)
+        if has_begun:
+            self._actor.ask.remote(request)
         else:
             self._ray.kill(self._actor)
+        return has_begun
 
     def _is_ready(self, reference: Any) -> bool:
         return bool(self._ray.wait([reference], timeout=0)[0])
 
     def _read_end(self) -> JobEnd:
         try:
-            end = end_of_record(self._ray.get(self.result))
+            end: JobEnd = self._ray.get(self.result)
         except self._ray.exceptions.RayError as error:
             if self._asked is not None:
-                return JobEnd(STOPPED if self._asked == "stop" else -signal.SIGKILL)
-            why = str(error).strip().splitlines() or [type(error).__name__]
-            return JobEnd(-signal.SIGKILL, f"Ray has lost it; it can go on: {why[0]}")
-        return end or JobEnd(1, "Ray has returned no end")
+                return JobEnd(EXIT_SIGTERM if self._asked == STOP else -signal.SIGKILL)
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            return JobEnd(-signal.SIGKILL, f"Ray lost it; it can go on: {reason[0]}")
+        return end
 
 
 class _Session:
-    """A connection to Ray; what was started here stops with the last one who needs it."""
+    """A connection to Ray; a Ray that was started here stops with its last user."""
 
     def __init__(self, address: str | None, wanted: int | None) -> None:
-        self.ray = _import_ray()
+        # Ray reads these when it is imported, and passes them to its processes.
+        os.environ.update({**_ENVIRON, **os.environ})
+        try:
+            import ray
+        except ImportError:
+            raise ConfigError(
+                "infra=ray needs Ray. Install it: pip install 'rlzoo-plus[ray]'."
+            ) from None
+        self.ray: Any = ray
         self.address = address
-        own = {
+        own: dict[str, Any] = {
             "num_cpus": max(wanted or 0, cores()),
             "object_store_memory": _OBJECT_STORE_BYTES,
-            # No one else needs to reach it.
+            # Reachable from this machine only.
             "_node_ip_address": "127.0.0.1",
         }
+        # Ray would replace the handlers of this process.
+        kept: dict[int, Any] = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
-            with _signals_kept(), _without_warnings():
-                self.ray.init(
+            with signal_handlers(kept), _without_warnings():
+                ray.init(
                     address=address or "local",
                     include_dashboard=None if address else False,
                     log_to_driver=False,
@@ -213,16 +196,12 @@ class _Session:
                     **({} if address else own),
                 )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise ConfigError(f"infra.address={address}: there is no Ray: {said}") from error
-        self._finalizer = weakref.finalize(self, self.ray.shutdown)
-
-    def total(self, resource: str) -> float:
-        """Return how much there is of a resource on all nodes."""
-        return float(self.ray.cluster_resources().get(resource, 0.0))
+            reason = " ".join(str(error).split())[:300]
+            raise ConfigError(f"infra.address={address}: there is no Ray: {reason}") from error
+        self._finalizer = weakref.finalize(self, ray.shutdown)
 
     def check_fits(self, name: str, needs: dict[str, float]) -> None:
-        """Raise ConfigError if no node has what a job needs: it would wait for ever."""
+        """Raise ConfigError if no node has what a job needs: it would wait forever."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         if any(all(node.get(k, 0.0) >= v for k, v in needs.items()) for node in nodes):
             return
@@ -245,33 +224,6 @@ def _join(address: str | None, wanted: int | None) -> _Session:
             f"infra.address={address}: this process uses Ray at {session.address} already."
         )
     return session
-
-
-def _import_ray() -> Any:
-    # Ray reads these when it is imported, and gives them to what it starts.
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError(
-            "infra=ray needs Ray. Install it: pip install 'rlzoo-plus[ray]'."
-        ) from None
-    return ray
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Let Ray leave the handlers of this process alone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

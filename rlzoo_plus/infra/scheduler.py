@@ -11,18 +11,24 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import EXIT_SIGINT, EXIT_SIGTERM, JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.launcher import (
+    EXIT_SIGINT,
+    EXIT_SIGTERM,
+    Handle,
+    JobEnd,
+    JobSpec,
+    Launcher,
+)
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 
 POLL_S = 0.2
 T = TypeVar("T")
 
 
-# Without a comparison of jobs: each is itself.
+# Compared by identity: each job is itself.
 @dataclass(eq=False)
 class Active(Generic[T]):
-    """A job that was submitted.
+    """A submitted job.
 
     Attributes:
         job: What the subclass calls a job.
@@ -36,11 +42,11 @@ class Active(Generic[T]):
 
 
 class Scheduler(Generic[T]):
-    """Submits jobs while there are free slots, and hears how they end; used by one thread.
+    """Submits jobs while there are free slots, and learns how they end; used by one thread.
 
     A subclass says where jobs come from and what the end of one means. Jobs may follow from the
-    results of earlier ones: `next_job` is asked again in each round. Limits of memory and time, and
-    jobs that are lost, are the launcher's matter: a handle tells them as the end of its job.
+    results of earlier ones: `next_job` is asked again in each round. The launcher enforces limits
+    and notices lost jobs: a handle reports them as the end of its job.
 
     The first signal to stop asks the running jobs to end cleanly, the second one kills them. No
     job outlives the loop.
@@ -51,8 +57,8 @@ class Scheduler(Generic[T]):
 
         Args:
             launcher: Where jobs run, and how many at once.
-            takes_signals: Whether SIGINT, SIGTERM and SIGHUP are taken while the loop runs. If
-                not, Ctrl-C stops the jobs too, and is raised again after their end.
+            takes_signals: Whether the loop handles SIGINT, SIGTERM and SIGHUP. If not, Ctrl-C stops
+                the jobs too, and is raised again after their end.
         """
         self.launcher = launcher
         self.active: list[Active[T]] = []
@@ -60,10 +66,8 @@ class Scheduler(Generic[T]):
         self._takes_signals = takes_signals
         self._must_kill = False
 
-    # What a subclass says.
-
     def next_job(self) -> T | None:
-        """Return the job that takes the free slot, None if there is none at this moment."""
+        """Return the job for a free slot, None if there is none at this moment."""
         raise NotImplementedError
 
     def spec_of(self, job: T) -> JobSpec:
@@ -75,49 +79,41 @@ class Scheduler(Generic[T]):
         raise NotImplementedError
 
     def on_end(self, job: T, end: JobEnd, ran_s: float) -> None:
-        """Take note of how a job ended, and how long it ran [s]."""
+        """Handle the end of a job that ran for `ran_s` seconds."""
         raise NotImplementedError
 
     def on_refused(self, job: T, error: Exception) -> None:
-        """Take note of why a job could not be started."""
+        """Handle a job that could not be started."""
         raise NotImplementedError
 
     def has_more(self) -> bool:
-        """Tell whether jobs may follow; asked once a round while nothing runs."""
+        """Return whether jobs may follow; called once a round while nothing runs."""
         return False
 
     def is_asked_to_stop(self) -> bool:
-        """Tell whether somebody else asks the loop to stop, as SIGTERM would."""
+        """Return whether another process asks the loop to stop, as SIGTERM would."""
         return False
 
-    def on_stop(self) -> None:
-        """Ask the running jobs to end cleanly; called once. What it raises ends the loop."""
-        for each in self.active:
-            each.handle.stop()
-
     def before_loop(self) -> None:
-        """Do what comes before all rounds."""
+        """Act before all rounds."""
 
     def before_round(self) -> None:
-        """Do what is due some times a second, before jobs are started."""
+        """Act a few times a second, before jobs are started."""
 
     def after_round(self) -> None:
-        """Do what is due some times a second, after jobs have ended."""
+        """Act a few times a second, after jobs have ended."""
 
     def after_loop(self) -> None:
-        """Do what comes after all rounds, unless an error ended them."""
-
-    # The loop.
+        """Act after all rounds, unless an error ended them."""
 
     def run_loop(self) -> None:
         """Run jobs until none may follow, or until all have ended after a signal.
 
         Raises:
-            KeyboardInterrupt: By Ctrl-C, if signals are not taken.
+            KeyboardInterrupt: By Ctrl-C, if the loop does not take signals.
         """
-        with contextlib.ExitStack() as stack:
-            if self._takes_signals:
-                stack.enter_context(stop_signals_go_to(self._on_signal))
+        signals = stop_signals_go_to(self._on_signal)
+        with signals if self._takes_signals else contextlib.nullcontext():
             try:
                 self.before_loop()
                 self._loop()
@@ -129,16 +125,17 @@ class Scheduler(Generic[T]):
             raise KeyboardInterrupt
 
     def _loop(self) -> None:
-        is_told = False
+        were_stopped = False
         while True:
             if self.stop_signal is None and self.is_asked_to_stop():
                 self.stop_signal = signal.SIGTERM
             self.before_round()
             if self.stop_signal is None:
                 self._fill_slots()
-            elif not is_told:
-                is_told = True
-                self.on_stop()
+            elif not were_stopped:
+                were_stopped = True
+                for each in self.active:
+                    each.handle.stop()
             if self._must_kill:
                 self._kill()
             has_ended = self._collect()
@@ -146,7 +143,11 @@ class Scheduler(Generic[T]):
             if not self.active and (self.stop_signal is not None or not self.has_more()):
                 return
             if not has_ended:
-                self._wait()
+                try:
+                    self.launcher.wait([each.handle for each in self.active], POLL_S)
+                except KeyboardInterrupt:
+                    # Elsewhere in a round it could come between a job and the list of active jobs.
+                    self._on_signal(signal.SIGINT, None)
 
     def _fill_slots(self) -> None:
         while len(self.active) < self.launcher.slots and self.stop_signal is None:
@@ -162,19 +163,12 @@ class Scheduler(Generic[T]):
                 self.active.append(Active(job, handle, started))
 
     def _collect(self) -> bool:
-        """Hear which jobs have ended; return whether any has."""
+        """Handle the jobs that ended; return whether any did."""
         ended = [(each, end) for each in self.active if (end := each.handle.poll()) is not None]
         for each, end in ended:
             self.active.remove(each)
             self.on_end(each.job, end, time.monotonic() - each.started)
         return bool(ended)
-
-    def _wait(self) -> None:
-        try:
-            self.launcher.wait([each.handle for each in self.active], POLL_S)
-        except KeyboardInterrupt:
-            # Elsewhere in a round it may have come between a job and the list it belongs to.
-            self._on_signal(signal.SIGINT, None)
 
     def _kill(self) -> None:
         for each in self.active:
@@ -197,51 +191,30 @@ class JobsStopped(KeyboardInterrupt):
         self.code = stop_code(number)
 
 
-class _Together(Scheduler[JobSpec]):
-    """Runs a few jobs, for so long at most; a signal kills them."""
-
-    def __init__(self, launcher: Launcher, specs: Sequence[JobSpec], at_most_s: float) -> None:
-        super().__init__(launcher)
-        self._waiting = list(specs)
-        self._deadline = time.monotonic() + at_most_s
-        self._is_late = False
-
-    def next_job(self) -> JobSpec | None:
-        return self._waiting.pop(0) if self._waiting else None
-
-    def spec_of(self, job: JobSpec) -> JobSpec:
-        return job
-
-    def on_end(self, job: JobSpec, end: JobEnd, ran_s: float) -> None:
-        """Nothing: what jobs have found is in their files."""
-
-    def on_refused(self, job: JobSpec, error: Exception) -> None:
-        raise error
-
-    def has_more(self) -> bool:
-        return bool(self._waiting)
-
-    def is_asked_to_stop(self) -> bool:
-        self._is_late = time.monotonic() >= self._deadline
-        return self._is_late
-
-    def on_stop(self) -> None:
-        if not self._is_late:
-            assert self.stop_signal is not None
-            raise JobsStopped(self.stop_signal)
-        self._kill()
-        self.active.clear()
-
-
 def run_together(
     launcher: Launcher, specs: Sequence[JobSpec], at_most_s: float = float("inf")
 ) -> None:
-    """Run a few jobs to their end; those that are not over in time are killed.
+    """Run a few jobs to their end; kill those that are not over in time.
 
     Raises:
         JobsStopped: By a signal; all of them are killed.
     """
-    _Together(launcher, specs, at_most_s).run_loop()
+    signals: list[int] = []
+    waiting, active = list(specs), list[Handle]()
+    deadline = time.monotonic() + at_most_s
+    with stop_signals_go_to(lambda number, _: signals.append(number)):
+        try:
+            while (waiting or active) and time.monotonic() < deadline and not signals:
+                while waiting and len(active) < launcher.slots:
+                    active.append(launcher.submit(waiting.pop(0)))
+                active = [handle for handle in active if handle.poll() is None]
+                if active:
+                    launcher.wait(active, POLL_S)
+        finally:
+            for handle in active:
+                handle.kill()
+    if signals:
+        raise JobsStopped(signals[0])
 
 
 def stop_code(number: int) -> int:

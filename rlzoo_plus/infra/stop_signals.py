@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 Handler = Callable[[int, FrameType | None], None]
 # Missing on Windows.
-HANGUP: int | None = getattr(signal, "SIGHUP", None)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
 
 
 @contextlib.contextmanager
 def stop_signals_go_to(handler: Handler) -> Iterator[None]:
-    """Let a handler have the signals that ask to end, inside; see `take_stop_signals`."""
+    """Give a handler the signals that ask to end, inside; see `take_stop_signals`."""
     before = take_stop_signals(handler)
     try:
         yield
@@ -25,39 +26,57 @@ def stop_signals_go_to(handler: Handler) -> Iterator[None]:
 
 
 def take_stop_signals(handler: Handler) -> dict[int, Any]:
-    """Let a handler have SIGINT, SIGTERM and SIGHUP from now on.
+    """Give a handler SIGINT, SIGTERM and SIGHUP from now on.
 
-    SIGHUP comes when an ssh connection or a terminal is closed. It is left alone where it is
-    ignored, as under nohup. The shell may send it again, which then counts for nothing.
+    SIGHUP comes when an ssh connection or a terminal is closed. It stays ignored where it is
+    ignored, as under nohup. The shell may send it again; only the first one counts.
 
     Returns:
-        Who had them before, for `give_back_signals`.
+        The handlers before, for `give_back_signals`.
     """
     before: dict[int, Any] = {
         number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
     }
-    if HANGUP is None or signal.getsignal(HANGUP) is signal.SIG_IGN:
+    if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
         return before
     terminals = [number for number in range(3) if os.isatty(number)]
 
     def on_hangup(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)
-        _leave(terminals)
+        # Writing to a closed terminal would end the process.
+        point_at_devnull(*terminals)
         handler(number, frame)
 
-    before[HANGUP] = signal.signal(HANGUP, on_hangup)
+    before[_HANGUP] = signal.signal(_HANGUP, on_hangup)
     return before
 
 
-def give_back_signals(before: dict[int, Any]) -> None:
-    """Give signals back to who had them."""
+def give_back_signals(before: Mapping[int, Any]) -> None:
+    """Set the handlers that `take_stop_signals` returned."""
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def _leave(terminals: list[int]) -> None:
-    """Send what is printed nowhere: writing to a terminal that is gone would end the process."""
+@contextlib.contextmanager
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Set handlers, inside; does nothing outside of the main thread, where Python forbids it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, handler) for n, handler in handlers.items() if is_main}
+    try:
+        yield
+    finally:
+        give_back_signals(before)
+
+
+def without_ctrl_c() -> contextlib.AbstractContextManager[None]:
+    """Let a process that starts inside ignore what a terminal sends: the controller gets it."""
+    numbers = [signal.SIGINT] if _HANGUP is None else [signal.SIGINT, _HANGUP]
+    return signal_handlers(dict.fromkeys(numbers, signal.SIG_IGN))
+
+
+def point_at_devnull(*numbers: int) -> None:
+    """Let file descriptors read nothing, and write nowhere."""
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in terminals:
+    for number in numbers:
         os.dup2(nothing, number)
     os.close(nothing)

@@ -1,4 +1,4 @@
-"""What this machine has, and what a group of processes uses of it."""
+"""The cores of this machine, and the memory that a group of processes uses."""
 
 from __future__ import annotations
 
@@ -23,28 +23,18 @@ def session_memory_bytes(leader: int) -> int:
     Args:
         leader: Process id of the process that began the session.
     """
-    if sys.platform.startswith("linux"):
-        return _from_proc(leader)
-    return _from_ps(leader)
-
-
-def _from_proc(leader: int) -> int:
-    page, total = os.sysconf("SC_PAGE_SIZE"), 0
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
+    total = 0
+    if not sys.platform.startswith("linux"):
+        command = ["ps", "-A", "-o", "pgid=,rss="]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        rows = [line.split() for line in done.stdout.splitlines()]
+        return sum(1024 * int(row[1]) for row in rows if len(row) == 2 and row[0] == str(leader))
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name, in parentheses, may hold anything.
+            # The name, in parentheses, may contain anything.
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[_SESSION]) == leader:
-            total += int(fields[_RSS]) * page
+            total += int(fields[_RSS]) * os.sysconf("SC_PAGE_SIZE")
     return total
-
-
-def _from_ps(leader: int) -> int:
-    command = ["ps", "-A", "-o", "pgid=,rss="]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    rows = [line.split() for line in done.stdout.splitlines()]
-    return sum(1024 * int(row[1]) for row in rows if len(row) == 2 and row[0] == str(leader))

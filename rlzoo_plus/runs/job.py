@@ -16,7 +16,7 @@ from rlzoo_plus.errors import (
     ConfigError,
     RunError,
 )
-from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
+from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.runs.claim import check_before_building, claim_run_dir
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
 from rlzoo_plus.runs.terminal import (

@@ -10,8 +10,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_FAILED, JobEnd, JobSpec, Limits
-from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_FAILED, JobEnd, JobSpec, Launcher, Limits
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob

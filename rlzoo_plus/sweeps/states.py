@@ -15,7 +15,7 @@ from typing import Any
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
 from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
-from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.launcher import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.job import SweepJob
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlzoo_plus.infra.job import JobEnd, JobSpec, Limits
-from rlzoo_plus.infra.launcher import Handle, Launcher
+from rlzoo_plus.infra.launcher import Handle, JobEnd, JobSpec, Launcher, Limits
 from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import Ledger

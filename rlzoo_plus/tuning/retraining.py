@@ -11,8 +11,7 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import JobSpec
-from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.launcher import JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import JobsStopped, run_together
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.infra.job import EXIT_ENDED, JobEnd, JobSpec
+from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec
-from rlzoo_plus.infra.launcher import Launcher
+from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.tuning.lease import Ownership, drop_artifacts

@@ -4,7 +4,7 @@ import pytest
 from support.training import tiny_config
 
 from rlzoo_plus.diagnosis import machine
-from rlzoo_plus.infra.job import GIB
+from rlzoo_plus.infra.launcher import GIB
 
 
 @pytest.fixture(autouse=True)

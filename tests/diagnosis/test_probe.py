@@ -23,7 +23,7 @@ from rlzoo_plus.diagnosis.probe import (
     warm_steps,
 )
 from rlzoo_plus.diagnosis.probe_job import RateMeter, run_probe
-from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.launcher import JobEnd
 
 ONE = Setting("auto", 1, 1)
 

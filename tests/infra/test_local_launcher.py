@@ -9,7 +9,7 @@ import time
 import pytest
 from support.processes import environ_of_tests
 
-from rlzoo_plus.infra.job import JobSpec
+from rlzoo_plus.infra.launcher import JobSpec
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.usage import session_memory_bytes
 from rlzoo_plus.testing.launcher_contract import end_of, is_alive, wait_for
@@ -26,7 +26,7 @@ def controller(tmp_path):
         code = (
             "import time\nfrom pathlib import Path\n"
             "from rlzoo_plus.config.schema import InfraConfig\n"
-            "from rlzoo_plus.infra.job import JobSpec\n"
+            "from rlzoo_plus.infra.launcher import JobSpec\n"
             "from rlzoo_plus.infra.launcher import make_launcher\n"
             f"data = {{'file': {str(tmp_path / 'file')!r}}}\n"
             f"spec = JobSpec('w', 'rlzoo_plus.testing.jobs:wait', data, Path('log.txt'))\n"
@@ -98,7 +98,7 @@ def test_whoever_reads_the_output_need_not_wait_for_the_fork_server(tmp_path):
 def test_a_script_without_a_guard_is_not_run_again_by_its_jobs(tmp_path):
     (tmp_path / "script.py").write_text(
         "from pathlib import Path\n"
-        "from rlzoo_plus.infra.job import JobSpec\n"
+        "from rlzoo_plus.infra.launcher import JobSpec\n"
         "from rlzoo_plus.infra.local import LocalLauncher\n"
         "from rlzoo_plus.infra.scheduler import run_together\n"
         "print('from the beginning')\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import JobEnd, JobSpec
+from rlzoo_plus.infra.launcher import JobEnd, JobSpec
 from rlzoo_plus.infra.scheduler import JobsStopped, Scheduler, run_together
 
 

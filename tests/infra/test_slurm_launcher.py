@@ -11,10 +11,8 @@ from support import fake_slurm
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra import slurm
-from rlzoo_plus.infra.job import JobSpec, Limits
-from rlzoo_plus.infra.launcher import make_launcher
-from rlzoo_plus.infra.slurm import CLUSTER_WORKERS
-from rlzoo_plus.infra.slurm_clusters import Slurm
+from rlzoo_plus.infra.launcher import JobSpec, Limits, make_launcher
+from rlzoo_plus.infra.slurm import CLUSTER_WORKERS, Slurm
 from rlzoo_plus.testing.launcher_contract import end_of, wait_for
 
 pytest.importorskip("submitit")

@@ -11,7 +11,7 @@ from support.training import tiny_config
 
 from rlzoo_plus.artifacts import records
 from rlzoo_plus.infra.debug import DebugLauncher
-from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.launcher import JobEnd
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.statistics import iqm
 from rlzoo_plus.sweeps import controller as controller_module

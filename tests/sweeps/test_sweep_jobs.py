@@ -11,7 +11,7 @@ from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.job import JobEnd
+from rlzoo_plus.infra.launcher import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import load_job, make_job, sweep_dir
