@@ -33,10 +33,7 @@ def main(arguments: list[str]) -> int:
     if outcome.configs and not outcome.is_refused and options.probe:
         _measure(outcome, options.probe, quiet=options.json)
     if options.json:
-        from rlzoo_plus.diagnosis.table import as_data
-
-        parts = (outcome.result, outcome.estimate, outcome.overrides)
-        print(json.dumps(as_data(outcome.findings, outcome.n_jobs, *parts), indent=2))
+        print(json.dumps(outcome.as_data(), indent=2))
     return USER_ERROR if outcome.is_refused else 0
 
 
@@ -51,9 +48,9 @@ def _plan_study(
 
 def _print_findings(outcome: Outcome) -> None:
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.diagnosis.machine import slots_for
+    from rlzoo_plus.diagnosis.advice import slots_for
+    from rlzoo_plus.diagnosis.findings import finding_text
     from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
-    from rlzoo_plus.diagnosis.table import counts, finding_text
 
     console = make_console()
     n_jobs = outcome.n_jobs
@@ -65,7 +62,7 @@ def _print_findings(outcome: Outcome) -> None:
     configs = outcome.configs
     if outcome.is_sweep and configs and configs[0].infra.name in ON_THIS_MACHINE:
         what += f", {slots_for(configs)} at once"
-    console.print(f"{what}: {counts(outcome.findings)}", markup=False)
+    console.print(f"{what}: {outcome.counts()}", markup=False)
 
 
 def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
@@ -88,7 +85,7 @@ def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
 
 
 def _print_probe(outcome: Outcome, console: Any) -> None:
-    from rlzoo_plus.diagnosis.table import estimate_text, probe_table, setting_text
+    from rlzoo_plus.diagnosis.estimate import probe_table
 
     assert outcome.result is not None
     console.print(probe_table(outcome.result))
@@ -96,10 +93,10 @@ def _print_probe(outcome: Outcome, console: Any) -> None:
         names = ", ".join(kind.name for kind in outcome.result.left_out)
         console.print(f"not measured: {names}", markup=False)
     if outcome.result.not_tried:
-        names = "; ".join(map(setting_text, outcome.result.not_tried))
+        names = "; ".join(map(str, outcome.result.not_tried))
         console.print(f"not tried, for lack of time: {names}", markup=False)
     if outcome.estimate is not None:
-        console.print(estimate_text(outcome.estimate, outcome.n_jobs), markup=False)
+        console.print(outcome.estimate.text(outcome.n_jobs), markup=False)
     if outcome.overrides:
         console.print(f"fastest with: {' '.join(outcome.overrides)}", markup=False)
 

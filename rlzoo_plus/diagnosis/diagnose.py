@@ -1,4 +1,4 @@
-"""Looks at all that a command line asks for, as training would, and writes nothing."""
+"""Checks all jobs of a command line as training would, and writes nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.diagnosis.advice import advice, machine_advice, slots_for
 from rlzoo_plus.diagnosis.findings import (
     Finding,
     JobFindings,
@@ -17,23 +18,16 @@ from rlzoo_plus.diagnosis.findings import (
     shared,
     warning,
 )
-from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE, Refusals, infra_refusals
-from rlzoo_plus.diagnosis.rules import advice
+from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE, Refusals
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.sweeps.multirun import (
-    MULTIRUN,
-    Listener,
-    Multirun,
-    is_search,
-    several_sweeps,
-)
+from rlzoo_plus.sweeps.multirun import MULTIRUN, Listener, Multirun, is_search, several_sweeps
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
-    # From what composes overrides to the plan of a study, what the user should know, and what is
-    # wrong with it.
+    # From the function that composes overrides to the plan of a study, notes for the user, and its
+    # mistakes.
     PlanStudy = Callable[
         [list[str], Callable[[Sequence[str]], Composed]], tuple[StudyPlan, list[str], list[str]]
     ]
@@ -44,52 +38,53 @@ _refusals = Refusals()
 
 
 def look(arguments: list[str], listener: Listener, plan_study: PlanStudy) -> Outcome:
-    """Compose all jobs of a command line, and look at each of them and at all together.
+    """Compose all jobs of a command line, and check each of them and all together.
 
     Args:
-        arguments: What `train` would be given; `-m` may be missing.
+        arguments: Those of `train`; `-m` may be missing.
         listener: Hears how far the planning is.
         plan_study: Plans the study that `hpo=...` asks for.
     """
-    draws = None
-    together: list[Finding] = []
-    is_sweep = is_search(arguments) or any(
-        argument in MULTIRUN or _is_sweep_override(argument) for argument in arguments
-    )
-    if is_sweep and not any(argument in MULTIRUN for argument in arguments):
+    is_study, has_option = is_search(arguments), any(word in MULTIRUN for word in arguments)
+    is_sweep = is_study or has_option or any(map(_is_sweep_override, arguments))
+    if is_sweep and not has_option:
         arguments = ["-m", *arguments]
-    if is_search(arguments):
-        study = _Draws(arguments, plan_study)
-        try:
-            study.execute()
-        except ConfigError as mistake:
-            study.together.append(error(str(mistake)))
-        jobs, together, configs, draws = (
-            study.found,
-            study.together,
-            study.configs,
-            len(study.found),
-        )
+    planned = _Jobs(arguments, listener, plan_study)
+    jobs, together = planned.found, planned.together
+    try:
+        if is_sweep:
+            planned.execute()
+            planned.check_together()
+        else:
+            jobs += _single(arguments)
+    except ConfigError as mistake:
+        if is_study:
+            together.append(error(str(mistake)))
+        else:
+            jobs[:] = [JobFindings([], None, [error(str(mistake))])]
+    configs = [job.config for job in jobs if job.config is not None]
+    # All environments at once, which is faster than one by one.
+    _refusals.try_environments(configs)
+    for job in jobs:
+        if job.config is not None:
+            job.findings += diagnose(job.config)
+    names = names_of(jobs)
+    if is_study:
         names = [f"draw {number}" for number in range(len(jobs))] or ["the study"]
-        _diagnose_all(jobs)
-    else:
-        try:
-            jobs, together = _sweep(arguments, listener) if is_sweep else (_single(arguments), [])
-        except ConfigError as mistake:
-            jobs = [JobFindings([], None, [error(str(mistake))])]
-        _diagnose_all(jobs)
-        names = names_of(jobs)
-        configs = [job.config for job in jobs if job.config is not None]
+        configs = planned.configs
     findings = shared(zip(names, [job.findings for job in jobs], strict=False))
-    if configs and not any(one.finding.level is Level.ERROR for one in findings):
-        together = [*together, *_machine(configs, is_sweep=is_sweep)]
+    has_error = any(one.finding.level is Level.ERROR for one in findings)
+    if configs and not has_error and configs[0].infra.name in ON_THIS_MACHINE:
+        slots = slots_for(configs) if is_sweep else 1
+        texts = machine_advice(configs, slots, Path(configs[0].run_dir or "outputs"))
+        together += map(warning, texts)
     findings += shared((name, together) for name in names)
     findings.sort(key=lambda one: one.finding.level is not Level.ERROR)
-    return Outcome(findings, configs, len(names), is_sweep, draws=draws)
+    return Outcome(findings, configs, len(names), is_sweep, draws=len(jobs) if is_study else None)
 
 
 def diagnose(config: RunConfig) -> list[Finding]:
-    """Return what is wrong with a configuration, or doubtful about it; nothing is written.
+    """Return the errors and warnings of a configuration; nothing is written.
 
     The environment is made once for all configurations that share it. The agent is built, on the
     CPU and with a small replay buffer, for each that differs in what it is built from: this finds
@@ -100,29 +95,18 @@ def diagnose(config: RunConfig) -> list[Finding]:
     """
     from rlzoo_plus.config.resolve import resolve
 
+    found: list[Finding] = []
     try:
-        found = [warning(text) for text in resolve(config.model_dump()).warnings]
-    except ConfigError as mistake:
-        return [error(str(mistake))]
-    refused = [*infra_refusals(config), *_refusals.of(config)]
-    found += [error(text) for text in refused]
-    if refused:
-        return found
-    # Importing torch takes a second.
-    from rlzoo_plus.diagnosis.building import agent_facts
+        found += map(warning, resolve(config.model_dump()).warnings)
+        refused = _refusals.of(config)
+        if refused:
+            return [*found, *map(error, refused)]
+        # Importing torch takes a second.
+        from rlzoo_plus.diagnosis.building import agent_facts
 
-    try:
-        return found + [warning(text) for text in advice(config, agent_facts(config))]
+        return [*found, *map(warning, advice(config, agent_facts(config)))]
     except ConfigError as mistake:
         return [*found, error(str(mistake))]
-
-
-def _diagnose_all(jobs: list[JobFindings]) -> None:
-    # All environments at once, which is faster than one by one.
-    _refusals.try_environments([job.config for job in jobs if job.config is not None])
-    for job in jobs:
-        if job.config is not None:
-            job.findings += diagnose(job.config)
 
 
 def _is_sweep_override(argument: str) -> bool:
@@ -135,18 +119,9 @@ def _is_sweep_override(argument: str) -> bool:
     try:
         (override,) = OverridesParser.create().parse_overrides([argument])
     except HydraException:
-        # It is told when the jobs are composed.
+        # Composing the jobs reports it.
         return False
     return bool(override.is_sweep_override())
-
-
-def _machine(configs: list[RunConfig], *, is_sweep: bool) -> list[Finding]:
-    from rlzoo_plus.diagnosis.machine import check_machine, slots_for
-
-    if configs[0].infra.name not in ON_THIS_MACHINE:
-        return []
-    slots = slots_for(configs) if is_sweep else 1
-    return check_machine(configs, slots, Path(configs[0].run_dir or "outputs"))
 
 
 def _single(arguments: list[str]) -> list[JobFindings]:
@@ -160,7 +135,7 @@ def _single(arguments: list[str]) -> list[JobFindings]:
         # Hydra would add a line of its own to an error that passes through it.
         try:
             config, notes = resolve_cfg(composed, arguments)
-            jobs.append(JobFindings([], plan_run(config).config, [warning(note) for note in notes]))
+            jobs.append(JobFindings([], plan_run(config).config, [*map(warning, notes)]))
         except ConfigError as mistake:
             jobs.append(JobFindings([], None, [error(str(mistake))]))
 
@@ -168,35 +143,39 @@ def _single(arguments: list[str]) -> list[JobFindings]:
     return jobs
 
 
-def _sweep(arguments: list[str], listener: Listener) -> tuple[list[JobFindings], list[Finding]]:
-    """Return the jobs of a sweep, and what is wrong with all of them together."""
-    sweep = _Jobs(arguments, listener)
-    sweep.execute()
-    together = [error(text) for text in several_sweeps(sweep.jobs)]
-    n_same = len(sweep.jobs) - len({job.key for job in sweep.jobs})
-    if n_same:
-        together.append(warning(f"{n_same} of the jobs are the same run as another one"))
-    return sweep.found, together
-
-
 class _Jobs(Multirun):
-    """The jobs of a sweep, collected as training does, and never run."""
+    """The jobs of a sweep, or draws of a study, collected as training does and never run.
 
-    def __init__(self, arguments: list[str], listener: Listener) -> None:
+    Attributes:
+        found: The jobs, or the trials that were drawn.
+        together: Errors and warnings of all together.
+        configs: The runs of a study, one for each trial and seed.
+    """
+
+    def __init__(self, arguments: list[str], listener: Listener, plan_study: PlanStudy) -> None:
         super().__init__(arguments, listener)
+        self._plan_study, self._n_returned = plan_study, 0
         self.found: list[JobFindings] = []
-        self._n_returned = 0
+        self.together: list[Finding] = []
+        self.configs: list[RunConfig] = []
 
     def collect(self, composed: Composed) -> None:
-        """Check the configuration of a job as training does, and keep what was said."""
+        """Check the configuration of a job as training does, and keep mistakes and notes."""
         n_notes = len(self._notes)
         super().collect(composed)
-        self._keep(list(composed.overrides), [warning(note) for note in self._notes[n_notes:]])
+        self._keep(composed.overrides, self._notes[n_notes:])
 
     def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
         """Keep the reason why a job cannot be composed."""
         super().refuse(error, overrides)
-        self._keep(list(overrides), [])
+        self._keep(overrides, [])
+
+    def _keep(self, overrides: Sequence[str], notes: list[str]) -> None:
+        mistakes, self._mistakes = self._mistakes, []
+        plain = [str(word).lstrip("+").replace("\\:", ":") for word in overrides]
+        config = None if mistakes else self._batch[-1].config
+        findings = [*map(error, mistakes), *map(warning, notes)]
+        self.found.append(JobFindings(plain, config, findings))
 
     def run(self) -> list[float | None]:
         """Run nothing."""
@@ -204,36 +183,19 @@ class _Jobs(Multirun):
         n_jobs, self._n_returned = len(self.found) - self._n_returned, len(self.found)
         return [None] * n_jobs
 
-    def _keep(self, words: list[str], notes: list[Finding]) -> None:
-        mistakes, self._mistakes = self._mistakes, []
-        config = self._batch[-1].config if not mistakes else None
-        plain = [str(word).lstrip("+").replace("\\:", ":") for word in words]
-        self.found.append(JobFindings(plain, config, [*map(error, mistakes), *notes]))
-        if not mistakes:
-            self.jobs.append(self._batch[-1])
-
-
-class _Draws(Multirun):
-    """Draws some trials of the study that a command line would begin; none is run.
-
-    Attributes:
-        found: The trials that were drawn.
-        together: What is wrong with the study as a whole.
-        configs: What `train` would take, once for each of the study's trials and seeds.
-    """
-
-    def __init__(self, arguments: list[str], plan_study: PlanStudy) -> None:
-        super().__init__(arguments)
-        self._plan_study = plan_study
-        self.found: list[JobFindings] = []
-        self.together: list[Finding] = []
-        self.configs: list[RunConfig] = []
+    def check_together(self) -> None:
+        """Find mistakes of all jobs together."""
+        self.together += map(error, several_sweeps(self._batch))
+        n_same = len(self._batch) - len({job.key for job in self._batch})
+        if n_same:
+            text = f"{n_same} of the jobs are the same run as another one"
+            self.together.append(warning(text))
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
-        """Draw trials."""
+        """Draw trials of the study; none is run."""
         plan, notes, mistakes = self._plan_study(self.arguments, compose)
-        self.together = [*map(error, mistakes), *map(warning, notes)]
-        self.found = [_draw(plan, number) for number in range(DRAWS)]
+        self.together += [*map(error, mistakes), *map(warning, notes)]
+        self.found += [_draw(plan, number) for number in range(DRAWS)]
         self.configs = [plan.trial_base] * plan.hpo.n_trials * plan.hpo.seeds
 
 

@@ -1,4 +1,4 @@
-"""How fast jobs train and how long all of them will take, from what a probe measures."""
+"""How fast jobs train and how long all of them will take, as measured, estimated and shown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
@@ -14,6 +15,9 @@ from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult, kinds_of
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.usage import cores
 from rlzoo_plus.sweeps import multirun
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,19 @@ class Estimate:
     with_evaluations_s: float | None
     workers: int
 
+    def text(self, n_jobs: int) -> str:
+        """Return how long it will take, in a line."""
+        what = f"{n_jobs} jobs, {self.workers} at once" if n_jobs > 1 else "the run"
+        training = _duration(self.training_s)
+        text = f"{what}: about {training} of training"
+        if self.with_evaluations_s is None:
+            return f"{text}, and the time for evaluations"
+        whole = _duration(self.with_evaluations_s)
+        return text if whole == training else f"{text}, up to {whole} with evaluations"
+
 
 def measure(outcome: Outcome, seconds: float) -> None:
-    """Train some of the jobs for a few seconds, in a temporary folder, and add what was found.
+    """Train some of the jobs for a few seconds, in a temporary folder, and add the measurements.
 
     Args:
         outcome: A diagnosis without errors, of jobs for this machine.
@@ -55,19 +69,18 @@ def measure(outcome: Outcome, seconds: float) -> None:
 def overrides_for(best: Measurement, *, is_sweep: bool) -> list[str]:
     """Return what to add to the command line."""
     setting = best.setting
-    words = [f"num_threads={setting.threads}"]
-    if best.kind.jobs[0].n_envs > 1:
-        words.insert(0, f"vec_env={setting.vec_env}")
-    return [*words, f"infra.workers={setting.workers}"] if is_sweep else words
+    overrides = [f"vec_env={setting.vec_env}"] if best.kind.jobs[0].n_envs > 1 else []
+    overrides.append(f"num_threads={setting.threads}")
+    return [*overrides, f"infra.workers={setting.workers}"] if is_sweep else overrides
 
 
 def estimate(
     result: ProbeResult, configs: list[RunConfig], longest_episode: dict[str, int | None]
 ) -> Estimate | None:
-    """Return the time that jobs take with the best setting, None without figures.
+    """Return the time that jobs take with the best setting, None if no rate is known.
 
-    Kinds that were not measured are taken to be as slow as the slowest that was. What another
-    setting gains is taken to be the same for all kinds.
+    Kinds that were not measured are taken to be as slow as the slowest that was. The gain of
+    another setting is taken to be the same for all kinds.
 
     Args:
         result: Of the probe.
@@ -78,35 +91,30 @@ def estimate(
     if best is None or best.rate is None:
         return None
     first: dict[str, Measurement] = {}
+    rates: dict[str, float] = {}
     for measurement in result.measurements:
         if measurement.rate is not None:
             first.setdefault(measurement.kind.name, measurement)
-    alone = first[best.kind.name]
-    assert alone.rate is not None
-    gain = best.rate / best.setting.workers / alone.rate
-    slowest = min(first.values(), key=lambda m: m.rate or 0.0)
+            rates.setdefault(measurement.kind.name, measurement.rate)
+    workers = best.setting.workers
+    gain = best.rate / workers / rates[best.kind.name]
+    slowest = min(rates, key=lambda name: rates[name])
     training, evaluating = [], []
     for kind in kinds_of(configs):
-        measured = first.get(kind.name, slowest)
+        name = kind.name if kind.name in rates else slowest
+        eval_rate = (first[name].eval_rate or 0.0) * gain
         for job in kind.jobs:
-            training.append(job.n_timesteps / ((measured.rate or 1.0) * gain))
+            training.append(job.n_timesteps / ((rates[name] or 1.0) * gain))
             longest = longest_episode.get(str(job.env.name))
-            evaluating.append(_evaluation_s(job, measured, longest, gain))
-    workers = best.setting.workers
+            played = evaluation_steps(with_schedule(job, lambda: longest), longest)  # noqa: B023
+            if played == 0:
+                evaluating.append(0.0)
+            elif played is not None and eval_rate:
+                evaluating.append(played / eval_rate)
     whole = None
-    if None not in evaluating:
-        pairs = zip(training, evaluating, strict=True)
-        whole = _makespan([train + (play or 0.0) for train, play in pairs], workers)
+    if len(evaluating) == len(training):
+        whole = _makespan([sum(pair) for pair in zip(training, evaluating, strict=True)], workers)
     return Estimate(_makespan(training, workers), whole, workers)
-
-
-def _evaluation_s(
-    job: RunConfig, measured: Measurement, longest: int | None, gain: float
-) -> float | None:
-    played = evaluation_steps(with_schedule(job, lambda: longest), longest)
-    if played == 0 or played is None or not measured.eval_rate:
-        return 0.0 if played == 0 else None
-    return played / (measured.eval_rate * gain)
 
 
 def _makespan(durations: list[float], workers: int) -> float:
@@ -115,3 +123,37 @@ def _makespan(durations: list[float], workers: int) -> float:
     for duration in durations:
         heapq.heapreplace(free, free[0] + duration)
     return max(free)
+
+
+def probe_table(result: ProbeResult) -> Table:
+    """Return the measurements of a probe; the setting that is recommended is marked."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("jobs")
+    for name in ("vec_env", "threads", "at once", "steps/s"):
+        table.add_column(name, no_wrap=True, justify="left" if name == "vec_env" else "right")
+    table.add_column("")
+    for measured in result.measurements:
+        setting, rate = measured.setting, measured.rate
+        table.add_row(
+            Text(measured.kind.name),
+            setting.vec_env,
+            str(setting.threads),
+            str(setting.workers),
+            "-" if rate is None else f"{'~' if measured.rough else ''}{rate:,.0f}",
+            Text("<- recommended" if measured is result.best else measured.reason),
+        )
+    return table
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as text: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    if seconds < 99.5:
+        return f"{max(seconds, 1):.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,17 +1,23 @@
-"""Findings: what is wrong with a configuration, the same told once for many jobs, and of all."""
+"""Findings: what is wrong with configurations, grouped over jobs, as text and as data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from rlzoo_plus.diagnosis.estimate import Estimate
     from rlzoo_plus.diagnosis.probe import ProbeResult
+
+_MOST_NAMED = 3
+_LONGEST_NAMES = 200
 
 
 class Level(StrEnum):
@@ -23,51 +29,27 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know.
+    """One error or warning.
 
     Attributes:
         level: How much it matters.
-        text: The value, the rule and the mend.
+        text: The value, the rule and the fix.
     """
 
     level: Level
     text: str
 
 
+error = partial(Finding, Level.ERROR)
+warning = partial(Finding, Level.WARNING)
+
+
 @dataclass
 class SharedFinding:
-    """A finding and the jobs that have it.
-
-    Attributes:
-        finding: What it is.
-        jobs: What tells each of these jobs from the others.
-    """
+    """A finding and the names of the jobs that have it."""
 
     finding: Finding
     jobs: list[str] = field(default_factory=list)
-
-
-def error(text: str) -> Finding:
-    """Return an error."""
-    return Finding(Level.ERROR, text)
-
-
-def warning(text: str) -> Finding:
-    """Return a warning."""
-    return Finding(Level.WARNING, text)
-
-
-def shared(per_job: Iterable[tuple[str, Iterable[Finding]]]) -> list[SharedFinding]:
-    """Tell the same finding of many jobs once; errors come first.
-
-    Args:
-        per_job: The name of each job, and its findings.
-    """
-    found: dict[Finding, SharedFinding] = {}
-    for job, findings in per_job:
-        for finding in dict.fromkeys(findings):
-            found.setdefault(finding, SharedFinding(finding)).jobs.append(job)
-    return sorted(found.values(), key=lambda one: one.finding.level is not Level.ERROR)
 
 
 @dataclass
@@ -75,29 +57,29 @@ class JobFindings:
     """A job that was composed, or could not be.
 
     Attributes:
-        words: Its overrides.
+        overrides: Its overrides.
         config: None if it is refused.
-        findings: What is known of it.
+        findings: Its errors and warnings.
     """
 
-    words: list[str]
+    overrides: list[str]
     config: RunConfig | None
     findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass
 class Outcome:
-    """What was found.
+    """All findings of a command line, and what a probe measured.
 
     Attributes:
-        findings: Of all jobs, each told once.
+        findings: Of all jobs, each once.
         configs: The jobs that were composed.
         n_jobs: All jobs.
         is_sweep: Whether they are jobs of a sweep.
         result: What a probe measured, None without one.
         estimate: How long all will take.
         overrides: What to add to the command line.
-        draws: Of a study: how many trials were drawn and looked at.
+        draws: Of a study: how many trials were drawn and checked.
     """
 
     findings: list[SharedFinding]
@@ -111,16 +93,76 @@ class Outcome:
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether training would not begin."""
+        """Whether training would not begin."""
         return any(one.finding.level is Level.ERROR for one in self.findings)
+
+    def counts(self) -> str:
+        """Return how many findings of each level there are, as text."""
+        texts = []
+        for level in Level:
+            count = sum(shared.finding.level is level for shared in self.findings)
+            if count:
+                texts.append(f"{count} {level}{'s' if count > 1 else ''}")
+        return ", ".join(texts) or "nothing wrong"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        probe = None
+        if self.result is not None:
+            training_s = self.estimate and round(self.estimate.training_s, 1)
+            probe = {
+                "measurements": [measurement.as_data() for measurement in self.result.measurements],
+                "left_out": [kind.name for kind in self.result.left_out],
+                "overrides": self.overrides,
+                "training_s": training_s,
+                "with_evaluations_s": self.estimate and self.estimate.with_evaluations_s,
+            }
+        findings = [
+            {
+                "level": str(shared.finding.level),
+                "text": shared.finding.text,
+                "n_jobs": len(shared.jobs),
+                "jobs": shared.jobs,
+            }
+            for shared in self.findings
+        ]
+        return {"jobs": self.n_jobs, "findings": findings, "probe": probe}
+
+
+def shared(per_job: Iterable[tuple[str, Iterable[Finding]]]) -> list[SharedFinding]:
+    """Group the same finding of many jobs; errors come first.
+
+    Args:
+        per_job: The name of each job, and its findings.
+    """
+    found: dict[Finding, SharedFinding] = {}
+    for job, findings in per_job:
+        for finding in dict.fromkeys(findings):
+            found.setdefault(finding, SharedFinding(finding)).jobs.append(job)
+    return sorted(found.values(), key=lambda one: one.finding.level is not Level.ERROR)
 
 
 def names_of(jobs: list[JobFindings]) -> list[str]:
-    """Name each job by the words that not all of them have."""
-    composed = [set(job.words) for job in jobs if job.words]
+    """Name each job by the overrides that not all of them have."""
+    composed = [set(job.overrides) for job in jobs if job.overrides]
     common = set.intersection(*composed) if composed else set()
-    names = []
-    for number, job in enumerate(jobs):
-        own = [word for word in job.words if word not in common]
-        names.append(" ".join(own) or f"job {number}")
-    return names
+    own = (" ".join(word for word in job.overrides if word not in common) for job in jobs)
+    return [name or f"job {number}" for number, name in enumerate(own)]
+
+
+def finding_text(shared: SharedFinding, n_jobs: int) -> RenderableType:
+    """Return a finding, and which jobs have it if there are several jobs."""
+    from rich.text import Text
+
+    level, jobs = shared.finding.level, shared.jobs
+    colour = "red" if level is Level.ERROR else "yellow"
+    text = Text.assemble((f"{level}:", colour), f" {shared.finding.text}")
+    if n_jobs == 1:
+        return text
+    which = f"in all {n_jobs} jobs"
+    if len(jobs) < n_jobs:
+        named = [job for job in jobs if job][:_MOST_NAMED]
+        names = "; ".join(named)
+        names = names if len(names) <= _LONGEST_NAMES else names[: _LONGEST_NAMES - 3] + "..."
+        which = f"in {len(jobs)} of {n_jobs} jobs: {names}{', ...' * (len(jobs) > len(named))}"
+    return text.append(f"\n  {which}", style="dim")

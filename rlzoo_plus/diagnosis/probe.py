@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
@@ -16,18 +16,18 @@ from rlzoo_plus.infra.launcher import JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import run_together
 from rlzoo_plus.infra.usage import cores
 
-FIGURES = "figures.json"
+RATES_FILE = "rates.json"
 _TARGET = "rlzoo_plus.diagnosis.probe_job:run_probe"
-_READY = "rlzoo_plus.diagnosis.probe_job:be_ready"
-# A measurement that is shorter says little; one that is longer says no more.
+_IMPORTS = "rlzoo_plus.diagnosis.probe_job:only_import"
+# A shorter measurement says little; a longer one says no more.
 _SHORTEST_S, _USUAL_S, _LONGEST_S = 2.0, 2.5, 6.0
 _MOST_KINDS = 4
-# Of the whole time, for the measurements, however long the imports take.
+# The least share of the whole time for the measurements, however long the imports take.
 _LEAST_SHARE = 0.6
-# What is slower by less than this is taken if it is simpler.
+# A simpler setting is taken if it reaches this share of the fastest.
 _WORTH_IT = 0.95
 _OVERTIME_S = 10.0
-# Of the whole time: later than this, no other setting is tried.
+# Share of the whole time by which other settings may be late.
 _LATE = 0.25
 _LONGEST_IMPORTS_S = 60.0
 # Never reached: the probe ends by the clock.
@@ -44,7 +44,7 @@ class Kind:
     """Jobs that are about equally fast.
 
     Attributes:
-        name: What they are called.
+        name: Algorithm and environment.
         jobs: Their configurations; the first stands for all.
     """
 
@@ -71,6 +71,9 @@ class Setting:
     threads: int
     workers: int
 
+    def __str__(self) -> str:
+        return f"{self.vec_env}, threads {self.threads}, {self.workers} at once"
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -79,10 +82,10 @@ class Measurement:
     Attributes:
         kind: The jobs.
         setting: How they were run.
-        rate: Environment steps a second, of all workers together; None if there is no figure.
-        rough: Whether not one whole iteration after the first was seen.
+        rate: Environment steps a second, of all workers together; None if it is not known.
+        rough: Whether no whole iteration after the first was seen.
         eval_rate: Steps a second of its evaluations, None if they were not measured.
-        reason: Why there is no figure.
+        reason: Why the rate is not known.
     """
 
     kind: Kind
@@ -92,24 +95,35 @@ class Measurement:
     eval_rate: float | None = None
     reason: str = ""
 
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "jobs": self.kind.name,
+            "vec_env": self.setting.vec_env,
+            "num_threads": self.setting.threads,
+            "workers": self.setting.workers,
+            "steps_per_s": self.rate,
+            "rough": self.rough,
+            "evaluation_steps_per_s": self.eval_rate,
+            "reason": self.reason,
+        }
+
 
 @dataclass
 class ProbeResult:
-    """What a probe found.
+    """All measurements of a probe.
 
     Attributes:
         measurements: In the order in which they were made.
         left_out: Kinds of jobs that there was no time for.
         not_tried: Settings that there was no time for.
-        best: What the jobs of the largest kind are to be run with, None without any figure.
-        took_s: How long it took [s].
+        best: The best setting for the jobs of the longest kind, None if no rate is known.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
     left_out: list[Kind] = field(default_factory=list)
     not_tried: list[Setting] = field(default_factory=list)
     best: Measurement | None = None
-    took_s: float = 0.0
 
 
 class Probe:
@@ -126,79 +140,76 @@ class Probe:
         """
         self._launcher, self._folder = launcher, folder
         self._seconds, self._is_sweep = seconds, is_sweep
-        self._least_s = min(_SHORTEST_S, seconds / 2)
         self._n_started = 0
 
-    def run(
-        self, configs: list[RunConfig], tell: Callable[[Measurement], None] = lambda _: None
-    ) -> ProbeResult:
+    def run(self, configs: list[RunConfig]) -> ProbeResult:
         """Measure each kind of job as configured, then other settings for the longest kind.
 
         Args:
-            configs: The jobs; all have been found to be right.
-            tell: Called with each measurement.
+            configs: The jobs, which have no errors.
         """
         began = time.monotonic()
-        self._wait_for_imports()
+        ready = JobSpec("probe", _IMPORTS, {}, self._folder / "ready.log")
+        run_together(self._launcher, [ready], _LONGEST_IMPORTS_S)
         until = max(began + self._seconds, time.monotonic() + _LEAST_SHARE * self._seconds)
         kinds, result = kinds_of(configs), ProbeResult()
-        n_cores = cores()
-        n_others = len(self._others(kinds[0], n_cores))
-        room = int(self._seconds / _USUAL_S) - n_others
-        n_kinds = max(1, min(room, _MOST_KINDS, len(kinds)))
+        n_others = len(self._settings(kinds[0])) - 1
+        n_kinds = max(1, min(int(self._seconds / _USUAL_S) - n_others, _MOST_KINDS, len(kinds)))
         result.left_out = kinds[n_kinds:]
         for position, kind in enumerate(kinds[:n_kinds]):
             share = (until - time.monotonic()) / (n_kinds - position + n_others)
-            setting = configured(kind.jobs[0], n_cores, is_sweep=self._is_sweep)
-            self._measure(result, kind, setting, share, tell, evaluate=True)
-        longest = max(result.measurements, key=_training_s).kind
-        others = self._others(longest, n_cores)
+            measured = self._measure(kind, self._settings(kind)[0], share, evaluate=True)
+            result.measurements.append(measured)
+
+        def training_s(measured: Measurement) -> float:
+            return measured.kind.steps / measured.rate if measured.rate else 0.0
+
+        longest = max(result.measurements, key=training_s).kind
+        others = self._settings(longest)[1:]
         for position, setting in enumerate(others):
             if time.monotonic() > until + _LATE * self._seconds:
                 result.not_tried = others[position:]
                 break
             share = (until - time.monotonic()) / (len(others) - position)
-            self._measure(result, longest, setting, share, tell, evaluate=False)
+            result.measurements.append(self._measure(longest, setting, share, evaluate=False))
         result.best = pick([m for m in result.measurements if m.kind is longest])
-        result.took_s = time.monotonic() - began
         return result
 
-    def _others(self, kind: Kind, n_cores: int) -> list[Setting]:
-        config, n_jobs = kind.jobs[0], len(kind.jobs)
-        return alternatives(config, n_jobs, n_cores, is_sweep=self._is_sweep)[1:]
+    def _settings(self, kind: Kind) -> list[Setting]:
+        return alternatives(kind.jobs[0], len(kind.jobs), cores(), is_sweep=self._is_sweep)
 
     def _measure(
-        self,
-        result: ProbeResult,
-        kind: Kind,
-        setting: Setting,
-        share: float,
-        tell: Callable[[Measurement], None],
-        *,
-        evaluate: bool,
-    ) -> None:
-        seconds = min(max(share, self._least_s), _LONGEST_S)
+        self, kind: Kind, setting: Setting, share_s: float, *, evaluate: bool
+    ) -> Measurement:
+        seconds = min(max(share_s, min(_SHORTEST_S, self._seconds / 2)), _LONGEST_S)
+        first, self._n_started = self._n_started + 1, self._n_started + setting.workers
+        folders = [self._folder / str(first + number) for number in range(setting.workers)]
         specs = []
-        folders = []
-        for number in range(setting.workers):
-            self._n_started += 1
-            folder = self._folder / str(self._n_started)
-            folders.append(folder)
+        for number, folder in enumerate(folders):
             config = short_version(kind.jobs[0], setting, number, str(folder))
-            data = {
-                "config": config.model_dump(),
-                "seconds": seconds,
-                "evaluate": evaluate,
-            }
+            data = {"config": config.model_dump(), "seconds": seconds, "evaluate": evaluate}
             specs.append(JobSpec("probe", _TARGET, data, folder.with_suffix(".log")))
         run_together(self._launcher, specs, seconds + _OVERTIME_S)
-        measurement = _read(kind, setting, folders)
-        result.measurements.append(measurement)
-        tell(measurement)
+        rates = []
+        for folder in folders:
+            try:
+                rates.append(json.loads((folder / RATES_FILE).read_text()))
+            except OSError:
+                reason = _last_line(folder.with_suffix(".log"))
+                return Measurement(kind, setting, None, reason=reason)
+        if any(rate["rate"] is None for rate in rates):
+            return Measurement(kind, setting, None, reason="not one step in the time there was")
+        total, rough = sum(rate["rate"] for rate in rates), any(rate["rough"] for rate in rates)
+        return Measurement(kind, setting, total, rough, rates[0].get("eval_rate"))
 
-    def _wait_for_imports(self) -> None:
-        ready = JobSpec("probe", _READY, {}, self._folder / "ready.log")
-        run_together(self._launcher, [ready], _LONGEST_IMPORTS_S)
+
+def _last_line(log: Path) -> str:
+    """Return the last line of a process, without the one that every log begins with."""
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines and not lines[-1].startswith("--- ") else "it took too long"
 
 
 def kinds_of(configs: list[RunConfig]) -> list[Kind]:
@@ -215,19 +226,21 @@ def kinds_of(configs: list[RunConfig]) -> list[Kind]:
 def configured(config: RunConfig, n_cores: int, *, is_sweep: bool) -> Setting:
     """Return the setting of a job that is run alone, as it is configured."""
     if config.num_threads != "auto":
-        threads = int(config.num_threads)
-    else:
-        is_off_policy = get_algorithm(config.algo.name).family is Family.OFF_POLICY
-        threads = n_cores if is_off_policy and not is_sweep else 1
-    return Setting(config.vec_env, threads, 1)
+        return Setting(config.vec_env, int(config.num_threads), 1)
+    is_off_policy = get_algorithm(config.algo.name).family is Family.OFF_POLICY
+    return Setting(config.vec_env, n_cores if is_off_policy and not is_sweep else 1, 1)
 
 
 def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool) -> list[Setting]:
     """Return the settings to compare, the configured one first, then the simplest first."""
     first = configured(config, n_cores, is_sweep=is_sweep)
-    in_process = _in_process(config)
-    is_free = config.n_envs > 1 and not is_own_vec_env(config.vec_env)
-    vec_envs = [in_process, "subproc"] if is_free else [in_process]
+    # With one environment, or batched ones, no other way of stepping in one process is better.
+    is_own = is_own_vec_env(config.vec_env)
+    is_fixed = config.vec_env == "batched" or config.n_envs == 1
+    in_process = "auto"
+    if is_own or (is_fixed and config.vec_env in IN_PROCESS):
+        in_process = config.vec_env
+    vec_envs = [in_process, "subproc"] if config.n_envs > 1 and not is_own else [in_process]
     threads = sorted({1, n_cores})
     if not is_sweep:
         others = [Setting(vec_env, count, 1) for vec_env in vec_envs for count in threads]
@@ -243,20 +256,22 @@ def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool
     return list(dict.fromkeys([first, *others]))
 
 
-def _in_process(config: RunConfig) -> str:
-    """Return how environments are best stepped in one process; only then is there a choice."""
-    if is_own_vec_env(config.vec_env):
-        return config.vec_env
-    is_the_same = config.vec_env == "batched" or config.n_envs == 1
-    return config.vec_env if is_the_same and config.vec_env in IN_PROCESS else "auto"
-
-
 def short_version(config: RunConfig, setting: Setting, seed: int, run_dir: str) -> RunConfig:
     """Return a run that takes the same time for a step, learns soon and has no end."""
+    values, spec = dict(config.algo.hyperparams), get_algorithm(config.algo.name)
+    if spec.family is Family.ON_POLICY and "n_steps" in values:
+        batch = int(values.get("batch_size") or 1)
+        rollout = max(_ROLLOUT // batch, 1) * batch
+        values["n_steps"] = min(int(values["n_steps"]), max(-(-rollout // config.n_envs), 2))
+    if spec.family is Family.OFF_POLICY:
+        most = {"learning_starts": _LEARNING_STARTS, "buffer_size": _REPLAY_ROWS}
+        if (config.algo.replay_buffer or spec.replay_buffer) == "her":
+            # Hindsight replay needs a whole episode first.
+            del most["learning_starts"]
+        values |= {key: min(int(values[key]), most[key]) for key in most if key in values}
     never = {"every_steps": None, "every_minutes": None, "milestone_steps": None}
     nothing = {"reward_threshold": None, "no_improvement_evals": None, "wall_clock_minutes": None}
-    values = _soon_learning(config)
-    # Numbers of a schedule, which an evaluation that is timed alone needs as well.
+    # The schedule in numbers: an evaluation that is timed alone needs them as well.
     evaluation = scheduled(config).eval
     return config.model_copy(
         update={
@@ -282,56 +297,8 @@ def warm_steps(config: RunConfig) -> int:
     return starts + 2 * rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
 
 
-def _soon_learning(config: RunConfig) -> dict[str, object]:
-    values = dict(config.algo.hyperparams)
-    spec = get_algorithm(config.algo.name)
-    if spec.family is Family.ON_POLICY and "n_steps" in values:
-        batch = int(values.get("batch_size") or 1)
-        rollout = max(_ROLLOUT // batch, 1) * batch
-        values["n_steps"] = min(int(values["n_steps"]), max(-(-rollout // config.n_envs), 2))
-    if spec.family is Family.OFF_POLICY:
-        # Hindsight replay needs a whole episode first.
-        is_her = (config.algo.replay_buffer or spec.replay_buffer) == "her"
-        if "learning_starts" in values and not is_her:
-            values["learning_starts"] = min(int(values["learning_starts"]), _LEARNING_STARTS)
-        if "buffer_size" in values:
-            values["buffer_size"] = min(int(values["buffer_size"]), _REPLAY_ROWS)
-    return values
-
-
 def pick(measurements: list[Measurement]) -> Measurement | None:
-    """Return the simplest setting that is about as fast as the fastest; the simplest come first."""
+    """Return the first setting that is about as fast as the fastest; the simplest come first."""
     known = [m for m in measurements if m.rate is not None]
-    if not known:
-        return None
-    fastest = max(m.rate or 0.0 for m in known)
-    return next(m for m in known if (m.rate or 0.0) >= _WORTH_IT * fastest)
-
-
-def _training_s(measurement: Measurement) -> float:
-    """Return how long all jobs of a kind train, one after the other [s]."""
-    return measurement.kind.steps / measurement.rate if measurement.rate else 0.0
-
-
-def _read(kind: Kind, setting: Setting, folders: list[Path]) -> Measurement:
-    """Add up what the workers have written."""
-    figures = []
-    for folder in folders:
-        try:
-            figures.append(json.loads((folder / FIGURES).read_text()))
-        except OSError:
-            return Measurement(kind, setting, None, reason=_last_line(folder.with_suffix(".log")))
-    rates = [f["rate"] for f in figures]
-    if None in rates:
-        return Measurement(kind, setting, None, reason="not one step in the time there was")
-    rough = any(f["rough"] for f in figures)
-    return Measurement(kind, setting, sum(rates), rough, figures[0].get("eval_rate"))
-
-
-def _last_line(log: Path) -> str:
-    """Return the last that a process said, without the line that every log begins with."""
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines and not lines[-1].startswith("--- ") else "it took too long"
+    fastest = max((m.rate or 0.0 for m in known), default=0.0)
+    return next((m for m in known if (m.rate or 0.0) >= _WORTH_IT * fastest), None)

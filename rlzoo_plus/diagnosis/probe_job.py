@@ -1,4 +1,4 @@
-"""The inside of a probe's process: trains for some seconds, and writes down how fast that was."""
+"""The inside of a probe's process: trains for some seconds, and writes how fast that was."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
 from rlzoo_plus.config.own_code import import_packages, packages_of
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.probe import FIGURES, warm_steps
+from rlzoo_plus.diagnosis.probe import RATES_FILE, warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.evaluation import play
 from rlzoo_plus.runs.exp_manager import ExpManager
 
-# Parts of the time that a probe has.
+# Shares of the probe's time.
 _LEAST_WINDOW, _FOR_EVALUATION = 0.5, 0.15
 
 
@@ -37,57 +37,48 @@ class RateMeter(RunCallback):
         """
         super().__init__()
         self._until, self._least_s, self._warm_steps = until, least_s, warm_steps
+        # Time and steps by event.
         self._marks: dict[str, tuple[float, int]] = {}
 
     def on_iteration(self) -> None:
         """Note the time and the steps."""
-        now = (time.monotonic(), self.model.num_timesteps)
+        now, n_steps = time.monotonic(), self.model.num_timesteps
         if not self._marks:
-            self._until = max(self._until, now[0] + self._least_s)
-        self._marks.setdefault("begin", now)
-        if now[1] >= self._warm_steps:
-            self._marks.setdefault("warm", now)
-        self._marks["iteration"] = self._marks["step"] = now
-        self._end_in_time(now[0])
+            self._until = max(self._until, now + self._least_s)
+            self._marks["begin"] = (now, n_steps)
+        if n_steps >= self._warm_steps:
+            self._marks.setdefault("warm", (now, n_steps))
+        self._marks["iteration"] = (now, n_steps)
+        self._on_step()
 
     def on_evaluation(self, record: dict[str, Any], is_best: bool) -> None:
-        """Nothing: there are none."""
+        """Ignore evaluations: there are none."""
 
     def close(self) -> None:
-        """Nothing to clear away."""
+        """Release nothing."""
 
-    def figures(self) -> dict[str, Any]:
+    def rates(self) -> dict[str, Any]:
         """Return the steps a second, and whether they are rough: no second iteration was seen."""
-        marks = self._marks
-        window = self._window("warm", "iteration")
-        if window[0] >= 0.25 * self._least_s and window[1] > 0:
-            return {"rate": window[1] / window[0], "rough": False}
-        pairs = (("begin", "iteration"), ("begin", "step"))
-        for first, last in pairs if marks else ():
-            seconds, steps = self._window(first, last)
-            if seconds > 0 and steps > 0:
-                return {"rate": steps / seconds, "rough": True}
+        windows = [("warm", "iteration", 0.25 * self._least_s)]
+        windows += [("begin", "iteration", 0.0), ("begin", "step", 0.0)]
+        for first, last, least_s in windows:
+            if first in self._marks:
+                began, ended = self._marks[first], self._marks[last]
+                seconds, steps = ended[0] - began[0], ended[1] - began[1]
+                if seconds > 0 and seconds >= least_s and steps > 0:
+                    return {"rate": steps / seconds, "rough": first == "begin"}
         return {"rate": None, "rough": True}
 
     def _on_step(self) -> bool:
         now = time.monotonic()
         self._marks["step"] = (now, self.model.num_timesteps)
-        self._end_in_time(now)
-        return True
-
-    def _window(self, first: str, last: str) -> tuple[float, int]:
-        if first not in self._marks:
-            return 0.0, 0
-        begin, end = self._marks[first], self._marks[last]
-        return end[0] - begin[0], end[1] - begin[1]
-
-    def _end_in_time(self, now: float) -> None:
         if now >= self._until:
             raise StopTraining("the probe is over", interrupted=True)
+        return True
 
 
 def run_probe(data: dict[str, Any]) -> int:
-    """Train for some seconds; write `figures.json` into the run's directory.
+    """Train for some seconds; write `rates.json` into the run's directory.
 
     Args:
         data: `config` with its `run_dir`, `seconds` in all, and whether to `evaluate` too.
@@ -104,17 +95,17 @@ def run_probe(data: dict[str, Any]) -> int:
     try:
         ExpManager(config, run_dir, progress=meter).train()  # type: ignore[arg-type]
     except RunError as error:
-        # The last line of the log is what is shown.
+        # The user is shown the last line of the log.
         print(error)
         return 1
-    figures = meter.figures()
+    rates = meter.rates()
     if data["evaluate"]:
-        figures["eval_rate"] = _evaluation_rate(meter.model, config, for_evaluation)
-    (run_dir.path / FIGURES).write_text(json.dumps(figures))
+        rates["eval_rate"] = _evaluation_rate(meter.model, config, for_evaluation)
+    (run_dir.path / RATES_FILE).write_text(json.dumps(rates))
     return 0
 
 
-def be_ready(_data: dict[str, Any]) -> int:
+def only_import(_data: dict[str, Any]) -> int:
     """Do nothing, in a process that has everything imported."""
     return 0
 

@@ -1,23 +1,34 @@
-"""What training would refuse only after composing: environment, device, callbacks, tracker."""
+"""What training would refuse only after composing: environment, device, callbacks, tracker.
+
+Environments are tried in a process of their own, which they may crash or leave.
+"""
 
 from __future__ import annotations
 
+import json
+import signal
+import tempfile
+import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.env_trial import env_refusals
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.infra.launcher import JobEnd, JobSpec
+from rlzoo_plus.infra.node import make_ticket, spawn
 
-# Their jobs run on the machine of the command; what another machine has is not known here.
+# Their jobs run on this machine; what another machine has is not known here.
 ON_THIS_MACHINE = ("local", "debug")
+_TARGET = "rlzoo_plus.diagnosis.refusals:try_environments"
+_POLL_S = 0.02
 
 
 class Refusals:
-    """Why runs cannot begin; what decides on a reason is tried once.
+    """The reasons why runs cannot begin; each check runs once for all runs that share its input.
 
-    Environments are tried in a process of their own, since they may end it. torch is imported only
-    for a device other than auto and cpu, and for callbacks.
+    torch is imported only for a device other than auto and cpu, and for callbacks.
     """
 
     def __init__(self) -> None:
@@ -36,7 +47,11 @@ class Refusals:
         for check, deciding in _CHECKS:
             key = f"{check.__name__} {config.model_dump_json(include=deciding)}"
             if key not in self._known:
-                self._known[key] = _reason(check, config)
+                try:
+                    check(config)
+                    self._known[key] = []
+                except ConfigError as error:
+                    self._known[key] = [str(error)]
             found += self._known[key]
         return found
 
@@ -48,38 +63,9 @@ def refusals(configs: Iterable[RunConfig]) -> list[str]:
     return list(dict.fromkeys(reason for config in configs for reason in known.of(config)))
 
 
-def infra_refusals(config: RunConfig) -> list[str]:
-    """Return why the jobs of a sweep cannot be placed; nothing is started."""
-    return _reason(_check_infra, config)
-
-
-def _reason(check: Callable[[RunConfig], None], config: RunConfig) -> list[str]:
-    try:
-        check(config)
-    except ConfigError as error:
-        return [str(error)]
-    return []
-
-
 def _environment_key(config: RunConfig) -> str:
-    """Return what decides whether a run can begin in its environment."""
     deciding = {"env": True, "vec_env": True, "algo": {"name", "packages", "replay_buffer"}}
     return f"environment {config.model_dump_json(include=deciding)}"
-
-
-def _check_device(config: RunConfig) -> None:
-    if config.device in ("auto", "cpu") or config.infra.name not in ON_THIS_MACHINE:
-        return
-    from rlzoo_plus.agents.factory import check_device
-
-    check_device(config.device)
-
-
-def _check_callbacks(config: RunConfig) -> None:
-    if config.callbacks:
-        from rlzoo_plus.callbacks import check_user_callbacks
-
-        check_user_callbacks(config)
 
 
 def _check_infra(config: RunConfig) -> None:
@@ -87,6 +73,20 @@ def _check_infra(config: RunConfig) -> None:
 
     if config.infra.name == "debug":
         make_launcher(config.infra, 1, ())
+
+
+def _check_device(config: RunConfig) -> None:
+    if config.device not in ("auto", "cpu") and config.infra.name in ON_THIS_MACHINE:
+        from rlzoo_plus.agents.factory import check_device
+
+        check_device(config.device)
+
+
+def _check_callbacks(config: RunConfig) -> None:
+    if config.callbacks:
+        from rlzoo_plus.callbacks import check_user_callbacks
+
+        check_user_callbacks(config)
 
 
 def _check_tracker(config: RunConfig) -> None:
@@ -98,7 +98,70 @@ def _check_tracker(config: RunConfig) -> None:
 
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
+    (_check_infra, {"infra": True}),
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
     (_check_tracker, {"tracker": True, "infra": {"name"}}),
 )
+
+
+def env_refusals(configs: list[RunConfig]) -> list[list[str]]:
+    """Return for each configuration why a run cannot begin in its environment, if it cannot.
+
+    One process tries them all. If an environment ends it, that is the reason, and another process
+    tries the rest.
+    """
+    found: list[list[str]] = []
+    with tempfile.TemporaryDirectory(prefix="rlzoo-environments-") as folder:
+        while len(found) < len(configs):
+            answers, end, said = _attempt(configs[len(found) :], Path(folder) / str(len(found)))
+            found += answers
+            if len(found) == len(configs):
+                break
+            how = f"ended with exit code {end.code}"
+            if end.code < 0:
+                how = f"was killed by {signal.Signals(-end.code).name}"
+            last = f" Its last output: {said}" if said else ""
+            reason = (
+                f"env.id={configs[len(found)].env.id}: the process in which it was made, reset "
+                f"and stepped {how}.{last}"
+            )
+            found.append([reason])
+    return found
+
+
+def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], JobEnd, str]:
+    """Try environments in one process; return the answers, how it ended, and its last output."""
+    log, answers = place.with_suffix(".log"), place.with_suffix(".jsonl")
+    values = [config.model_dump() for config in configs]
+    data = {"configs": values, "answers": str(answers)}
+    handle = spawn(make_ticket(JobSpec("environments", _TARGET, data, log)))
+    try:
+        while (end := handle.poll()) is None:
+            time.sleep(_POLL_S)
+    finally:
+        handle.kill()
+    lines = answers.read_text(encoding="utf-8").splitlines() if answers.is_file() else []
+    said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    last = [line for line in said if line.strip() and not line.startswith("--- ")]
+    return [json.loads(line) for line in lines], end, printable(last[-1]) if last else ""
+
+
+def try_environments(data: dict[str, Any]) -> int:
+    """Try the environments of `configs`; append a line with the reasons of each to `answers`."""
+    from rlzoo_plus.config.own_code import import_packages
+    from rlzoo_plus.config.resolve import validate_config
+    from rlzoo_plus.envs.checks import inspect_env
+
+    with Path(data["answers"]).open("a", encoding="utf-8") as answers:
+        for values in data["configs"]:
+            reasons = []
+            try:
+                config = validate_config(values)
+                import_packages(config)
+                inspect_env(config)
+            except ConfigError as error:
+                reasons.append(str(error))
+            answers.write(json.dumps(reasons) + "\n")
+            answers.flush()
+    return 0

@@ -10,7 +10,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, doctor
-from rlzoo_plus.diagnosis import machine
+from rlzoo_plus.diagnosis import advice
 from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult, Setting, kinds_of
 from rlzoo_plus.sweeps import multirun
 
@@ -22,7 +22,7 @@ SMALL = ("algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "n_tim
 @pytest.fixture
 def look(in_process, capsys, monkeypatch):
     """Return a function: overrides to exit code and output, without a probe."""
-    monkeypatch.setattr(machine.os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
+    monkeypatch.setattr(advice.os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
 
     def look_at(*arguments, probe=False):
         words = arguments if probe else (*arguments, "--no-probe")

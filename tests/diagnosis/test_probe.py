@@ -168,7 +168,7 @@ def test_the_first_update_does_not_count(meter):
     meter, see = meter
     for after_s, steps in ((0.0, 0), (3.0, 100), (0.5, 150), (0.4, 190)):
         see("iteration", after_s, steps)
-    assert meter.figures() == {"rate": pytest.approx(100.0), "rough": False}
+    assert meter.rates() == {"rate": pytest.approx(100.0), "rough": False}
 
 
 def test_half_an_iteration_does_not_count(meter):
@@ -176,19 +176,19 @@ def test_half_an_iteration_does_not_count(meter):
     see("iteration", 0.0, 100)
     see("iteration", 1.0, 200)
     see("step", 0.5, 260)
-    assert meter.figures()["rate"] == pytest.approx(100.0)
+    assert meter.rates()["rate"] == pytest.approx(100.0)
 
 
 def test_a_rate_without_a_second_iteration_is_rough(meter):
     meter, see = meter
     see("iteration", 0.0, 0)
     see("step", 2.0, 50)
-    assert meter.figures() == {"rate": pytest.approx(25.0), "rough": True}
+    assert meter.rates() == {"rate": pytest.approx(25.0), "rough": True}
 
 
 def test_nothing_seen_is_no_rate(meter):
     meter, _ = meter
-    assert meter.figures()["rate"] is None
+    assert meter.rates()["rate"] is None
 
 
 @pytest.mark.parametrize("kind", ["iteration", "step"])
@@ -272,7 +272,7 @@ def test_what_was_not_measured_is_as_slow_as_the_slowest():
     assert estimate(result_of(measured(100.0, ONE, first)), configs, {}).training_s == 15.0
 
 
-def test_without_a_figure_there_is_no_estimate():
+def test_without_a_rate_there_is_no_estimate():
     assert estimate(result_of(measured(None)), [job()], {}) is None
 
 
@@ -293,7 +293,7 @@ class Ended:
 
 
 class PretendLauncher:
-    """Writes the figures that a function gives, instead of training."""
+    """Writes the rates that a function gives, instead of training."""
 
     slots, shows_output = 8, False
     waits_s = 0.0
@@ -312,8 +312,8 @@ class PretendLauncher:
             if rate == "died":
                 spec.log.write_text("--- today\nthe gearbox broke\n")
             else:
-                figures = {"rate": rate, "rough": False, "eval_rate": 1.0}
-                (folder / probe.FIGURES).write_text(json.dumps(figures))
+                rates = {"rate": rate, "rough": False, "eval_rate": 1.0}
+                (folder / probe.RATES_FILE).write_text(json.dumps(rates))
         return Ended()
 
     def wait(self, handles, timeout_s):
@@ -368,8 +368,8 @@ def test_a_real_training_is_measured_and_ends_in_time(tmp_path, algo):
     config = short_version(job(algo=algo), ONE, 0, str(tmp_path / "1"))
     data = {"config": config.model_dump(mode="json"), "seconds": 1.5, "evaluate": True}
     assert run_probe(data) == 0
-    figures = json.loads((tmp_path / "1" / probe.FIGURES).read_text())
-    assert figures["rate"] > 5
-    assert figures["eval_rate"] > 5
+    rates = json.loads((tmp_path / "1" / probe.RATES_FILE).read_text())
+    assert rates["rate"] > 5
+    assert rates["eval_rate"] > 5
     assert not (tmp_path / "1" / "final").exists()
     assert not (tmp_path / "1" / "best").exists()
