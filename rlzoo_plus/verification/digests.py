@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
         raise FileNotFoundError(f"{run_dir.path} has no whole checkpoint")
     state = checkpoint.state
     agent = state["agent"]
-    rows = {name: index.to_dict() for name, index in checkpoint.chunks.items()}
+    rows = {name: asdict(index) for name, index in checkpoint.chunks.items()}
     long_episodes = {name: rows.pop(name) for name in list(rows) if name.startswith(PREFIX)}
     networks, optimizers = {}, {}
     for name, value in agent["parameters"].items():
