@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
     multirun.refuse_shared_directory(arguments)
     if multirun.is_search(arguments):
-        from rlzoo_plus.tuning.study import PRELOAD
+        from rlzoo_plus.tuning.trial_job import PRELOAD
 
         multirun.start_early(arguments, PRELOAD)
     else:

@@ -15,12 +15,11 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.commands.typed import CommandParser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.study_report import counts, number_text
-from rlzoo_plus.tuning.terminal import (
+from rlzoo_plus.tuning.study_view import (
     importance_table,
     print_ended,
     print_running,
     print_settings,
-    storage_text,
     trials_table,
 )
 
@@ -176,7 +175,7 @@ def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) 
     data = {
         "study": stored.name,
         "folder": str(stored.folder),
-        "storage": storage_text(stored),
+        "storage": stored.place,
         "hpo": stored.hpo.model_dump(mode="json"),
         "base": list(stored.base),
         "counts": counts(views),

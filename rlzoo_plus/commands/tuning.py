@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.tuning.study import begin_study
+from rlzoo_plus.tuning.storage import require_optuna
 from rlzoo_plus.tuning.study_plan import Compose, make_plan
 
 if TYPE_CHECKING:
@@ -24,14 +24,16 @@ def run_study(arguments: list[str], compose: Compose) -> int:
         ConfigError: Something in the command is wrong, or nothing can be run.
     """
     plan, notes = make_plan(arguments, compose)
-    study, launcher, more = begin_study(plan, arguments)
-    # These import Optuna, which is known to be there by now.
+    require_optuna()
+    # These import Optuna.
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.tuning.retraining import conclude
     from rlzoo_plus.tuning.samplers import pruning_note
-    from rlzoo_plus.tuning.terminal import TuningView
+    from rlzoo_plus.tuning.study import begin_study
+    from rlzoo_plus.tuning.study_view import TuningView
     from rlzoo_plus.tuning.tuner import Tuner
 
+    study, launcher, more = begin_study(plan, arguments)
     console = make_console()
     for note in dict.fromkeys(filter(None, [pruning_note(plan.hpo), *notes, *more])):
         console.print(f"[yellow]note:[/] {note}")

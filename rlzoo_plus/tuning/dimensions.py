@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.values import same_value, value_text
+from rlzoo_plus.tuning.override_values import same_value, value_text
 
 if TYPE_CHECKING:
     import optuna

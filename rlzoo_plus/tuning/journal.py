@@ -10,67 +10,77 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
+from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 
-from rlzoo_plus.artifacts.untrusted import read_plain_lines
+from rlzoo_plus.artifacts.untrusted import one_line, read_plain_lines
 from rlzoo_plus.errors import ConfigError
 
 JOURNAL = "journal.log"
-_LOCK = ".journal.lock"
-# A record is written in milliseconds; who waits so long waits for a stopped process.
+# A record is written in milliseconds: whoever waits so long waits for a stopped process.
 _LOCK_PATIENCE_S = 300.0
 _BLOCK = 2**16
+LARGEST_BYTES = 2**29
+# The most records that one trial or study may have, by Optuna's code of the kind of record. Optuna
+# copies all earlier ones for each. A study's directory holds one study.
+_STUDY = 0
+_MOST = {_STUDY: 100, 2: 5_000, 3: 5_000, 5: 5_000, 7: 10_000, 8: 5_000, 9: 5_000}
 
 
-class SystemLock:
-    """A lock that the system frees as soon as its holder is dead.
+def open_journal(folder: Path, create: bool) -> JournalStorage:
+    """Open the journal in a study's directory.
 
-    Optuna's own locks are files: one that a killed process leaves blocks everybody for thirty
-    seconds, and then two who have waited may both believe that it is theirs.
+    Args:
+        folder: The study's directory.
+        create: Create the journal if there is none.
+
+    Raises:
+        ConfigError: There is none, it is no file, damaged, or far larger than any study's.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        """Wait for the lock.
-
-        Raises:
-            TimeoutError: A living process has it for minutes.
-        """
-        try:
-            self._lock.acquire(timeout=_LOCK_PATIENCE_S, poll_interval=0.005)
-        except Timeout:
-            raise TimeoutError(
-                f"{self._lock.lock_file} is held by a process that neither writes nor ends"
-            ) from None
-        return True
-
-    def release(self) -> None:
-        """Give the lock back."""
-        self._lock.release()
+    path = folder / JOURNAL
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ConfigError(f"{path} is no plain file, so it is no journal of a study.")
+    if path.exists():
+        _check_size(path)
+    elif not create:
+        raise ConfigError(f"{folder} holds no study: there is no {JOURNAL}.")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+    # Optuna does not check what is written there.
+    damages = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+    try:
+        return JournalStorage(SafeJournal(folder))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be used: {one_line(error)}.") from None
+    except damages as error:
+        raise ConfigError(
+            f"{path} is damaged, {one_line(error)}. Remove what is no record, or begin a new "
+            "study with hpo.study=NAME."
+        ) from None
 
 
 class SafeJournal(BaseJournalBackend):
     """A journal whose last record may be torn: it is cut off before the next one is written.
 
-    Each record is on the disk before the lock is given back, so no other can be torn. Readers
-    pass over a torn last record; with a record behind it, nobody could read the journal any more.
+    Each record is on the disk before the lock is released, so no other can be torn. Readers skip a
+    torn last record; with a record behind it, nobody could read the journal any more.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = (folder / JOURNAL).absolute()
-        self._lock = SystemLock(self._path.with_name(_LOCK))
+        # The system releases it when its holder is dead. Optuna's own locks are files: one that a
+        # killed process leaves blocks all others for thirty seconds, and then may have two owners.
+        self._lock = FileLock(self._path.with_name(".journal.lock"), timeout=_LOCK_PATIENCE_S)
         if not self._path.exists():
             self._path.touch()
         # How many records there are up to a place in the file.
         self._read = (0, 0)
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield the records from a number on; a torn last one is passed over.
+        """Yield the records from a number on; a torn last one is skipped.
 
-        Optuna's own reader stumbles over zeros, which a power failure may leave.
+        Optuna's own reader fails on zeros, which a power failure may leave.
 
         Raises:
             ValueError: A record before the last one is torn.
@@ -92,10 +102,9 @@ class SafeJournal(BaseJournalBackend):
                 yield record
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append records with one write, and bring them to the disk."""
+        """Append records with one write, and flush them to the disk."""
         data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
-        self._lock.acquire()
-        try:
+        with self._lock.acquire(poll_interval=0.005):
             # A file that was removed must not come back without its beginning.
             handle = os.open(self._path, os.O_RDWR | os.O_APPEND)
             with open(handle, "r+b", buffering=0) as file:
@@ -104,12 +113,10 @@ class SafeJournal(BaseJournalBackend):
                 while view:
                     view = view[file.write(view) :]
                 os.fsync(handle)
-        finally:
-            self._lock.release()
 
 
 def _sound_size(handle: int) -> int:
-    """Return how long a journal is without a torn last record."""
+    """Return the length of a journal without a torn last record [bytes]."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
     while start > 0 and tail.count(b"\n") < 2:
@@ -133,47 +140,24 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-LARGEST_BYTES = 2**29
-# Optuna's codes of records, and how many are taken of each kind for one trial or study. It copies
-# all earlier ones at each; a study's directory holds one study.
-_STUDY = 0
-_MOST = {_STUDY: 100, 2: 5_000, 3: 5_000, 5: 5_000, 7: 10_000, 8: 5_000, 9: 5_000}
-
-
-def check_journal(path: Path) -> None:
-    """Refuse a journal that would take minutes or all memory to read.
-
-    Raises:
-        ConfigError: It is far larger than any study's.
-    """
-    if path.is_symlink() or not path.is_file():
-        # Whoever opens it says so.
-        return
+def _check_size(path: Path) -> None:
+    """Refuse a journal that would take minutes or all memory to read."""
     if path.stat().st_size > LARGEST_BYTES:
         raise ConfigError(
             f"{path} is larger than {LARGEST_BYTES // 2**20} MiB: no study's journal."
         )
     seen: Counter[tuple[int, int]] = Counter()
     for line in read_plain_lines(path):
-        kind = _kind(line)
-        if kind is None:
+        record = _record(line + b"\n") or {}
+        code = record.get("op_code")
+        if type(code) is not int or code not in _MOST:
             continue
-        seen[kind] += 1
-        if seen[kind] > _MOST[kind[0]]:
+        about = 0 if code == _STUDY else record.get("trial_id", record.get("study_id"))
+        if type(about) is not int:
+            continue
+        seen[code, about] += 1
+        if seen[code, about] > _MOST[code]:
             raise ConfigError(
-                f"{path} has more than {_MOST[kind[0]]} records of one kind for the same "
-                "trial or study: no study's journal."
+                f"{path} has more than {_MOST[code]} records of one kind for the same trial or "
+                "study: no study's journal."
             )
-
-
-def _kind(line: bytes) -> tuple[int, int] | None:
-    """Return a record's code and what it is about, None if there is no limit for it."""
-    try:
-        record = json.loads(line.decode())
-    except (ValueError, RecursionError):
-        return None
-    code = record.get("op_code") if isinstance(record, dict) else None
-    if type(code) is not int or code not in _MOST:
-        return None
-    about = 0 if code == _STUDY else record.get("trial_id", record.get("study_id"))
-    return (code, about) if type(about) is int else None

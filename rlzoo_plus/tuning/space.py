@@ -12,8 +12,7 @@ from rlzoo_plus.config.compose import GROUPS
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import import_user_module
 from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical
-from rlzoo_plus.tuning.sweep_syntax import parse_entry, parse_sweep
-from rlzoo_plus.tuning.values import (
+from rlzoo_plus.tuning.override_values import (
     Values,
     ancestors,
     are_related,
@@ -22,6 +21,7 @@ from rlzoo_plus.tuning.values import (
     same_value,
     value_text,
 )
+from rlzoo_plus.tuning.sweep_syntax import parse_entry, parse_sweep
 
 if TYPE_CHECKING:
     import optuna

@@ -2,41 +2,110 @@
 
 from __future__ import annotations
 
+import functools
+import ipaddress
+import os
+import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.postgres import SCHEMES, check_url, open_postgres
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
+    from optuna.storages import BaseStorage, RDBStorage
 
 JOURNAL_STORAGE = "journal"
+# How long a server may be unreachable before a command gives up [s].
+PATIENCE_S = 60.0
+_CONNECT_TIMEOUT_S = 10
+# The key of the lock around creating the tables: any number that other programs do not use.
+_TABLES_LOCK = 0x726C7A6F6F
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def require_optuna() -> None:
+    """Import Optuna and turn off its progress lines and its warnings for developers.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError(
+            f"a study needs Optuna ({one_line(error)}): pip install 'rlzoo-plus[tune]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    # We send the heartbeats: other processes do the work than the one that asks for trials.
+    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
 
 
 def check_storage(name: str) -> str:
-    """Return a storage's name as it may be kept and shown.
+    """Return a storage's name as it may be stored and shown.
 
     Args:
         name: `journal`, or `postgresql://user@host/database`.
 
     Raises:
-        ConfigError: It is another kind of storage, or holds a password.
+        ConfigError: It is another kind of storage, no URL, or holds a password.
     """
     if name == JOURNAL_STORAGE:
         return name
-    scheme = name.partition("://")[0].partition("+")[0].lower()
-    if "://" in name and scheme in SCHEMES:
-        return check_url(name).replace("+psycopg", "", 1)
-    # An unknown URL may hold a password too.
-    shown = f"{scheme}://..." if "://" in name else printable(name)
-    raise ConfigError(
-        f"hpo.storage={shown} is not supported: journal, a file in the study's directory, for one "
-        "machine or a shared disk; or postgresql://user@host/database, for many. Others do not "
-        "keep every trial when processes are killed or write at once."
-    )
+    scheme, is_url, rest = name.partition("://")
+    scheme = scheme.partition("+")[0].lower()
+    if not is_url or scheme not in ("postgresql", "postgres"):
+        # An unknown URL may hold a password too.
+        shown = f"{scheme}://..." if is_url else printable(name)
+        raise ConfigError(
+            f"hpo.storage={shown} is not supported: journal, a file in the study's directory, for "
+            "one machine or a shared disk; or postgresql://user@host/database, for many. Others "
+            "do not keep every trial when processes are killed or write at once."
+        )
+    try:
+        parts = urlsplit(name)
+        keys = {key for key, _ in parse_qsl(parts.query)}
+        has_password = parts.password is not None or keys & {"password", "sslpassword"}
+        has_password = has_password or _has_password_for_driver(name)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"hpo.storage is no URL: {error}.") from None
+    if has_password:
+        # The value itself is not repeated: this text ends up in logs.
+        raise ConfigError(
+            "hpo.storage holds a password, which would be kept in configurations and logs. "
+            "Leave it out of the URL, and set PGPASSWORD or write it into ~/.pgpass."
+        )
+    if not parts.path.strip("/"):
+        raise ConfigError(
+            f"hpo.storage={printable(name)} names no database: postgresql://user@host/database."
+        )
+    return f"postgresql://{rest}"
+
+
+def _has_password_for_driver(name: str) -> bool:
+    """Tell whether SQLAlchemy, which parses URLs in its own way, finds a password in one."""
+    try:
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+    except ImportError:
+        # `open_storage` says what is missing.
+        return False
+    try:
+        return make_url(name).password is not None
+    except ArgumentError as error:
+        raise ValueError("it has another form than postgresql://user@host/database") from error
+
+
+def driver_url(name: str) -> str:
+    """Return the URL of a database with the driver that SQLAlchemy is to use."""
+    return name.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True) -> BaseStorage:
@@ -45,8 +114,8 @@ def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True)
     Args:
         name: As in `hpo.storage`.
         folder: The study's directory, which holds the journal.
-        heartbeat_s: With PostgreSQL, a trial's owner that is silent four times as long is dead.
-        create: Begin a journal if there is none.
+        heartbeat_s: In PostgreSQL, a trial is stale after four times this time without heartbeat.
+        create: Create the journal, or Optuna's tables, if there are none.
 
     Raises:
         ConfigError: There is no such storage, or it cannot be used.
@@ -54,61 +123,148 @@ def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True)
     require_optuna()
     name = check_storage(name)
     if name != JOURNAL_STORAGE:
-        return open_postgres(check_url(name), heartbeat_s, create)
-    return _open_journal(folder, create)
+        return _open_postgres(name, heartbeat_s, create)
+    from rlzoo_plus.tuning.journal import open_journal
+
+    return open_journal(folder, create)
 
 
-def require_optuna() -> None:
-    """Make Optuna ready, without what it says to developers.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
+def _open_postgres(name: str, heartbeat_s: int, create: bool) -> RDBStorage:
     try:
-        quiet_optuna()
+        import psycopg  # noqa: F401
+        import sqlalchemy
     except ImportError as error:
         raise ConfigError(
-            f"a study needs Optuna ({one_line(error)}): pip install 'rlzoo-plus[tune]'"
+            f"hpo.storage on PostgreSQL needs a driver ({one_line(error)}): "
+            "pip install 'rlzoo-plus[postgres]'"
         ) from None
+    from optuna.storages import RDBStorage
+    from sqlalchemy.pool import NullPool
 
-
-def _open_journal(folder: Path, create: bool) -> BaseStorage:
-    from optuna.storages import JournalStorage
-
-    from rlzoo_plus.tuning.journal import JOURNAL, SafeJournal, check_journal
-
-    path = folder / JOURNAL
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ConfigError(f"{path} is no plain file, so it is no journal of a study.")
-    if not path.exists():
-        if not create:
-            raise ConfigError(f"{folder} holds no study: there is no {JOURNAL}.")
-        folder.mkdir(parents=True, exist_ok=True)
-    check_journal(path)
+    url, arguments = driver_url(name), {"connect_args": {"connect_timeout": _CONNECT_TIMEOUT_S}}
     try:
-        return JournalStorage(SafeJournal(folder))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be used: {one_line(error)}.") from None
-    # Optuna trusts what is written there, and stumbles over anything else.
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-        RecursionError,
-    ) as error:
-        raise ConfigError(
-            f"{path} is damaged, {one_line(error)}. Remove what is no record, or begin a new "
-            "study with hpo.study=NAME."
-        ) from None
+        engine = sqlalchemy.create_engine(url, poolclass=NullPool, **arguments)
+        # Two processes that create the tables at the same time would fail each other.
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("SET LOCAL lock_timeout = '60s'"))
+            lock = sqlalchemy.text("SELECT pg_advisory_xact_lock(:key)")
+            connection.execute(lock, {"key": _TABLES_LOCK})
+            return RDBStorage(
+                url,
+                engine_kwargs={**arguments, "pool_pre_ping": True},
+                heartbeat_interval=heartbeat_s,
+                grace_period=4 * heartbeat_s,
+                skip_table_creation=not create,
+            )
+    except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
+        raise ConfigError(f"hpo.storage={printable(name)}: {_reason(error)}.") from None
 
 
-def quiet_optuna() -> None:
-    """Turn off Optuna's progress lines and its warnings about experimental arguments."""
-    import optuna
+def is_gone(error: BaseException | None) -> bool:
+    """Tell whether an error means that the server was away, not that the request was wrong."""
+    from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    # Heartbeats are ours to send: the work is done by other processes than the one that asks.
-    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
+    # The last one: an earlier rollback had no connection any more; it has been repeated by now.
+    gone = (OperationalError, InterfaceError, PendingRollbackError)
+    while error is not None and not isinstance(error, gone):
+        error = error.__cause__
+    return error is not None
+
+
+def patiently(action: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+    """Do something with a storage; while its server is away, try again.
+
+    The action may have happened although it seems to have failed: the answer was lost.
+
+    Raises:
+        ConfigError: The server was away all the time.
+    """
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import DBAPIError
+
+    end, pause = time.monotonic() + patience_s, 0.1
+    while True:
+        try:
+            return action()
+        except (StorageInternalError, DBAPIError) as error:
+            if not is_gone(error):
+                raise
+            if time.monotonic() + pause > end:
+                raise ConfigError(
+                    f"hpo.storage has been away for {patience_s:g} s: {_reason(error)}. "
+                    "The same command goes on when it is back."
+                ) from None
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
+
+
+def patient(method: Callable[P, T]) -> Callable[P, T]:
+    """Decorator that calls a method with `patiently`."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return patiently(lambda: method(*args, **kwargs))
+
+    return call
+
+
+def _reason(error: BaseException) -> str:
+    """Return the cause in one line; SQLAlchemy and Optuna wrap it in texts of their own."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split()).rstrip(".")
+    hint = ""
+    if "password" in text:
+        hint = ". Set PGPASSWORD, or write the password into ~/.pgpass"
+    elif "does not exist" in text and "database" in text:
+        hint = ". Make it with createdb"
+    return printable(text) + hint
+
+
+# Other arguments name files, services or addresses, which an untrusted URL must not do.
+_PLAIN = ("host", "hostaddr", "port", "user", "dbname", "sslmode", "connect_timeout")
+# libpq takes these where the URL names no host.
+_VARIABLES = ("PGSERVICE", "PGHOSTADDR", "PGHOST")
+
+
+def foreign_host(name: str) -> str | None:
+    """Return the host that a database's URL leads to, None if it is this machine.
+
+    It looks at the arguments that the driver would be given, not at the text: two parsers of URLs
+    may take different parts for the host.
+
+    Args:
+        name: A URL, as in `hpo.storage`.
+
+    Raises:
+        ConfigError: It is no URL of a database that could be used.
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    name = check_storage(name)
+    try:
+        url = make_url(driver_url(name))
+        arguments = dict(url.get_dialect()().create_connect_args(url)[1])
+    except (SQLAlchemyError, ValueError, TypeError):
+        raise ConfigError("hpo.storage is no URL of a database.") from None
+    host, address = (str(arguments.get(key) or "") for key in ("host", "hostaddr"))
+    if not host and not address:
+        host = next(filter(None, map(os.environ.get, _VARIABLES)), "")
+    for each in (*host.split(","), *address.split(",")):
+        if not _is_here(each):
+            return each
+    odd = next((key for key in arguments if key not in _PLAIN), None)
+    # A name with these would be taken for a URL or settings of its own.
+    is_plain = not any(mark in str(arguments.get("dbname", "")) for mark in ("=", "://"))
+    return None if odd is None and is_plain else f"the one of its {odd or 'name'}"
+
+
+def _is_here(host: str) -> bool:
+    # Nothing, a folder or an abstract name: a socket of this machine.
+    if host in ("", "localhost") or host.startswith(("/", "@")):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.provenance import command_line
@@ -25,8 +26,14 @@ from rlzoo_plus.artifacts.untrusted import (
 from rlzoo_plus.config.own_code import refuse_foreign
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError, closest
-from rlzoo_plus.tuning.postgres import patiently
-from rlzoo_plus.tuning.storage import JOURNAL_STORAGE, check_storage, open_storage, require_optuna
+from rlzoo_plus.tuning.storage import (
+    JOURNAL_STORAGE,
+    check_storage,
+    foreign_host,
+    open_storage,
+    patiently,
+    require_optuna,
+)
 from rlzoo_plus.tuning.study_plan import STUDIES, StudyPlan, study_folder
 from rlzoo_plus.tuning.study_report import FILES as REPORT_FILES
 from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 ABOUT = "about"
-# For so long a server may be away before a command gives up [s].
-PATIENCE_S = 60.0
 
 
 class StoredStudy:
@@ -81,28 +86,24 @@ class StoredStudy:
         return str(self.optuna_study.study_name)
 
     @property
-    def place(self) -> str:
-        """Where it is kept, for people."""
-        if self.storage_name == JOURNAL_STORAGE:
-            return str(self.folder / "journal.log")
-        return printable(self.storage_name)
-
-    @property
     def about(self) -> dict[str, Any]:
         """What was fixed when it began."""
-        value = patiently(lambda: self.optuna_study.user_attrs.get(ABOUT), PATIENCE_S)
+        value = patiently(lambda: self.optuna_study.user_attrs.get(ABOUT))
         return value if isinstance(value, dict) else {}
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Whether each objective is to be made large or small: `maximize`, `minimize`."""
+        """The direction of each objective: `maximize` or `minimize`."""
         return tuple(direction.name.lower() for direction in self.optuna_study.directions)
+
+    def frozen_trials(self) -> list[optuna.trial.FrozenTrial]:
+        """Return all trials as Optuna has them, by number."""
+        found = patiently(lambda: self.optuna_study.get_trials(deepcopy=False))
+        return sorted(found, key=lambda trial: trial.number)
 
     def trials(self) -> list[TrialView]:
         """Return all trials by number."""
-        read = self.optuna_study.get_trials
-        found = patiently(lambda: read(deepcopy=False), PATIENCE_S)
-        return [view_of(trial) for trial in sorted(found, key=lambda trial: trial.number)]
+        return [view_of(trial) for trial in self.frozen_trials()]
 
     def best(self, count: int) -> list[TrialView]:
         """Return the best trials that are done and keep all constraints, best first.
@@ -119,42 +120,43 @@ class StoredStudy:
             and view.values is not None
             and len(view.values) == len(signs)
         ]
+
+        def is_beaten(values: tuple[float, ...]) -> bool:
+            others = (other for other, _ in done if other != values)
+            return any(all(map(float.__ge__, other, values)) for other in others)
+
         if len(signs) > 1:
-            done = [pair for pair in done if not any(_beats(other, pair[0]) for other, _ in done)]
+            done = [(values, view) for values, view in done if not is_beaten(values)]
         done.sort(key=lambda pair: (-pair[0][0], pair[1].number))
         return [view for _, view in done[:count]]
-
-
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    pairs = list(zip(one, other, strict=True))
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
 
 
 NAME = "study.json"
 FORMAT = 1
 # Each is a column of a table.
 _MOST_OBJECTIVES = 20
+_Text = Annotated[str, Field(min_length=1)]
 
 
 @dataclass(frozen=True)
 class KnownStudy:
-    """A study that exists.
+    """A study that exists, as its study.json describes it.
 
     Attributes:
         folder: Its directory.
-        name: What it is called, in its storage too.
+        name: Its name, also in its storage.
         storage: `journal`, or the URL of a database, without a password.
         hpo: The settings of the command that began it.
         base: The overrides that hold for every trial.
-        config_options: The options that say where configuration files lie.
-        trust: Its database may be asked wherever it is.
+        config_options: The options that say where configuration files are.
+        trust: Whether its database may be on another machine.
     """
 
     folder: Path
-    name: str
-    storage: str
+    name: _Text
+    storage: _Text
     hpo: HpoConfig
-    base: tuple[str, ...]
+    base: tuple[str, ...] = ()
     config_options: tuple[str, ...] = ()
     trust: bool = False
 
@@ -169,24 +171,30 @@ class KnownStudy:
         self._check_host()
         study = StoredStudy.read(self.name, self.folder, self.storage)
         try:
-            # Optuna does not look at what it reads.
+            # Optuna does not check what it reads.
             study.trials()
         except ConfigError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ConfigError(
-                f"{printable(study.place)} is damaged: a trial in it is none ({one_line(error)})."
+                f"{printable(self.place)} is damaged: a trial in it is none ({one_line(error)})."
             ) from error
         if len(study.directions) != len(self.hpo.objectives):
             raise ConfigError(
                 f"{self.folder / NAME} has {len(self.hpo.objectives)} objectives, but the trials "
-                f"in {printable(study.place)} are of a study with {len(study.directions)}."
+                f"in {printable(self.place)} are of a study with {len(study.directions)}."
             )
         return study
 
     @property
+    def place(self) -> str:
+        """Where the trials are stored: the path of the journal, or the URL of the database."""
+        is_journal = self.storage == JOURNAL_STORAGE
+        return str(self.folder / "journal.log") if is_journal else self.storage
+
+    @property
     def reference(self) -> str:
-        """The word that `study=` finds it by from here."""
+        """What `study=` takes for it in the present directory."""
         name = self.folder.name
         return name if study_folder(name) == self.folder else str(self.folder)
 
@@ -205,7 +213,7 @@ class KnownStudy:
         return printable(text, LONGEST_LINE)
 
     def published(self) -> tuple[int | None, str | None]:
-        """Return the winner and its experiment, as far as the study's report makes sense."""
+        """Return the winner and its experiment, as far as the study's report is valid."""
         data = read_json(self.folder / REPORT_FILES[0])
         winner, experiment = data.get("winner"), data.get("experiment")
         return (
@@ -218,8 +226,6 @@ class KnownStudy:
         if self.storage == JOURNAL_STORAGE or self.trust:
             return
         require_optuna()
-        from rlzoo_plus.tuning.postgres import foreign_host
-
         host = foreign_host(self.storage)
         if host is not None:
             raise ConfigError(
@@ -230,7 +236,7 @@ class KnownStudy:
 
 
 def write_study_file(plan: StudyPlan, config_options: Sequence[str]) -> None:
-    """Write what those who come later need to know of a study."""
+    """Write study.json, which other commands read."""
     content = {
         "format": FORMAT,
         "name": plan.name,
@@ -247,31 +253,27 @@ def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
 
     Args:
         name: Its name, or the path of its directory.
-        trust: Ask a database on another machine, should it be there.
+        trust: Whether its database may be on another machine.
 
     Raises:
         ConfigError: There is none, or its file cannot be read.
     """
     for folder in (Path(name), study_folder(name)):
-        if _has_file(folder):
-            return read_study_file(folder, trust=trust)
+        try:
+            if (folder / NAME).is_file():
+                return read_study_file(folder, trust=trust)
+        except OSError:
+            # The name is longer than any file's.
+            continue
     known = sorted(file.parent.name for file in STUDIES.glob(f"*/{NAME}"))
     hint = closest(name, known)
     suggestion = f" Did you mean {printable(hint)!r}?" if hint else ""
     there = (
         f"There are: {printable(', '.join(known))}."
         if known
-        else ("Start one with `rlzoo-plus train -m hpo=ppo env=cartpole_bullet`.")
+        else "Start one with `rlzoo-plus train -m hpo=ppo env=cartpole_bullet`."
     )
     raise ConfigError(f"{name}: no such study, here or in {STUDIES}.{suggestion} {there}")
-
-
-def _has_file(folder: Path) -> bool:
-    try:
-        return (folder / NAME).is_file()
-    except OSError:
-        # The name is longer than any file's.
-        return False
 
 
 def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
@@ -279,7 +281,7 @@ def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
 
     Args:
         folder: The study's directory.
-        trust: Ask a database on another machine, should it be there.
+        trust: Whether its database may be on another machine.
 
     Raises:
         ConfigError: It is missing, damaged, or of another format.
@@ -287,55 +289,45 @@ def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
     path = folder / NAME
     try:
         data = parse_json(read_plain_file(path, LARGEST_MANIFEST_BYTES))
-        return _parse(folder, data, trust)
-    except (OSError, ValueError, ValidationError) as error:
+        if not isinstance(data, dict):
+            raise ValueError("it is no mapping")
+        if data.get("format") != FORMAT:
+            raise ValueError(f"its format is {printable(data.get('format'))}, not {FORMAT}")
+        names = {field.name for field in dataclasses.fields(KnownStudy)} - {"folder", "trust"}
+        content = {key: value for key, value in data.items() if key in names}
+        study = KnownStudy(folder=folder, trust=trust, **content)
+        if len(study.hpo.objectives) > _MOST_OBJECTIVES:
+            raise ValueError(f"it has more than {_MOST_OBJECTIVES} objectives")
+        return dataclasses.replace(study, storage=check_storage(study.storage))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {one_line(error)}.") from error
 
 
-def _parse(folder: Path, data: Any, trust: bool) -> KnownStudy:
-    if not isinstance(data, dict):
-        raise ValueError("it is no mapping")
-    if data.get("format") != FORMAT:
-        raise ValueError(f"its format is {printable(data.get('format'))}, not {FORMAT}")
-    name, storage = data.get("name"), data.get("storage")
-    if not isinstance(name, str) or not isinstance(storage, str) or not name or not storage:
-        raise ValueError("name and storage must be texts")
-    hpo = HpoConfig.model_validate(data.get("hpo"))
-    base, options = (_words(data, key) for key in ("base", "config_options"))
-    if len(hpo.objectives) > _MOST_OBJECTIVES:
-        raise ValueError(f"it has more than {_MOST_OBJECTIVES} objectives")
-    return KnownStudy(folder, name, check_storage(storage), hpo, base, options, trust)
-
-
-def _words(data: dict[str, Any], key: str) -> tuple[str, ...]:
-    words = data.get(key, [])
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{key} must be a list of texts")
-    return tuple(words)
-
-
-_NAMES = ("study", "trial")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
 
 
 def with_trial(arguments: Sequence[str]) -> list[str]:
-    """Return a command line with the trial's own words; what stands beside them wins.
+    """Return a command line with the overrides of the trial that it names; its own ones win.
 
     Raises:
-        ConfigError: There is no such trial, or its words import code and are not trusted.
+        ConfigError: There is no such trial, or its overrides import code and are not trusted.
     """
-    named = {key: value for key, value in _pairs(arguments) if key in _NAMES}
-    if set(named) != set(_NAMES):
+    matches = filter(None, map(_OVERRIDE.fullmatch, arguments))
+    named = {match["key"]: match["value"] for match in matches}
+    if not {"study", "trial"} <= named.keys():
         raise ConfigError("study=S and trial=N belong together. `rlzoo-plus study show S` lists N.")
-    rest = [word for word in arguments if _key(word) not in _NAMES and word != "--trust"]
+    study, trial = named["study"], named["trial"]
+    if not trial.isdecimal():
+        raise ConfigError(f"trial={trial} must be the number of one trial, from 0.")
     trust = "--trust" in arguments
-    stored = _stored(named["study"], _number(named["trial"]), trust=trust)
-    refuse_foreign(stored, f"trial {named['trial']} of {named['study']}", trust=trust)
+    stored = _stored_words(study, int(trial), trust=trust)
+    refuse_foreign(stored, f"trial {trial} of {study}", trust=trust)
+    rest = [w for w in arguments if _key(w) not in ("study", "trial") and w != "--trust"]
     given = {_key(word) for word in rest}
     return [*rest, *(word for word in stored if _key(word) not in given)]
 
 
-def _stored(study: str, number: int, *, trust: bool) -> list[str]:
+def _stored_words(study: str, number: int, *, trust: bool) -> list[str]:
     stored = open_stored(study, trust=trust)
     views = {view.number: view for view in stored.study.trials()}
     if number not in views:
@@ -348,17 +340,6 @@ def _stored(study: str, number: int, *, trust: bool) -> list[str]:
     if view.state in (TrialState.WAITING, TrialState.INVALID):
         raise ConfigError(f"study={study}: trial {number} has no values that could be trained.")
     return stored.words_of(view)
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"trial={text} must be the number of one trial, from 0.")
-    return int(text)
-
-
-def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    matches = [_OVERRIDE.fullmatch(word) for word in arguments]
-    return [(match["key"], match["value"]) for match in matches if match]
 
 
 def _key(word: str) -> str:

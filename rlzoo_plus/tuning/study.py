@@ -1,4 +1,4 @@
-"""A study in work: asking for trials, telling their outcome, and taking up lost ones."""
+"""A study at work: opening it, asking for trials, and recording how they ended."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import optuna
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.compose import config_options
 from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.infra.launcher import Launcher, make_launcher
+from rlzoo_plus.sweeps.job import busy_cores
 from rlzoo_plus.tuning import trials as noted
+from rlzoo_plus.tuning.experiment_file import check_target
+from rlzoo_plus.tuning.lease import Leases
 from rlzoo_plus.tuning.metrics import RUNGS, parse_constraints
-from rlzoo_plus.tuning.postgres import is_gone, patiently
-from rlzoo_plus.tuning.storage import open_storage
-from rlzoo_plus.tuning.stored_study import ABOUT, PATIENCE_S, StoredStudy
-from rlzoo_plus.tuning.trial_job import DIVERGED, TrialReporter
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.storages import BaseStorage
-
-    from rlzoo_plus.infra.launcher import Launcher
-    from rlzoo_plus.tuning.lease import IsDead
-    from rlzoo_plus.tuning.samplers import Grid
-    from rlzoo_plus.tuning.study_plan import StudyPlan
-
-PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.tuning.trial_job", "rlzoo_plus.tuning.study")
+from rlzoo_plus.tuning.samplers import Grid, make_pruner, make_sampler
+from rlzoo_plus.tuning.storage import open_storage, patient, patiently
+from rlzoo_plus.tuning.stored_study import ABOUT, StoredStudy, write_study_file
+from rlzoo_plus.tuning.study_plan import StudyPlan, about_study, check_draws, study_mistakes
+from rlzoo_plus.tuning.trial_job import DIVERGED, PRELOAD, TrialReporter
 
 T = TypeVar("T")
 
@@ -41,10 +41,10 @@ class AskedTrial:
     """A trial that is to be run.
 
     Attributes:
-        trial: What the values are drawn from; those of a lost attempt are given again.
+        trial: Suggests the values; those of a lost attempt are suggested again.
         number: Its number.
         folder: Its directory below the study's.
-        retry_of: The lost attempt that it takes the place of, None if it is the first.
+        retry_of: The lost attempt that it replaces, None if it is the first.
         attempt: How many attempts were lost before.
         overrides: What it changes, where that is known before anything is drawn: nothing for the
             first trial of a warm start, and what a lost attempt had changed.
@@ -58,24 +58,8 @@ class AskedTrial:
     overrides: tuple[str, ...] | None = None
 
 
-class Study(StoredStudy):
+class Study(Leases):
     """A study that trials are asked of. Processes on many machines may have the same one."""
-
-    def __init__(
-        self,
-        study: optuna.Study,
-        storage: BaseStorage,
-        folder: Path,
-        hpo: HpoConfig,
-        grid: Grid | None = None,
-    ) -> None:
-        from rlzoo_plus.tuning.lease import Leases
-
-        super().__init__(study, storage, folder, hpo.storage)
-        self.hpo = hpo
-        self._constraints = parse_constraints(hpo.constraints)
-        self._grid_size = None if grid is None else math.prod(map(len, grid.values()))
-        self._leases = Leases(study, storage, hpo.n_trials, self._grid_size)
 
     @classmethod
     def open(
@@ -86,13 +70,13 @@ class Study(StoredStudy):
         about: Mapping[str, Any],
         grid: Grid | None = None,
     ) -> Study:
-        """Make a study, or go on with it.
+        """Create a study, or continue it.
 
         Args:
             name: Its name in the storage.
             folder: Its directory.
             hpo: Its settings.
-            about: What must stay the same for as long as it goes on; kept at its beginning.
+            about: What must stay the same for as long as it goes on; stored when it begins.
             grid: The values of each parameter, for `hpo.sampler=grid`.
 
         Raises:
@@ -100,24 +84,17 @@ class Study(StoredStudy):
                 with something else.
         """
         storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
-        import optuna
-
-        from rlzoo_plus.tuning.samplers import TrialSampler, make_pruner
-
-        sampler = TrialSampler(hpo, grid)
+        make_sampler(hpo, 0, grid)
         make_pruner(hpo, RUNGS * hpo.seeds)
         parse_constraints(hpo.constraints)
-        directions = list(hpo.objectives.values())
-        # Their order is that of the values; a study keeps no names.
+        # Their order is that of the values; a study stores no names.
         about = {**about, "objectives": [[key, value] for key, value in hpo.objectives.items()]}
-        # Pruning is decided where the training is; here a pruner would only hide trials.
-        arguments: dict[str, Any] = {
-            "storage": storage,
-            "sampler": sampler,
-            "pruner": optuna.pruners.NopPruner(),
-        }
-        created = patiently(lambda: create_study(name, storage, directions), PATIENCE_S)
-        loaded = patiently(lambda: optuna.load_study(study_name=name, **arguments), PATIENCE_S)
+        created = patiently(lambda: create_study(name, storage, list(hpo.objectives.values())))
+        # Each trial has a sampler of its own. Pruning is decided in the process that trains; here
+        # a pruner would only hide trials.
+        plain = {"sampler": optuna.samplers.RandomSampler(), "pruner": optuna.pruners.NopPruner()}
+        load = optuna.load_study
+        loaded = patiently(lambda: load(study_name=name, storage=storage, **plain))
         study = cls(loaded, storage, folder, hpo, grid)
         settle(study, about, created)
         return study
@@ -125,19 +102,12 @@ class Study(StoredStudy):
     def ask(self, owner: str) -> AskedTrial | None:
         """Take a trial: a lost attempt, what is queued, or a new one.
 
-        Args:
-            owner: Who takes it.
-
         Returns:
-            None when all of `hpo.n_trials` are done or in somebody's hands. Those may yet come
+            None when all of `hpo.n_trials` have ended or belong to somebody. Those may yet come
             back: ask again for as long as trials are running.
         """
-        ticket = uuid.uuid4().hex
-        number = patiently(lambda: self._leases.claim(owner, ticket), PATIENCE_S)
-        if number is None:
-            return None
-        asked: AskedTrial = patiently(lambda: self._claimed(number, owner), PATIENCE_S)
-        return asked
+        number = self.claim(owner, uuid.uuid4().hex)
+        return None if number is None else self._claimed(number, owner)
 
     def draw(self, asked: AskedTrial, action: Callable[[optuna.Trial], T]) -> T:
         """Draw a trial's values, also while the storage is away for a moment.
@@ -148,99 +118,62 @@ class Study(StoredStudy):
                 knows what is in the storage already.
         """
         trials = [asked.trial]
+        return patiently(
+            lambda: action(trials.pop() if trials else self._claimed(asked.number, "").trial)
+        )
 
-        def attempt() -> T:
-            trial = trials.pop() if trials else self._claimed(asked.number, "").trial
-            return action(trial)
-
-        result: T = patiently(attempt, PATIENCE_S)
-        return result
-
+    @patient
     def set_overrides(self, number: int, overrides: Sequence[str]) -> bool:
-        """Note what a trial changes; return False if it is no longer ours."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
-        def note() -> bool:
-            try:
-                trial_id = self._leases.trial_id(number)
-                self.storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
-            except UpdateFinishedTrialError:
-                return False
-            return True
-
-        return bool(patiently(note, PATIENCE_S))
-
-    def enqueue(self, params: Mapping[str, Any], **attributes: Any) -> bool:
-        """Let the study begin with given values; only if it has no trials yet.
-
-        Returns:
-            Whether they were queued. A grid holds all that is to be tried, and takes none.
-        """
-        if self._grid_size is not None:
+        """Store what a trial changes; return False if it is no longer ours."""
+        try:
+            trial_id = self.trial_id(number)
+            self.storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
+        except UpdateFinishedTrialError:
             return False
-        return bool(patiently(lambda: self._leases.enqueue(params, attributes), PATIENCE_S))
+        return True
 
     def done(self, number: int, values: Sequence[float], metrics: Mapping[str, float]) -> bool:
-        """Tell a trial's values; return False if it was taken from us.
+        """Record a trial's values; return False if it was taken from us.
 
-        Values that are no numbers prune the trial: the sampler learns from that.
+        Values that are not finite prune the trial: the sampler learns from that.
         """
         if len(values) != len(self.hpo.objectives):
             raise ValueError(f"{len(values)} values for {len(self.hpo.objectives)} objectives")
         if not all(math.isfinite(value) for value in values):
             return self.prune(number, DIVERGED, metrics)
-        return self._finish(number, "COMPLETE", {}, metrics, [float(value) for value in values])
+        return self.finish(number, OptunaState.COMPLETE, {}, metrics, list(map(float, values)))
 
     def prune(self, number: int, reason: str, metrics: Mapping[str, float] | None = None) -> bool:
-        """Tell that a trial was ended early; return False if it was taken from us."""
-        return self._finish(number, "PRUNED", {noted.REASON: reason}, metrics or {})
+        """Record that a trial was ended early; return False if it was taken from us."""
+        return self.finish(number, OptunaState.PRUNED, {noted.REASON: reason}, metrics)
 
     def fail(self, number: int, reason: str) -> bool:
-        """Tell that a trial failed; return False if it was taken from us."""
-        return self._finish(number, "FAIL", {noted.KIND: noted.FAILED, noted.REASON: reason})
+        """Record that a trial failed; return False if it was taken from us."""
+        attributes = {noted.KIND: noted.FAILED, noted.REASON: reason}
+        return self.finish(number, OptunaState.FAIL, attributes)
 
     def invalid(self, number: int, reason: str) -> bool:
-        """Tell that a draw was no configuration; it does not count as one of the trials."""
-        return self._finish(number, "FAIL", {noted.KIND: noted.INVALID, noted.REASON: reason})
-
-    def beat(self, numbers: Sequence[int]) -> None:
-        """Say that our trials are in work; a journal needs no such thing."""
-        from optuna.exceptions import StorageInternalError
-
-        try:
-            self._leases.beat(numbers)
-        except StorageInternalError as error:
-            # The next beat will do; the clock that counts stands still with the server.
-            if not is_gone(error):
-                raise
-
-    def requeue_orphans(self, is_dead: IsDead, counts: bool = True) -> list[int]:
-        """Queue another attempt for each trial whose owner is dead.
-
-        Args:
-            is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
-            counts: Whether it was lost; False when the owner itself lays its trials down.
-
-        Returns:
-            The numbers of the attempts that were taken up.
-        """
-        return list(patiently(lambda: self._leases.retry_lost(is_dead, counts), PATIENCE_S))
+        """Record that a draw was no configuration; it does not count as one of the trials."""
+        attributes = {noted.KIND: noted.INVALID, noted.REASON: reason}
+        return self.finish(number, OptunaState.FAIL, attributes)
 
     def reporter(self, number: int) -> TrialReporter | None:
-        """Return what reports a trial's course, None if nothing can be pruned."""
+        """Return what reports a trial's evaluations, None if nothing can be pruned."""
         if len(self.hpo.objectives) > 1 or self.hpo.pruner == "none":
             return None
         hpo = self.hpo.model_dump(mode="json")
         return TrialReporter(self.storage_name, str(self.folder), self.name, number, hpo)
 
+    @patient
     def _claimed(self, number: int, owner: str) -> AskedTrial:
-        import optuna
-
-        frozen = self._leases.sign(number, owner)
-        # A copy for each trial, of the same storage: samplers remember in it what they have seen.
+        frozen = self.sign(number, owner)
+        # A copy for each trial, of the same storage, with a sampler whose seed is made of the
+        # trial's number: a study that goes on does not draw the same points again, and one with a
+        # single worker draws the same ones each time.
         study = copy.copy(self.optuna_study)
+        study.sampler = make_sampler(self.hpo, number, self.grid)
         return AskedTrial(
-            trial=optuna.trial.Trial(study, self._leases.trial_id(number)),
+            trial=optuna.trial.Trial(study, self.trial_id(number)),
             number=number,
             folder=noted.folder_of(frozen),
             retry_of=noted.whole(frozen, noted.RETRY_OF),
@@ -248,26 +181,8 @@ class Study(StoredStudy):
             overrides=noted.known_overrides(frozen),
         )
 
-    def _finish(
-        self,
-        number: int,
-        state: str,
-        attributes: Mapping[str, Any],
-        metrics: Mapping[str, float] | None = None,
-        values: Sequence[float] | None = None,
-    ) -> bool:
-        finite = {name: float(v) for name, v in (metrics or {}).items() if math.isfinite(v)}
-        is_measured = bool(finite) or state == "COMPLETE"
-        if finite:
-            attributes = {**attributes, noted.METRICS: finite}
-        violations = {c.key: c.violation(finite) for c in self._constraints if is_measured}
-        finish = self._leases.finish
-        return bool(
-            patiently(lambda: finish(number, state, values, attributes, violations), PATIENCE_S)
-        )
 
-
-# Whoever makes a study says at once what it is about.
+# Whoever creates a study stores at once what it is about.
 _ABOUT_PATIENCE_S = 5.0
 
 
@@ -275,18 +190,11 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
     """Check what can be checked before anything is written, and open the study.
 
     Returns:
-        The study, where its trials run, and what the user should know.
+        The study, the launcher of its trials, and what the user should know.
 
     Raises:
         ConfigError: Something in the plan is wrong, or the study cannot be opened.
     """
-    from rlzoo_plus.config.compose import config_options
-    from rlzoo_plus.infra.launcher import make_launcher
-    from rlzoo_plus.sweeps.job import busy_cores
-    from rlzoo_plus.tuning.experiment_file import check_target
-    from rlzoo_plus.tuning.stored_study import write_study_file
-    from rlzoo_plus.tuning.study_plan import about_study, check_draws, study_mistakes
-
     mistakes = study_mistakes(plan)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
@@ -300,24 +208,17 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
         raise ConfigError(f"hpo.study={plan.folder} cannot be made: {error}") from error
     study = Study.open(plan.name, plan.folder, plan.hpo, about_study(plan), grid=plan.grid())
     write_study_file(plan, config_options(arguments))
-    return study, launcher, _warm_start(plan, study)
-
-
-def _warm_start(plan: StudyPlan, study: Study) -> list[str]:
-    """Let the first trial take the values that `train` takes; return what it could not keep."""
-    if not plan.hpo.warm_start or plan.hpo.sampler == "grid":
-        return []
-    params, notes = plan.space.encode(plan.fixed_values)
-    if not params or not study.enqueue(params):
-        return []
-    # The trial itself is exactly what `train` takes.
-    return [f"first trial, to the sampler: {note}" for note in notes]
+    notes: list[str] = []
+    if plan.hpo.warm_start and plan.hpo.sampler != "grid":
+        # The first trial is exactly what `train` takes; its parameters are the nearest ones.
+        params, unlike = plan.space.encode(plan.fixed_values)
+        if params and study.enqueue(params):
+            notes = [f"first trial, to the sampler: {note}" for note in unlike]
+    return study, launcher, notes
 
 
 def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:
-    """Make a study; return False if there is one of that name."""
-    import optuna
-
+    """Create a study; return False if there is one of that name."""
     try:
         optuna.create_study(study_name=name, storage=storage, directions=list(directions))
     except optuna.exceptions.DuplicatedStudyError:
@@ -326,25 +227,34 @@ def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction
 
 
 def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
-    """Say what a study is about, or see whether it is about the same.
+    """Store what a study is about, or check that it is about the same.
 
     Args:
         study: The study.
         about: What must stay the same for as long as it goes on.
-        created: Whether we have made it, and so are the one to say it.
+        created: Whether we have created it, and so are the one to store it.
 
     Raises:
         ConfigError: It is about something else.
     """
-    # As a storage gives it back.
+
+    def is_stored() -> bool:
+        return patiently(lambda: ABOUT in study.optuna_study.user_attrs)
+
+    # As a storage returns it.
     wanted = json.loads(json.dumps(dict(about)))
     end = time.monotonic() + _ABOUT_PATIENCE_S
-    while not created and not _is_said(study) and time.monotonic() < end:
+    while not created and not is_stored() and time.monotonic() < end:
         time.sleep(0.05)
-    # Whoever made it may have died before it could say so.
-    if created or not _is_said(study):
-        patiently(lambda: study.optuna_study.set_user_attr(ABOUT, wanted), PATIENCE_S)
-    differences = _differing(study.about, wanted)
+    # Whoever created it may have died before it could store that.
+    if created or not is_stored():
+        patiently(lambda: study.optuna_study.set_user_attr(ABOUT, wanted))
+    old = study.about
+    differences = [
+        _difference(key, old.get(key), wanted.get(key))
+        for key in sorted({*old, *wanted})
+        if old.get(key) != wanted.get(key)
+    ]
     if differences:
         raise ConfigError(
             f"the study {study.name!r} was begun with {'; '.join(differences)}. "
@@ -352,26 +262,11 @@ def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
         )
 
 
-def _is_said(study: StoredStudy) -> bool:
-    return bool(patiently(lambda: ABOUT in study.optuna_study.user_attrs, PATIENCE_S))
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [
-        "{}={}, not {}".format(key, *_only_different(old.get(key), new.get(key)))
-        for key in sorted({*old, *new})
-        if old.get(key) != new.get(key)
-    ]
-
-
-def _only_different(old: Any, new: Any) -> tuple[str, str]:
-    """Show two values; of two lists only what the other one has not, unless that is nothing."""
+def _difference(key: str, old: Any, new: Any) -> str:
+    """Describe a change; of two lists only what the other one has not, unless that is nothing."""
     if isinstance(old, list) and isinstance(new, list):
         mine, yours = [x for x in old if x not in new], [x for x in new if x not in old]
         if mine or yours:
             old, new = mine, yours
-    return _short(old), _short(new)
-
-
-def _short(value: Any) -> str:
-    return printable(json.dumps(value), 120)
+    before, now = (printable(json.dumps(value), 120) for value in (old, new))
+    return f"{key}={before}, not {now}"

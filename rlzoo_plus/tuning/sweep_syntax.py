@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.dimensions import Dimension, Kind, parse_limit
-from rlzoo_plus.tuning.values import parse_override, value_text
+from rlzoo_plus.tuning.override_values import parse_override, value_text
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep

@@ -1,9 +1,10 @@
-"""The jobs of a study, in processes of their own: a run of a trial, and the last examination."""
+"""The jobs of a study, in processes of their own: a run of a trial, and the last evaluation."""
 
 from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,7 @@ from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.metrics import RUNGS, followed_value, rung_of, rung_values
-from rlzoo_plus.tuning.postgres import patiently
-from rlzoo_plus.tuning.storage import open_storage
+from rlzoo_plus.tuning.storage import open_storage, patiently
 
 if TYPE_CHECKING:
     import optuna
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 TRIAL = "rlzoo_plus.tuning.trial_job:run_trial"
 EXAMINATION = "rlzoo_plus.tuning.trial_job:examine"
+PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.tuning.trial_job")
 EXAMINED = "held_out.json"
-# Training is not kept waiting for longer.
+# Training does not wait longer for a storage.
 _PATIENCE_S = 10.0
 DIVERGED = "diverged"
 
@@ -57,7 +58,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
     metric = report["metric"]
     if metric is None:
         return None
-    reporter = TrialReporter(**{**report["trial"], "folder": Path(report["trial"]["folder"])})
+    reporter = TrialReporter(**report["trial"])
     earlier = [rung_values(RunDir(Path(p)), n_timesteps, metric) for p in report["earlier"]]
 
     def watch(record: dict[str, Any], stop: StopRequest) -> None:
@@ -78,7 +79,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
 
 
 def examine(data: dict[str, Any]) -> int:
-    """Let a run's best policy play held-out episodes, and write down what it got.
+    """Evaluate a run's best policy on held-out episodes, and write the result.
 
     Args:
         data: `run`, the run's directory; `config`, what the study has trained there; `episodes`.
@@ -88,7 +89,7 @@ def examine(data: dict[str, Any]) -> int:
     from rlzoo_plus.runs.run import Run
 
     stored = stored_config(RunDir(Path(data["run"])))
-    # A run that lay there before may be anybody's; the code of this study's own is the user's.
+    # A run that was there before may be anybody's; the code of this study's own is the user's.
     is_own = config_hash(stored) == config_hash(validate_config(data["config"]))
     run = Run.open(data["run"], trust=is_own)
     n_envs = run.config.eval.n_envs
@@ -97,33 +98,37 @@ def examine(data: dict[str, Any]) -> int:
     return 0
 
 
+@dataclass
 class TrialReporter:
-    """Reports one trial. What goes wrong with the storage never ends the training."""
+    """Reports one trial. Errors of the storage never end the training.
 
-    def __init__(
-        self, storage_name: str, folder: str, study_name: str, number: int, hpo: dict[str, Any]
-    ) -> None:
-        """Remember where to report; nothing is opened before the first report.
+    Nothing is opened before the first report.
 
-        Args:
-            storage_name: As in `hpo.storage`.
-            folder: The study's directory.
-            study_name: The study's name in the storage.
-            number: The trial's number.
-            hpo: The study's settings.
-        """
-        self.arguments: dict[str, Any] = {
-            "storage_name": storage_name,
-            "folder": folder,
-            "study_name": study_name,
-            "number": number,
-            "hpo": hpo,
-        }
-        self._hpo = HpoConfig.model_validate(hpo)
+    Attributes:
+        storage_name: As in `hpo.storage`.
+        folder: The study's directory.
+        study_name: The study's name in the storage.
+        number: The trial's number.
+        hpo: The study's settings.
+    """
+
+    storage_name: str
+    folder: str
+    study_name: str
+    number: int
+    hpo: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self._hpo = HpoConfig.model_validate(self.hpo)
         self._study: optuna.Study | None = None
         self._trial_id = -1
         self._is_closed = len(self._hpo.objectives) > 1
         self._patience_s = _PATIENCE_S
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What makes the same reporter in another process."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def report(self, value: float, rung: int) -> str | None:
         """Report a value; return why the trial should end, None if it should go on.
@@ -146,14 +151,13 @@ class TrialReporter:
             self._study, self._patience_s = None, 0.0
             return None
         self._patience_s = _PATIENCE_S
-        return None if reason is None else str(reason)
+        return reason
 
     def _report(self, value: float, rung: int) -> str | None:
         import optuna
 
-        if self._study is None:
-            self._study, self._trial_id = self._open()
-        trial = optuna.trial.Trial(self._study, self._trial_id)
+        study = self._study = self._study or self._open()
+        trial = optuna.trial.Trial(study, self._trial_id)
         known = trial.storage.get_trial(self._trial_id)
         if known.state.is_finished():
             # Another controller has taken it up. This run's results may still be used there.
@@ -168,24 +172,19 @@ class TrialReporter:
             return f"{self._hpo.pruner} at rung {rung} of {RUNGS * self._hpo.seeds}: {value:.6g}"
         return None
 
-    def _open(self) -> tuple[optuna.Study, int]:
-        arguments = self.arguments
-        storage = open_storage(
-            arguments["storage_name"],
-            Path(arguments["folder"]),
-            self._hpo.heartbeat_s,
-            create=False,
-        )
+    def _open(self) -> optuna.Study:
+        folder, heartbeat_s = Path(self.folder), self._hpo.heartbeat_s
+        storage = open_storage(self.storage_name, folder, heartbeat_s, create=False)
         import optuna
 
         from rlzoo_plus.tuning.samplers import make_pruner
 
         study = optuna.load_study(
-            study_name=arguments["study_name"],
+            study_name=self.study_name,
             storage=storage,
             sampler=optuna.samplers.RandomSampler(),
             pruner=make_pruner(self._hpo, RUNGS * self._hpo.seeds),
         )
         study_id = storage.get_study_id_from_name(study.study_name)
-        number = arguments["number"]
-        return study, storage.get_trial_id_from_study_id_trial_number(study_id, number)
+        self._trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, self.number)
+        return study

@@ -1,16 +1,14 @@
-"""A trial in the hands of a tuner: its runs, one seed after the other, and its outcome."""
+"""A trial of a tuner: its runs, one seed after the other, and its outcome."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
-from dataclasses import dataclass, field
-from dataclasses import replace as replaced
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
-from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
@@ -33,7 +31,7 @@ class Outcome:
         values: The objectives' values, if it is done.
         metrics: All that was measured.
         reason: Why it was pruned or failed.
-        missing: Objectives that its finished runs do not tell; those of others will not either.
+        missing: Objectives that its finished runs have not measured; others will not either.
     """
 
     state: TrialState
@@ -49,7 +47,7 @@ class TrialRun:
     def __init__(
         self, plan: StudyPlan, study: Study, asked: AskedTrial, overrides: list[str]
     ) -> None:
-        """Take what was asked for; its first run is due.
+        """Take a trial; its first run is due.
 
         Raises:
             ConfigError: The values cannot go together.
@@ -75,9 +73,13 @@ class TrialRun:
     def skip_finished(self) -> Outcome | None:
         """Go on to the first run that is not finished; return the outcome if there is none."""
         while self.job.is_finished():
-            outcome = self._next_seed()
-            if outcome is not None:
-                return outcome
+            if self.seed_index + 1 >= self.plan.hpo.seeds:
+                return self._done()
+            reason = self._pruned_between_seeds()
+            if reason is not None:
+                return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+            self.seed_index += 1
+            self.killed = 0
         return None
 
     def start(self) -> JobSpec:
@@ -88,7 +90,16 @@ class TrialRun:
         """
         self._due = math.inf
         self.job.check_place()
-        return self._spec()
+        spec, reporter = job_spec(self.job, TRIAL), self._reporter
+        report: dict[str, Any] = {
+            "metric": None if reporter is None else self.plan.followed,
+            "seed_index": self.seed_index,
+            "earlier": [str(self._job(index).path) for index in range(self.seed_index)],
+            "trial": None if reporter is None else reporter.arguments,
+        }
+        seed = f", seed {self.job.config.seed}" if self.seed_index else ""
+        data = {**spec.data, "report": report}
+        return replace(spec, name=f"trial {self.number}{seed}", data=data)
 
     def is_due(self) -> bool:
         """Tell whether it does not run, and has waited long enough."""
@@ -98,39 +109,29 @@ class TrialRun:
         """Let the present run begin again in a while."""
         self._due = time.monotonic() + duration_s
 
-    def refused(self, error: Exception) -> Outcome:
-        """Say what it means that the present run cannot be started."""
-        return self._outcome(TrialState.FAILED, f"cannot be started: {error}")
+    def failed(self, reason: str) -> Outcome:
+        """Return the outcome of a trial that failed."""
+        return Outcome(TrialState.FAILED, metrics=self._metrics(), reason=reason)
 
     def judge(self, end: JobEnd) -> Outcome | None:
-        """Say what an ended process means; None if the trial goes on, with another one."""
+        """Return what an ended process means; None if the trial goes on, with another one."""
         self._due = time.monotonic()
         if self.job.is_finished():
             return self.skip_finished()
+        reason = explain_end(end, self.job)
         if end.limit is None and end.code == EXIT_ENDED:
             reason = str(self.job.run_dir.read_status().get("message", "pruned"))
-            return self._outcome(TrialState.PRUNED, reason)
+            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
         if end.limit is None and end.code < 0:
             self.killed += 1
             if self.killed <= self.plan.hpo.retries:
                 return None
-        reason = explain_end(end, self.job)
         if end.code == 1 and _NOT_A_NUMBER.search(reason):
             # The sampler learns from it, as it would not from a failure.
-            return self._outcome(TrialState.PRUNED, f"diverged: {reason}")
+            reason = f"diverged: {reason}"
+            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
         times = f", {self.killed} times" if self.killed > 1 else ""
-        return Outcome(TrialState.FAILED, reason=f"{reason}{times}")
-
-    def _next_seed(self) -> Outcome | None:
-        """Go on to the next run; return the outcome if there is none, or it is not worth it."""
-        if self.seed_index + 1 >= self.plan.hpo.seeds:
-            return self._done()
-        reason = self._pruned_between_seeds()
-        if reason is not None:
-            return self._outcome(TrialState.PRUNED, reason)
-        self.seed_index += 1
-        self.killed = 0
-        return None
+        return self.failed(f"{reason}{times}")
 
     def _pruned_between_seeds(self) -> str | None:
         metric = self.plan.followed
@@ -147,18 +148,15 @@ class TrialRun:
         return self._reporter.report(sum(last) / len(last), RUNGS * (self.seed_index + 1))
 
     def _done(self) -> Outcome:
-        metrics = self._metrics()
-        missing = tuple(name for name in self.plan.hpo.objectives if name not in metrics)
+        metrics, objectives = self._metrics(), self.plan.hpo.objectives
+        missing = tuple(name for name in objectives if name not in metrics)
         if missing:
             reason = f"the runs tell no {', '.join(missing)}"
             return Outcome(TrialState.FAILED, metrics=metrics, reason=reason, missing=missing)
-        values = tuple(metrics[name] for name in self.plan.hpo.objectives)
+        values = tuple(metrics[name] for name in objectives)
         if not all(math.isfinite(value) for value in values):
             return Outcome(TrialState.PRUNED, metrics=metrics, reason="diverged")
         return Outcome(TrialState.DONE, values, metrics)
-
-    def _outcome(self, state: TrialState, reason: str) -> Outcome:
-        return Outcome(state, metrics=self._metrics(), reason=reason)
 
     def _metrics(self) -> dict[str, float]:
         runs = [self._job(index).run_dir for index in range(self.seed_index + 1)]
@@ -167,20 +165,7 @@ class TrialRun:
     def _job(self, seed_index: int) -> SweepJob:
         path = self.plan.run_path(self.folder, seed_index)
         seed = self.plan.base.seed + seed_index
-        config: RunConfig = self._config.model_copy(update={"seed": seed, "run_dir": str(path)})
-        words = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
-        command = command_line(["rlzoo-plus", "train", *words, f"run_dir={path}"])
+        config = self._config.model_copy(update={"seed": seed, "run_dir": str(path)})
+        named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
+        command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
         return SweepJob(self.plan.folder, path, config, command)
-
-    def _spec(self) -> JobSpec:
-        spec = job_spec(self.job, TRIAL)
-        report: dict[str, Any] = {
-            "metric": self.plan.followed if self._reporter is not None else None,
-            "seed_index": self.seed_index,
-            "earlier": [str(self._job(index).path) for index in range(self.seed_index)],
-            "trial": None if self._reporter is None else self._reporter.arguments,
-        }
-        title = f"trial {self.number}" + (
-            f", seed {self.job.config.seed}" if self.seed_index else ""
-        )
-        return replaced(spec, name=title, data={**spec.data, "report": report})

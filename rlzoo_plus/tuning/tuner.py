@@ -1,18 +1,25 @@
-"""Runs a study: a free place asks for a trial at once, whatever the others are doing."""
+"""Runs a study: a free worker asks for a trial at once, whatever the others are doing."""
 
 from __future__ import annotations
 
+import logging
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from optuna import TrialPruned
+
+from rlzoo_plus.artifacts.inside import OutsideError, check_inside
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps.presence import Presence
-from rlzoo_plus.tuning.lease import Ownership, drop_artifacts
-from rlzoo_plus.tuning.study import AskedTrial, Study
+from rlzoo_plus.tuning.lease import Ownership
+from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
 from rlzoo_plus.tuning.trials import TrialState
@@ -22,14 +29,15 @@ _BUSY_S = 1.0
 # So many draws in a row that are no configuration, or trials that fail, are no accident.
 MOST_IN_A_ROW = 20
 _MOST_FAILURES = 5
+log = logging.getLogger(__name__)
 
 
 @dataclass
 class Progress:
-    """What a tuner tells whoever shows it.
+    """What a tuner reports.
 
     Attributes:
-        running: The trials in its hands.
+        running: Its trials.
         notes: What else happened, each once.
     """
 
@@ -38,9 +46,9 @@ class Progress:
 
 
 class Tuner(Scheduler[TrialRun]):
-    """Asks for trials, runs them, and tells what became of them, until there are enough.
+    """Asks for trials, runs them, and records how they ended, until there are enough.
 
-    A trial in hand keeps its slot while it waits for its next run.
+    A trial keeps its slot while it waits for its next run.
     """
 
     def __init__(
@@ -55,8 +63,8 @@ class Tuner(Scheduler[TrialRun]):
 
         Args:
             plan: What is to be done.
-            study: Where the trials are kept.
-            launcher: Where their runs are made.
+            study: The storage of the trials.
+            launcher: Where their runs are trained.
             ended: Called with each trial that ended here.
             tick: Called some times a second.
         """
@@ -67,12 +75,14 @@ class Tuner(Scheduler[TrialRun]):
         self._in_a_row = self._failures = 0
         self._is_over = False
         self._left: set[int] = set()
-        self._started = time.monotonic()
+        minutes = plan.hpo.timeout_minutes
+        budget_s = float("inf") if minutes is None else 60.0 * minutes
+        self._end_time = time.monotonic() + budget_s
         self._looked = self._beaten = float("-inf")
 
     @property
     def running(self) -> list[TrialRun]:
-        """The trials in hand."""
+        """The trials of this tuner."""
         return self.progress.running
 
     def run(self) -> int:
@@ -93,7 +103,7 @@ class Tuner(Scheduler[TrialRun]):
         return self._presence.is_asked_to_stop()
 
     def before_round(self) -> None:
-        """Say that this controller lives, and take up what dead ones have left."""
+        """Record that this controller is alive, and take up what dead ones have left."""
         now = time.monotonic()
         if now - self._beaten >= self.plan.hpo.heartbeat_s:
             self._beaten = now
@@ -101,8 +111,7 @@ class Tuner(Scheduler[TrialRun]):
         if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
             return
         self._looked = now
-        requeued = self.study.requeue_orphans(self._ownership.is_dead)
-        for number in requeued:
+        for number in self.study.requeue_orphans(self._ownership.is_dead):
             self.progress.notes.append(f"trial {number} was left by a dead process; it goes on")
         self._is_over = False
 
@@ -111,27 +120,26 @@ class Tuner(Scheduler[TrialRun]):
         self._tick(self.progress)
 
     def after_loop(self) -> None:
-        """Lay down what was stopped: whoever comes next goes on from its checkpoint."""
+        """Give back what was stopped: whoever comes next goes on from its checkpoint."""
         self.study.requeue_orphans(self._ownership.is_mine, counts=False)
 
     def next_job(self) -> TrialRun | None:
-        """Return a trial in hand whose next run is due, or one that was just asked for."""
+        """Return a trial whose next run is due, or one that was just asked for."""
         for trial in self.running:
             if trial.is_due():
                 return trial
-        if self._is_time_up():
-            self._is_over = True
+        self._is_over = self._is_over or self._is_time_up()
         while len(self.running) < self.launcher.slots and not self._is_over:
-            trial = self._ask()
-            if trial is None:
+            asked = self._ask()
+            if asked is None:
                 continue
             self._in_a_row = 0
-            self.running.append(trial)
+            self.running.append(asked)
             # A lost attempt may have finished all its runs.
-            outcome = trial.skip_finished()
+            outcome = asked.skip_finished()
             if outcome is None:
-                return trial
-            self._end(trial, outcome)
+                return asked
+            self._end(asked, outcome)
         return None
 
     def spec_of(self, job: TrialRun) -> JobSpec:
@@ -140,11 +148,12 @@ class Tuner(Scheduler[TrialRun]):
 
     def on_refused(self, job: TrialRun, error: Exception) -> None:
         """End a trial whose run cannot be started."""
-        self._end(job, job.refused(error))
+        self._end(job, job.failed(f"cannot be started: {error}"))
 
     def on_end(self, job: TrialRun, end: JobEnd, ran_s: float) -> None:
         """Let a trial go on with its next run, or end it."""
-        if self._is_stopped(end):
+        is_final = end.limit is not None or end.code in (0, 1, 2, EXIT_ENDED)
+        if self.stop_signal is not None and not is_final:
             self.running.remove(job)
         elif end.code == EXIT_BUSY:
             # An earlier attempt is still writing its last checkpoint.
@@ -153,10 +162,9 @@ class Tuner(Scheduler[TrialRun]):
             self._end(job, outcome)
 
     def has_more(self) -> bool:
-        """Tell whether a trial in hand waits, or trials of others may come back to the queue."""
-        return bool(self.running) or not self._is_over or self._others_run()
-
-    def _others_run(self) -> bool:
+        """Tell whether a trial waits, or trials of others may come back to the queue."""
+        if self.running or not self._is_over:
+            return True
         if self._is_time_up():
             return False
         views = self.study.trials()
@@ -169,11 +177,7 @@ class Tuner(Scheduler[TrialRun]):
         return is_new
 
     def _is_time_up(self) -> bool:
-        return time.monotonic() - self._started > self._budget_s()
-
-    def _budget_s(self) -> float:
-        minutes = self.plan.hpo.timeout_minutes
-        return float("inf") if minutes is None else 60.0 * minutes
+        return time.monotonic() > self._end_time
 
     def _ask(self) -> TrialRun | None:
         """Ask for a trial and draw its values; return None if there is none, or it cannot be run.
@@ -185,26 +189,6 @@ class Tuner(Scheduler[TrialRun]):
         if asked is None:
             self._is_over = True
             return None
-        overrides = self._draw(asked)
-        if overrides is None:
-            return None
-        try:
-            self.study.set_overrides(asked.number, overrides)
-            return TrialRun(self.plan, self.study, asked, overrides)
-        except UntrustedError:
-            raise
-        except ConfigError as error:
-            self._refuse(asked.number, str(error))
-            return None
-
-    def _draw(self, asked: AskedTrial) -> list[str] | None:
-        """Return what a trial changes, None if the user's function does not want it.
-
-        The first trial of a warm start is what `train` takes; its parameters are the nearest that
-        the sampler knows. A lost attempt keeps what it had, even if the space has changed.
-        """
-        from optuna import TrialPruned
-
         try:
             drawn = self.study.draw(asked, self.plan.draw)
         except TrialPruned as error:
@@ -218,7 +202,17 @@ class Tuner(Scheduler[TrialRun]):
                 f"hpo.space is no longer what the study was begun with: {error} "
                 "Take it back, or start a new study: hpo.study=NAME."
             ) from error
-        return drawn if asked.overrides is None else list(asked.overrides)
+        # The first trial of a warm start is what `train` takes; its parameters are the nearest ones
+        # of the space. A lost attempt keeps what it had, even if the space has changed.
+        overrides = drawn if asked.overrides is None else list(asked.overrides)
+        try:
+            self.study.set_overrides(asked.number, overrides)
+            return TrialRun(self.plan, self.study, asked, overrides)
+        except UntrustedError:
+            raise
+        except ConfigError as error:
+            self._refuse(asked.number, str(error))
+            return None
 
     def _refuse(self, number: int, reason: str) -> None:
         self.study.invalid(number, reason)
@@ -229,32 +223,29 @@ class Tuner(Scheduler[TrialRun]):
                 f"{reason} Narrow the space."
             )
 
-    def _is_stopped(self, end: JobEnd) -> bool:
-        return (
-            self.stop_signal is not None
-            and end.limit is None
-            and end.code not in (0, 1, 2, EXIT_ENDED)
-        )
-
     def _end(self, trial: TrialRun, outcome: Outcome) -> None:
+        """Record how a trial ended.
+
+        Raises:
+            ConfigError: No trial of the study will give anything.
+        """
         self.running.remove(trial)
-        state = outcome.state
-        if not self._tell(trial.number, outcome):
-            note = f"trial {trial.number} was taken up by another process, which goes on with it"
+        number, state, study = trial.number, outcome.state, self.study
+        if state is TrialState.DONE:
+            is_ours = study.done(number, outcome.values, outcome.metrics)
+        elif state is TrialState.PRUNED:
+            is_ours = study.prune(number, outcome.reason, outcome.metrics)
+        else:
+            is_ours = study.fail(number, outcome.reason)
+        if not is_ours:
+            note = f"trial {number} was taken up by another process, which goes on with it"
             self.progress.notes.append(note)
             return
         self._failures = self._failures + 1 if state is TrialState.FAILED else 0
-        drop_artifacts(self.plan, self.study)
-        self._ended(trial.number, state, outcome.reason)
-        if state is TrialState.FAILED and not self.study.best(1):
-            self._give_up(trial, outcome)
-
-    def _give_up(self, trial: TrialRun, outcome: Outcome) -> None:
-        """End a study of which no trial will give anything.
-
-        Raises:
-            ConfigError: That is so.
-        """
+        drop_artifacts(self.plan, study)
+        self._ended(number, state, outcome.reason)
+        if state is not TrialState.FAILED or study.best(1):
+            return
         if outcome.missing:
             env = self.plan.base.env.name
             raise ConfigError(
@@ -267,10 +258,26 @@ class Tuner(Scheduler[TrialRun]):
                 f"See {self.plan.folder / trial.folder}."
             )
 
-    def _tell(self, number: int, outcome: Outcome) -> bool:
-        """Tell how a trial ended; return False if it is no longer ours."""
-        if outcome.state is TrialState.DONE:
-            return self.study.done(number, outcome.values, outcome.metrics)
-        if outcome.state is TrialState.PRUNED:
-            return self.study.prune(number, outcome.reason, outcome.metrics)
-        return self.study.fail(number, outcome.reason)
+
+def drop_artifacts(plan: StudyPlan, study: Study) -> None:
+    """Remove the policies, checkpoints and logs of trials that need not keep them (`hpo.keep`).
+
+    Configurations, evaluations, metrics, results and the output of the jobs stay.
+    """
+    if plan.hpo.keep == "all":
+        return
+    best = study.best(max(plan.hpo.retrain.best, 1)) if plan.hpo.keep == "best" else []
+    kept = {view.number for view in best}
+    over = (TrialState.DONE, TrialState.PRUNED, TrialState.FAILED)
+    dropped = [v for v in study.trials() if v.state in over and v.number not in kept]
+    for view in dropped:
+        for index in range(plan.hpo.seeds):
+            run = RunDir(plan.run_path(view.folder, index))
+            folders = (run.checkpoints().root, run.best, run.final, run.tensorboard, run.monitor)
+            for folder in filter(Path.is_dir, folders):
+                try:
+                    check_inside(plan.folder, folder)
+                except OutsideError as error:
+                    log.warning("left alone: %s", error)
+                else:
+                    shutil.rmtree(folder, ignore_errors=True)

@@ -160,7 +160,7 @@ def test_without_any_study_the_command_that_starts_one_is_named(answer):
         ("{", "cannot be read"),
         ("[]", "it is no mapping"),
         ('{"format": 2}', "its format is 2"),
-        ('{"format": 1, "name": 3, "storage": "journal"}', "must be texts"),
+        ('{"format": 1, "name": 3, "storage": "journal"}', "name: Input should be a valid string"),
         ('{"format": 1, "name": "mine", "storage": "journal"}', "cannot be read"),
         ('{"format": 1, "format": 1}', "a key twice"),
     ],

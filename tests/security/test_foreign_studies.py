@@ -8,7 +8,7 @@ from support.evil_studies import FILES, JOURNALS, REPORTS
 from support.studies import add_trial, make_study
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.postgres import foreign_host
+from rlzoo_plus.tuning.storage import foreign_host
 from rlzoo_plus.tuning.stored_study import StoredStudy, open_stored
 
 pytestmark = pytest.mark.training

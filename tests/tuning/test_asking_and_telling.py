@@ -3,8 +3,11 @@
 import math
 
 import pytest
+from optuna.trial import TrialState as OptunaState
+from optuna.trial import create_trial
 
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.trials import COUNTED, TrialState
 
@@ -140,7 +143,7 @@ def test_the_first_trial_takes_the_queued_values_and_they_are_queued_once(open_s
 
 def test_values_queued_by_two_at_once_are_tried_once(open_study, monkeypatch):
     one, two = open_study(n_trials=2), open_study(n_trials=2)
-    monkeypatch.setattr(two._leases, "trials", list)
+    monkeypatch.setattr(two, "frozen_trials", list)
     assert one.enqueue({"x": 0.25})
     assert two.enqueue({"x": 0.25})
     monkeypatch.undo()
@@ -152,11 +155,11 @@ def test_values_queued_by_two_at_once_are_tried_once(open_study, monkeypatch):
 def test_of_two_that_ask_for_the_last_trial_the_lower_number_stays(open_study, monkeypatch):
     one, two = open_study(n_trials=2), open_study(n_trials=2)
     run_one(one)
-    seen = one._leases.trials()
+    seen = one.frozen_trials()
     first = one.ask("one")
-    real = two._leases.trials
+    real = two.frozen_trials
     answers = iter([seen])
-    monkeypatch.setattr(two._leases, "trials", lambda: next(answers, None) or real())
+    monkeypatch.setattr(two, "frozen_trials", lambda: next(answers, None) or real())
     assert two.ask("two") is None
     assert [view.state for view in one.trials()][1:] == [TrialState.RUNNING, TrialState.INVALID]
     assert one.done(first.number, [1.0], {})
@@ -240,7 +243,7 @@ def test_two_successors_of_one_attempt_are_run_once(open_study, monkeypatch):
 
     study = open_study(n_trials=3)
     draw(study.ask("gone"))
-    lost = study._leases.trials()
+    lost = study.frozen_trials()
     study.requeue_orphans(lambda owner: True)
     study.optuna_study.add_trial(lease.successor_of(lost[0], counts=True))
     assert study.ask("one").retry_of == 0
@@ -296,7 +299,7 @@ def test_heartbeats_that_stop_in_each_attempt_fail_the_trial_in_the_end(open_stu
 
 def test_a_trial_that_died_before_its_first_heartbeat_is_found(open_study, storage_name):
     study = open_study()
-    number = study._leases.claim("far", "ticket")
+    number = study.claim("far", "ticket")
     if storage_name == "journal":
         return
     assert study.requeue_orphans(lambda owner: None) == []
@@ -309,7 +312,7 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
 ):
     study = open_study()
     study.enqueue({"x": 0.5})
-    number = study._leases.claim("gone", "ticket")
+    number = study.claim("gone", "ticket")
     assert study.requeue_orphans(lambda owner: None) == []
     if storage_name == "journal":
         monkeypatch.setattr("rlzoo_plus.tuning.lease._UNSIGNED_S", -1.0)
@@ -321,9 +324,10 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
 
 def test_asking_again_with_the_same_ticket_makes_no_second_trial(open_study):
     study = open_study()
-    assert study._leases.claim("one", "ticket") == study._leases.claim("one", "ticket") == 0
-    study._leases._make("one", "ticket")
-    assert study._leases.claim("one", "ticket") == 0
+    assert study.claim("one", "ticket") == study.claim("one", "ticket") == 0
+    attributes = {noted.OWNER: "one", noted.TICKET: "ticket"}
+    study.optuna_study.add_trial(create_trial(state=OptunaState.RUNNING, user_attrs=attributes))
+    assert study.claim("one", "ticket") == 0
     assert states(study) == [TrialState.RUNNING, TrialState.INVALID]
 
 

@@ -92,14 +92,20 @@ def test_the_first_quarter_of_a_run_is_never_pruned_by_itself(settings):
         ({"pruner": "medium"}, "Did you mean 'median'"),
         ({"pruner_options": {"n_startup": 3}}, "Did you mean 'n_startup_trials'"),
         ({"pruner_options": {"n_startup_trials": 1.5}}, "must be a whole number"),
-        ({"pruner_options": {"n_startup_trials": -1}}, "at least 0"),
+        ({"pruner_options": {"n_startup_trials": -1}}, "negative, but got n_startup_trials=-1"),
         ({"pruner_options": {"interval_steps": 0}}, "at least 1"),
         ({"pruner": "percentile", "pruner_options": {"percentile": 200}}, "[Pp]ercentile"),
         ({"pruner": "patient", "pruner_options": {"patient": 2}}, "Did you mean"),
         ({"pruner": "patient", "pruner_options": {"wrapped_pruner": "x"}}, "unknown option"),
-        ({"pruner": "halving", "pruner_options": {"reduction_factor": 1}}, "at least 2"),
+        (
+            {"pruner": "halving", "pruner_options": {"reduction_factor": 1}},
+            "is 1, .* >= 2",
+        ),
         ({"pruner": "hyperband", "pruner_options": {"max_resource": 1}}, "below min_resource"),
-        ({"pruner": "hyperband", "pruner_options": {"reduction_factor": 1}}, "at least 2"),
+        (
+            {"pruner": "hyperband", "pruner_options": {"reduction_factor": 1}},
+            "is 1, .* >= 2",
+        ),
     ],
 )
 def test_wrong_settings_are_told_with_what_would_be_right(settings, changes, message):

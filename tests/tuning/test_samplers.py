@@ -107,9 +107,9 @@ def test_options_can_turn_off_what_is_on_by_itself(settings):
 def test_samplers_are_quiet(draws, sampler, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        from rlzoo_plus.tuning.storage import quiet_optuna
+        from rlzoo_plus.tuning.storage import require_optuna
 
-        quiet_optuna()
+        require_optuna()
         draws("a", 6, sampler=sampler)
     assert [str(warning.message) for warning in caught] == []
     assert capfd.readouterr() == ("", "")

@@ -8,8 +8,8 @@ import yaml
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.tuning.override_values import parse_override, same_value
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.values import parse_override, same_value
 
 DRAWS = 50
 ALGOS = sorted(path.stem for path in (conf_dir() / "hpo").glob("[!_]*.yaml") if path.stem != "none")

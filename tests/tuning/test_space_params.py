@@ -4,8 +4,8 @@ import pytest
 from optuna.trial import FixedTrial
 
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.tuning.override_values import parse_override, same_value
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.values import parse_override, same_value
 
 GAMMA = "algo.hyperparams.gamma"
 SDE = "algo.hyperparams.use_sde"

@@ -3,8 +3,8 @@
 import pytest
 
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.tuning.override_values import by_key
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.values import by_key
 
 SDE = "algo.hyperparams.use_sde"
 FREQ = "algo.hyperparams.sde_sample_freq"

@@ -11,8 +11,7 @@ import pytest
 from support.postgres import PASSWORD
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.postgres import patiently
-from rlzoo_plus.tuning.storage import check_storage, open_storage
+from rlzoo_plus.tuning.storage import check_storage, open_storage, patiently
 
 
 def study_of(folder):
@@ -133,8 +132,8 @@ def test_a_journal_of_something_else_is_said_to_be_damaged(tmp_path):
 def test_a_lock_whose_holder_was_killed_is_free_at_once(tmp_path):
     fill(tmp_path, 1)
     code = (
-        "import sys, time, pathlib; from rlzoo_plus.tuning.journal import SystemLock\n"
-        "SystemLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); time.sleep(60)"
+        "import sys, time; from filelock import FileLock\n"
+        "FileLock(sys.argv[1]).acquire(); print('held', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / ".journal.lock")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:

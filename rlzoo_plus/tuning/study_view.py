@@ -11,6 +11,7 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.sweeps.table import brief, duration
 from rlzoo_plus.sweeps.terminal import SweepView
 from rlzoo_plus.tuning.metrics import RUNGS
+from rlzoo_plus.tuning.storage import driver_url
 from rlzoo_plus.tuning.study_report import (
     StudyReport,
     best_table,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.study_plan import StudyPlan
     from rlzoo_plus.tuning.tuner import Progress
 
-JOURNAL = "journal.log"
 # More columns than this do not fit beside the values.
 _MOST_PARAMS = 8
 _MOST_FAILED = 20
@@ -174,7 +174,7 @@ def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Cons
         "trials": f"{numbers or 'none yet'} (of {hpo.n_trials}{seeds})",
         "search": f"sampler {hpo.sampler}, pruner {hpo.pruner}, seed {hpo.seed}",
         "fixed": command_line([*stored.config_options, *stored.base]),
-        "storage": storage_text(stored),
+        "storage": stored.place,
         "dashboard": dashboard_command(stored),
     }
     console.print(f"study {printable(stored.folder, LONGEST_LINE)}", markup=False, style="bold")
@@ -183,18 +183,10 @@ def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Cons
             console.print(f"  {name:<13}{printable(text, LONGEST_LINE)}", markup=False)
 
 
-def storage_text(stored: KnownStudy) -> str:
-    """Return where the trials are kept."""
-    return str(stored.folder / JOURNAL) if stored.storage == "journal" else stored.storage
-
-
 def dashboard_command(stored: KnownStudy) -> str:
     """Return the command that shows a study in a browser."""
-    where = storage_text(stored)
-    if stored.storage != "journal":
-        # SQLAlchemy would look for another driver.
-        where = where.replace("postgresql://", "postgresql+psycopg://", 1)
-    return command_line(["optuna-dashboard", where]) + "   (pip install optuna-dashboard)"
+    place = stored.place if stored.storage == "journal" else driver_url(stored.place)
+    return command_line(["optuna-dashboard", place]) + "   (pip install optuna-dashboard)"
 
 
 def trials_table(views: Sequence[TrialView], objectives: Sequence[str]) -> Table:
