@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rlzoo_plus.analysis.groups import (
-    Curve,
-    Group,
-    group_curves,
-    load_curve,
-    mean_band,
-    shared_value,
-)
-from rlzoo_plus.analysis.series import (
-    TRAINING_RETURN,
-    Evaluation,
-    Series,
-    load_evaluations,
-    load_series,
-)
+from rlzoo_plus.analysis.runs import identity
+from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
 from rlzoo_plus.analysis.style import (
     GREY,
     INK,
@@ -32,15 +19,14 @@ from rlzoo_plus.analysis.style import (
     line_look,
     new_axes,
     save_plot,
-    start_at_zero,
 )
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.statistics import smooth
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.statistics import smooth, stratified_bootstrap_ci
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 EVALUATION_RETURN = "mean_return"
 FEW_SEEDS = 5
@@ -49,8 +35,165 @@ _LABELS = {
     "iqm_return": "evaluation return (interquartile mean)",
     "success_rate": "success rate",
 }
+# What runs of one group have in common; None is the default.
+SHARED: dict[str | None, tuple[str, ...]] = {
+    None: ("algo", "env"),
+    "seed": ("algo", "env", "seed"),
+    "algo": ("algo",),
+    "env": ("env",),
+}
+# With this many points a curve is smoothed, with half of them it has no markers.
 _DENSE = 100
+_MOST_POINTS = 300
+_LONGEST_NAME = 100
 Spread = Literal["std", "range"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's values over its steps, and what the run is."""
+
+    algo: str
+    env: str
+    seed: int | None
+    solved_return: float | None
+    series: Series
+
+    @property
+    def title(self) -> str:
+        """The run as text."""
+        return f"{self.algo} on {self.env} (seed {'?' if self.seed is None else self.seed})"
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the curve is smoothed: more points on top of each other are only noise."""
+        return len(self.series) >= _DENSE
+
+    @property
+    def window(self) -> int:
+        """Number of neighbours to smooth over."""
+        return len(self.series) // 40 * 2 + 1
+
+    @property
+    def marker(self) -> str:
+        """Marker of each point, empty where there are many."""
+        return "o" if len(self.series) < _DENSE // 2 else ""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A mean over runs and its interval.
+
+    Attributes:
+        steps: Environment steps, shape (n,).
+        mean: Mean over runs, shape (n,).
+        low: Lower end of the interval, shape (n,).
+        high: Upper end of the interval, shape (n,).
+        n_runs: Runs that the mean is over.
+    """
+
+    steps: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    n_runs: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Curves that are drawn in one colour."""
+
+    label: str
+    curves: tuple[Curve, ...]
+
+    @property
+    def n_seeds(self) -> int:
+        """Number of different seeds: the same seed twice is no new evidence."""
+        return len({curve.seed for curve in self.curves})
+
+    @property
+    def size(self) -> str:
+        """The number of runs and seeds, as text."""
+        seeds = f"{self.n_seeds} seed{'s' if self.n_seeds > 1 else ''}"
+        n_runs = len(self.curves)
+        return seeds if n_runs == self.n_seeds else f"{n_runs} runs, {seeds}"
+
+
+def load_curve(run: RunDir, key: str) -> Curve:
+    """Return a metric of a run as a curve; it has no points where the run has no such metric."""
+    known = identity(run)
+    algo, env = known["algo"] or "unknown", known["env"] or run.path.name
+    # A pair of dollar signs would be a formula.
+    algo, env = (printable(name, _LONGEST_NAME).replace("$", r"\$") for name in (algo, env))
+    return Curve(algo, env, known["seed"], known["solved_return"], load_series(run, key))
+
+
+def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
+    """Group curves.
+
+    Args:
+        curves: Curves in any order.
+        by: `seed` keeps every seed apart, `algo` and `env` group by that alone; None groups the
+            seeds of an algorithm on an environment.
+
+    Raises:
+        ConfigError: `by` is none of these.
+    """
+    if by not in SHARED:
+        raise ConfigError(unknown_name("grouping", str(by), [name for name in SHARED if name]))
+    everything = list(curves)
+    found: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in everything:
+        key = tuple(str(getattr(curve, name)) for name in SHARED[by])
+        found.setdefault(key, []).append(curve)
+    has_algo, has_env = (bool(_shared(everything, name)) for name in ("algo", "env"))
+
+    def label(one: Curve) -> str:
+        """Name a group by what sets it apart from the others."""
+        if by == "seed":
+            return f"seed {one.seed}" if has_algo and has_env else one.title
+        if by is not None:
+            return str(getattr(one, by))
+        return one.algo if has_env else one.env if has_algo else f"{one.algo} on {one.env}"
+
+    # Seed 10 comes after seed 9.
+    in_order = sorted(found, key=lambda key: [(len(p) if p.isdigit() else 0, p) for p in key])
+    return [Group(label(found[key][0]), tuple(found[key])) for key in in_order]
+
+
+def mean_band(curves: Sequence[Curve]) -> Band:
+    """Return mean and 95 % bootstrap interval where all runs have values.
+
+    Runs that got less than half as far as the farthest are left out: they would end the mean.
+    Values between two points of a run are interpolated.
+
+    Args:
+        curves: Curves with at least one point each.
+    """
+    farthest = max(curve.series.steps[-1] for curve in curves)
+    kept = [curve for curve in curves if curve.series.steps[-1] >= farthest / 2]
+    first = max(curve.series.steps[0] for curve in kept)
+    last = min(curve.series.steps[-1] for curve in kept)
+    steps = np.unique(np.concatenate([curve.series.steps for curve in kept]))
+    steps = steps[(steps >= first) & (steps <= last)]
+    if not len(steps):
+        # One run may begin where another one has ended.
+        steps = np.array([last])
+    elif len(steps) > _MOST_POINTS:
+        steps = np.linspace(first, last, _MOST_POINTS)
+    strata: dict[tuple[str, str], list[np.ndarray]] = {}
+    for curve in kept:
+        values = np.interp(steps, curve.series.steps, curve.series.values)
+        strata.setdefault((curve.algo, curve.env), []).append(values)
+    samples = [np.stack(rows) for rows in strata.values()]
+    low, high = stratified_bootstrap_ci(samples, lambda drawn: drawn.mean(axis=0))
+    return Band(steps, np.concatenate(samples).mean(axis=0), low, high, len(kept))
+
+
+def _shared(curves: Iterable[Curve], name: str) -> Any:
+    """Return the value that all curves have of an attribute, or None where they differ."""
+    values = {getattr(curve, name) for curve in curves}
+    return values.pop() if len(values) == 1 else None
 
 
 def plot_learning_curve(
@@ -63,13 +206,13 @@ def plot_learning_curve(
     """Draw a metric over environment steps as a PNG.
 
     One run is drawn with the spread of its episodes, its best evaluation and its training curve.
-    Many are put into groups, each with a mean over seeds and a 95 % bootstrap interval.
+    Many are grouped, each group with a mean over seeds and a 95 % bootstrap interval.
 
     Args:
         runs: The runs; those without the metric are left out.
         out: The file, ending in .png.
         metric: A name that `load_series` knows.
-        by: How runs are put together, see `group_curves`.
+        by: How runs are grouped, see `group_curves`.
         spread: One run's band: standard deviation of episodes, or lowest to highest episode.
 
     Returns:
@@ -78,153 +221,102 @@ def plot_learning_curve(
     Raises:
         ConfigError: No run has the metric, or the file's name is not a PNG's.
     """
-    curves = {run: load_curve(run, metric) for run in runs}
-    drawn = {run: curve for run, curve in curves.items() if len(curve.series)}
+    drawn = [(run, curve) for run in runs if len((curve := load_curve(run, metric)).series)]
     if not drawn:
         named = ", ".join(str(run.path) for run in runs) or "no run given"
         raise ConfigError(f"{metric!r} has no values yet ({named}). Let the run go on first.")
-    draw = _picture_of_one if len(drawn) == 1 else _picture_of_many
-    figure, axes = draw(drawn, metric, by, spread)
-    start_at_zero(axes)
+    curves, label = [curve for _, curve in drawn], _LABELS.get(metric, metric)
+    solved = _shared(curves, "solved_return") if metric == EVALUATION_RETURN else None
+    if len(drawn) == 1:
+        figure, axes = new_axes(curves[0].title, label)
+        if metric == EVALUATION_RETURN:
+            _draw_run(axes, drawn[0][0], spread)
+            _draw_solved(axes, solved)
+        else:
+            _draw_metric(axes, curves[0])
+    else:
+        algo, env = _shared(curves, "algo"), _shared(curves, "env")
+        title = f"{algo} on {env}" if algo and env else str(env or algo or f"{len(curves)} runs")
+        note = " (smoothed)" if any(curve.is_dense for curve in curves) else ""
+        figure, axes = new_axes(title, label + note)
+        _draw_groups(axes, group_curves(map(_smoothed, curves), by), by, solved)
+    # Plots of different runs are comparable if all begin at 0.
+    left, right = axes.get_xlim()
+    axes.set_xlim(min(left, -0.015 * right), right)
     add_legend(axes)
     return save_plot(figure, out)
 
 
-def _picture_of_one(
-    drawn: dict[RunDir, Curve], metric: str, by: str | None, spread: Spread
-) -> tuple[Figure, Axes]:
-    [(run, curve)] = drawn.items()
-    figure, axes = new_axes(curve.title, _LABELS.get(metric, metric))
-    if metric == EVALUATION_RETURN:
-        _draw_run(axes, run, spread)
-        _draw_solved(axes, curve.solved_return)
-    else:
-        _draw_metric(axes, curve)
-    return figure, axes
-
-
-def _picture_of_many(
-    drawn: dict[RunDir, Curve], metric: str, by: str | None, spread: Spread
-) -> tuple[Figure, Axes]:
-    curves = [_calm(curve) for curve in drawn.values()]
-    note = " (smoothed)" if any(_is_dense(curve) for curve in curves) else ""
-    figure, axes = new_axes(_title(curves), _LABELS.get(metric, metric) + note)
-    groups = group_curves(curves, by)
-    for number, group in enumerate(groups):
-        _draw_group(axes, group, line_look(number), by)
-    if metric == EVALUATION_RETURN:
-        _draw_solved(axes, shared_value(curves, "solved_return"))
-    _explain_groups(axes, groups, by)
-    return figure, axes
-
-
-def _title(curves: list[Curve]) -> str:
-    algo, env = shared_value(curves, "algo"), shared_value(curves, "env")
-    if algo and env:
-        return f"{algo} on {env}"
-    return str(env or algo or f"{len(curves)} runs")
-
-
-def _is_dense(curve: Curve) -> bool:
-    return len(curve.series) >= _DENSE
-
-
-def _window(curve: Curve) -> int:
-    return len(curve.series) // 40 * 2 + 1
-
-
-def _calm(curve: Curve) -> Curve:
-    """Smooth a curve of many points: several of them on top of each other are only noise."""
-    if not _is_dense(curve):
+def _smoothed(curve: Curve) -> Curve:
+    if not curve.is_dense:
         return curve
-    values = smooth(curve.series.values, _window(curve))
+    values = smooth(curve.series.values, curve.window)
     return replace(curve, series=Series(curve.series.steps, values))
 
 
 def _draw_run(axes: Axes, run: RunDir, spread: Spread) -> None:
-    evaluations = load_evaluations(run)
-    steps = np.array([e.step for e in evaluations])
-    means = np.array([e.mean_return for e in evaluations])
-    training = load_series(run, TRAINING_RETURN)
+    evaluations, training = load_evaluations(run), load_series(run, TRAINING_RETURN)
+    rows = [(e.step, e.mean_return, e.std_return, e.low, e.high) for e in evaluations]
+    steps, means, stds, low, high = np.array(rows).T
     if len(training):
         look: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "alpha": 0.75, "zorder": 1}
         axes.plot(training.steps, training.values, label="training episodes", **look)
-    low, high, words = _episode_band(evaluations, spread)
+    label = "lowest to highest episode"
+    if spread == "std":
+        label = "± 1 std of episodes"
+        # No band beyond all episodes: a return has bounds that mean plus deviation ignores.
+        low = np.minimum(np.maximum(means - stds, low), means)
+        high = np.maximum(np.minimum(means + stds, high), means)
     colour = PALETTE[0]
-    axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0, label=words)
+    axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0, label=label)
     look = {"color": colour, "linewidth": 2.6, "markersize": 6.5, "markeredgecolor": "white"}
     axes.plot(steps, means, marker="o", label="evaluation mean", zorder=3, **look)
     best = evaluations[int(np.argmax(means))]
-    axes.plot(
-        [best.step],
-        [best.mean_return],
-        linestyle="none",
-        marker="*",
-        markersize=20,
-        color=PALETTE[1],
-        markeredgecolor="white",
-        zorder=4,
-        label=f"best: {best.mean_return:,.4g} at {best.step:,} steps",
-    )
-
-
-def _episode_band(
-    evaluations: list[Evaluation], spread: Spread
-) -> tuple[np.ndarray, np.ndarray, str]:
-    lowest = np.array([e.low for e in evaluations])
-    highest = np.array([e.high for e in evaluations])
-    if spread == "range":
-        return lowest, highest, "lowest to highest episode"
-    means = np.array([e.mean_return for e in evaluations])
-    stds = np.array([e.std_return for e in evaluations])
-    # No band where no episode was: a return has bounds that mean plus deviation ignores.
-    low, high = np.maximum(means - stds, lowest), np.minimum(means + stds, highest)
-    return np.minimum(low, means), np.maximum(high, means), "± 1 std of episodes"
+    label = f"best: {best.mean_return:,.4g} at {best.step:,} steps"
+    look = {"color": PALETTE[1], "linestyle": "none", "marker": "*", "markersize": 20}
+    look |= {"markeredgecolor": "white", "zorder": 4}
+    axes.plot([best.step], [best.mean_return], label=label, **look)
 
 
 def _draw_metric(axes: Axes, curve: Curve) -> None:
     steps, values = curve.series.steps, curve.series.values
-    colour, marker = PALETTE[0], "o" if len(steps) < _DENSE // 2 else ""
-    if not _is_dense(curve):
-        axes.plot(steps, values, color=colour, linewidth=2.4, marker=marker, markersize=5)
+    look: dict[str, Any] = {"color": PALETTE[0], "linewidth": 2.4}
+    if not curve.is_dense:
+        axes.plot(steps, values, marker=curve.marker, markersize=5, **look)
         return
-    window = _window(curve)
-    axes.plot(steps, values, color=colour, linewidth=0.9, alpha=0.3, label="as logged")
-    label = f"mean of {window} neighbours"
-    axes.plot(steps, smooth(values, window), color=colour, linewidth=2.4, label=label)
+    axes.plot(steps, values, color=PALETTE[0], linewidth=0.9, alpha=0.3, label="as logged")
+    label = f"mean of {curve.window} neighbours"
+    axes.plot(steps, smooth(values, curve.window), label=label, **look)
 
 
-def _explain_groups(axes: Axes, groups: list[Group], by: str | None) -> None:
+def _draw_groups(axes: Axes, groups: list[Group], by: str | None, solved: float | None) -> None:
+    for number, group in enumerate(groups):
+        look, first = line_look(number), group.curves[0]
+        if len(group.curves) == 1:
+            label = group.label if by == "seed" else f"{group.label} ({group.size})"
+            steps, values = first.series.steps, first.series.values
+            axes.plot(steps, values, linewidth=2.4, marker=first.marker, label=label, **look)
+            continue
+        for curve in group.curves:
+            axes.plot(curve.series.steps, curve.series.values, linewidth=0.8, alpha=0.4, **look)
+        band = mean_band(group.curves)
+        left_out = len(group.curves) - band.n_runs
+        note = f", {left_out} cut short" if left_out else ""
+        label = f"{group.label} ({group.size}{note})"
+        axes.plot(band.steps, band.mean, linewidth=2.8, label=label, zorder=3, **look)
+        if band.n_runs > 1:
+            colour = look["color"]
+            axes.fill_between(band.steps, band.low, band.high, color=colour, alpha=0.2, linewidth=0)
+    _draw_solved(axes, solved)
+    # Lines of the legend alone.
     if any(len(group.curves) > 1 for group in groups):
-        axes.fill_between(
-            [], [], [], color=GREY, alpha=0.3, linewidth=0, label="95 % bootstrap interval"
-        )
+        look = {"color": GREY, "alpha": 0.3, "linewidth": 0}
+        axes.fill_between([], [], [], label="95 % bootstrap interval", **look)
     if by != "seed" and min(group.n_seeds for group in groups) < FEW_SEEDS:
         axes.plot([], [], linestyle="none", label=f"fewer than {FEW_SEEDS} seeds: a rough guide")
 
 
-def _draw_group(axes: Axes, group: Group, look: dict[str, Any], by: str | None) -> None:
-    label = group.label if by == "seed" and len(group.curves) == 1 else None
-    if len(group.curves) == 1:
-        series = group.curves[0].series
-        marker = "o" if len(series) < _DENSE // 2 else ""
-        label = label or f"{group.label} ({group.size})"
-        axes.plot(series.steps, series.values, linewidth=2.4, marker=marker, label=label, **look)
-        return
-    for curve in group.curves:
-        axes.plot(curve.series.steps, curve.series.values, linewidth=0.8, alpha=0.4, **look)
-    band = mean_band(group.curves)
-    left_out = len(group.curves) - band.n_runs
-    note = f", {left_out} cut short" if left_out else ""
-    label = f"{group.label} ({group.size}{note})"
-    axes.plot(band.steps, band.mean, linewidth=2.8, label=label, zorder=3, **look)
-    if band.n_runs > 1:
-        colour = look["color"]
-        axes.fill_between(band.steps, band.low, band.high, color=colour, alpha=0.2, linewidth=0)
-
-
-def _draw_solved(axes: Axes, solved_return: object) -> None:
-    if isinstance(solved_return, float):
-        dashes = (0, (6, 4))
-        label = f"solved: {solved_return:,g}"
-        axes.axhline(solved_return, color=INK, linewidth=1.4, linestyle=dashes, label=label)
+def _draw_solved(axes: Axes, solved: float | None) -> None:
+    if solved is not None:
+        label = f"solved: {solved:,g}"
+        axes.axhline(solved, color=INK, linewidth=1.4, linestyle=(0, (6, 4)), label=label)

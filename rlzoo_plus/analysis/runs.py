@@ -1,4 +1,4 @@
-"""Finding runs below folders, and telling what became of each, however damaged it is."""
+"""Finds runs below folders, summarises each, however damaged, and lists them as text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.series import finite, load_evaluations
+from rlzoo_plus.analysis.style import thousands
 from rlzoo_plus.artifacts.provenance import machine_fingerprint
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.errors import ConfigError
 
 DIED, DAMAGED = "died", "damaged"
 STATES = (RUNNING, FINISHED, INTERRUPTED, FAILED, DIED, DAMAGED)
-# A run that says it runs, and whose process cannot be asked, is given this long between two writes.
+# A run whose process cannot be asked counts as running for this long after its last write.
 SILENT_S = 3600.0
 # Process ids are given out again, after a reboot at the latest.
 SILENT_WITH_PROCESS_S = 86400.0
+COLUMNS = ("state", "algo", "env", "seed", "steps", "best", "final", "time", "path")
+RIGHT = ("seed", "steps", "best", "final", "time")
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -100,38 +105,36 @@ def identity(run: RunDir) -> dict[str, Any]:
 def summarise(run: RunDir) -> RunSummary:
     """Return what is known of a run; one that cannot be read is `damaged`, never an error."""
     try:
-        return _summarise(run)
+        known, status, result = identity(run), run.read_status(), run.read_result()
+        state = status.get("state")
+        if known["algo"] is None or known["env"] is None or state not in STATES:
+            state = DAMAGED
+        elif state == RUNNING and not _is_alive(run, status):
+            state = DIED
+        evaluations = load_evaluations(run)
+        returns = [e.mean_return for e in evaluations]
+        reached = [_whole(result.get("num_timesteps")), _whole(status.get("num_timesteps"))]
+        reached += [evaluations[-1].step] if evaluations else []
+        # A run that goes on after its end has the outcome of its first part.
+        outcome = {} if state == RUNNING else result
+        best, final = (
+            finite(_section(outcome, which).get("mean_return")) for which in ("best", "final")
+        )
+        return RunSummary(
+            path=run.path,
+            state=str(state),
+            algo=known["algo"],
+            env=known["env"],
+            seed=known["seed"],
+            steps=max((steps for steps in reached if steps is not None), default=None),
+            n_timesteps=known["n_timesteps"] or _whole(status.get("n_timesteps")),
+            best=best if best is not None else max(returns, default=None),
+            final=final if final is not None else (returns[-1] if returns else None),
+            wall_time_s=_wall_time(run, state == RUNNING, status, result),
+            started_at=finite(status.get("started_at")),
+        )
     except Exception:
         return RunSummary(run.path, DAMAGED)
-
-
-def _summarise(run: RunDir) -> RunSummary:
-    known, status, result = identity(run), run.read_status(), run.read_result()
-    state = status.get("state")
-    if known["algo"] is None or known["env"] is None or state not in STATES:
-        state = DAMAGED
-    elif state == RUNNING and not _is_alive(run, status):
-        state = DIED
-    evaluations = load_evaluations(run)
-    returns = [e.mean_return for e in evaluations]
-    reached = [_whole(result.get("num_timesteps")), _whole(status.get("num_timesteps"))]
-    reached += [evaluations[-1].step] if evaluations else []
-    # A run that goes on after its end has the outcome of its first part.
-    outcome = {} if state == RUNNING else result
-    best, final = _mean_return(outcome, "best"), _mean_return(outcome, "final")
-    return RunSummary(
-        path=run.path,
-        state=str(state),
-        algo=known["algo"],
-        env=known["env"],
-        seed=known["seed"],
-        steps=max((steps for steps in reached if steps is not None), default=None),
-        n_timesteps=_first(known["n_timesteps"], _whole(status.get("n_timesteps"))),
-        best=best if best is not None else max(returns, default=None),
-        final=final if final is not None else (returns[-1] if returns else None),
-        wall_time_s=_wall_time(state == RUNNING, _last_sign(run, status), status, result),
-        started_at=finite(status.get("started_at")),
-    )
 
 
 def _runs_at(path: Path) -> Iterator[RunDir]:
@@ -139,21 +142,19 @@ def _runs_at(path: Path) -> Iterator[RunDir]:
         yield RunDir(path)
         return
     for folder, children, _ in os.walk(path):
-        if _looks_like_run(RunDir(Path(folder))):
+        run = RunDir(Path(folder))
+        others = (run.status_file, run.command_file, run.metrics_file, run.evaluations_file)
+        # A folder of configuration has a config.yaml, too, but nothing else of a run.
+        if run.exists() and any(file.exists() for file in (*others, run.result_file)):
             children.clear()
-            yield RunDir(Path(folder))
+            yield run
         children[:] = sorted(name for name in children if not name.startswith("."))
-
-
-def _looks_like_run(run: RunDir) -> bool:
-    # A folder of configuration has a config.yaml, too, but nothing else of a run.
-    others = (run.command_file, run.metrics_file, run.evaluations_file, run.result_file)
-    return run.exists() and (run.status_file.exists() or any(file.exists() for file in others))
 
 
 def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
     pid, silence = _whole(status.get("pid")), time.time() - _last_sign(run, status)
-    if pid is None or pid <= 0 or not _ran_here(run):
+    machine = run.read_provenance().get("machine")
+    if pid is None or pid <= 0 or (machine and machine != machine_fingerprint()):
         return silence < SILENT_S
     if run.lock.path.exists():
         with contextlib.suppress(OSError):
@@ -167,11 +168,6 @@ def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
     return silence < SILENT_WITH_PROCESS_S
 
 
-def _ran_here(run: RunDir) -> bool:
-    machine = run.read_provenance().get("machine")
-    return bool(not machine or machine == machine_fingerprint())
-
-
 def _last_sign(run: RunDir, status: dict[str, Any]) -> float:
     """Return when the run last wrote something [s since 1970]."""
     signs = [finite(status.get("updated_at")) or 0.0]
@@ -182,17 +178,13 @@ def _last_sign(run: RunDir, status: dict[str, Any]) -> float:
 
 
 def _wall_time(
-    is_running: bool, last_sign: float, status: dict[str, Any], result: dict[str, Any]
+    run: RunDir, is_running: bool, status: dict[str, Any], result: dict[str, Any]
 ) -> float | None:
     measured, started = finite(result.get("wall_time_s")), finite(status.get("started_at"))
     if measured is not None and not is_running:
         return measured
-    ended = time.time() if is_running else last_sign
+    ended = time.time() if is_running else _last_sign(run, status)
     return None if started is None else max(0.0, ended - started)
-
-
-def _mean_return(result: dict[str, Any], which: str) -> float | None:
-    return finite(_section(result, which).get("mean_return"))
 
 
 def _section(data: dict[str, Any], key: str) -> dict[str, Any]:
@@ -205,5 +197,47 @@ def _whole(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+def cells(run: RunSummary) -> tuple[str, ...]:
+    """Return what each of `COLUMNS` shows of a run, safe to print."""
+    steps = "-" if run.steps is None else thousands(run.steps)
+    total = "" if run.n_timesteps is None else f"/{thousands(run.n_timesteps)}"
+    return (
+        run.state,
+        printable(run.algo or "-", _LONGEST_NAME),
+        printable(run.env or "-", _LONGEST_NAME),
+        "-" if run.seed is None else str(run.seed),
+        steps + total,
+        _number(run.best),
+        _number(run.final),
+        _duration(run.wall_time_s),
+        printable(os.path.relpath(run.path), LONGEST_LINE),
+    )
+
+
+def aligned(table: list[tuple[str, ...]]) -> list[str]:
+    """Return the rows, the head first, as lines with aligned columns."""
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = zip(table[0], row, widths, strict=True)
+        line = (c.rjust(width) if name in RIGHT else c.ljust(width) for name, c, width in cells)
+        lines.append("  ".join(line).rstrip())
+    return lines
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"

@@ -63,19 +63,20 @@ def finite(value: Any) -> float | None:
 
 
 def load_evaluations(run: RunDir) -> list[Evaluation]:
-    """Return the evaluations of a run by rising step; records that make no sense are left out.
+    """Return the evaluations of a run by rising step; invalid records are left out.
 
     Of several at one step, as a resumed run may leave, the last one counts.
     """
     by_step = {}
     for record in iter_records(run.evaluations_file):
         step, mean = finite(record.get("step")), finite(record.get("mean_return"))
-        if step is None or mean is None:
-            continue
-        returns = _numbers(record.get("returns")) or [mean]
-        std = finite(record.get("std_return"))
-        spread = float(np.std(returns)) if std is None else std
-        by_step[int(step)] = Evaluation(int(step), mean, spread, min(returns), max(returns))
+        if step is not None and mean is not None:
+            returns, std = record.get("returns"), finite(record.get("std_return"))
+            known = map(finite, returns if isinstance(returns, list) else [])
+            numbers = [number for number in known if number is not None] or [mean]
+            spread = float(np.std(numbers)) if std is None else std
+            low, high = min(numbers), max(numbers)
+            by_step[int(step)] = Evaluation(int(step), mean, spread, low, high)
     return [by_step[step] for step in sorted(by_step)]
 
 
@@ -101,7 +102,7 @@ def load_series(run: RunDir, key: str) -> Series:
 
     Args:
         run: The run.
-        key: What its evaluations record, e.g. `success_rate`, or a key of its metrics file.
+        key: A metric of its evaluations, e.g. `success_rate`, or a key of its metrics file.
     """
     numbers = ((r.get("step"), recorded_numbers(r)) for r in iter_records(run.evaluations_file))
     series = _series((step, found.get(key)) for step, found in numbers)
@@ -121,15 +122,7 @@ def metric_keys(run: RunDir) -> set[str]:
 
 
 def _series(pairs: Iterable[tuple[Any, Any]]) -> Series:
-    by_step = {}
-    for step, value in pairs:
-        at, number = finite(step), finite(value)
-        if at is not None and number is not None:
-            by_step[int(at)] = number
+    numbers = ((finite(step), finite(value)) for step, value in pairs)
+    by_step = {int(s): value for s, value in numbers if s is not None and value is not None}
     steps = sorted(by_step)
     return Series(np.array(steps, dtype=np.float64), np.array([by_step[s] for s in steps]))
-
-
-def _numbers(values: Any) -> list[float]:
-    numbers = [finite(value) for value in values] if isinstance(values, list) else []
-    return [number for number in numbers if number is not None]

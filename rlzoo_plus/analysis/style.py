@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart by colour-blind eyes: Okabe and Ito (2008), without yellow, which white swallows.
+# Safe for colour-blind readers: Okabe and Ito (2008), without yellow, which is lost on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINE_STYLES = ("-", "--", ":", "-.")
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E4E4E4"
@@ -24,15 +24,14 @@ _MOST_INSIDE, _LONGEST_INSIDE = 7, 36
 
 
 def new_axes(title: str, y_label: str) -> tuple[Figure, Axes]:
-    """Return a figure with one pair of axes over environment steps."""
+    """Return a figure and its axes, over environment steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    figure = Figure(
-        figsize=_SIZE_IN, dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.14, h_pad=0.12)
-    )
+    layout = ConstrainedLayoutEngine(w_pad=0.14, h_pad=0.12)
+    figure = Figure(figsize=_SIZE_IN, dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=17, color=INK, loc="left", pad=14, fontweight="bold")
@@ -49,12 +48,6 @@ def new_axes(title: str, y_label: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def start_at_zero(axes: Axes) -> None:
-    """Begin the steps at 0, so that plots of different runs are comparable."""
-    left, right = axes.get_xlim()
-    axes.set_xlim(min(left, -0.015 * right), right)
-
-
 def line_look(number: int) -> dict[str, Any]:
     """Return colour and line style of the n-th line; the styles change when the colours end."""
     style = LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
@@ -62,7 +55,7 @@ def line_look(number: int) -> dict[str, Any]:
 
 
 def add_legend(axes: Axes) -> None:
-    """Add the legend, if there is one, where it hides nothing: below the axes when it is large."""
+    """Add the legend, if there is one; below the axes where it would cover much of them."""
     handles, labels = axes.get_legend_handles_labels()
     if not labels:
         return
@@ -80,17 +73,17 @@ def add_legend(axes: Axes) -> None:
 
 
 def save_plot(figure: Figure, out: Path) -> Path:
-    """Write a figure as PNG in one step and return where it is.
+    """Write a figure as PNG in one step and return the file.
 
     Raises:
         ConfigError: The file's name does not end in .png, or it cannot be written.
     """
     if out.suffix.lower() != ".png":
         raise ConfigError(f"{out}: plots are PNG files. Give a name that ends in .png.")
-    picture = BytesIO()
-    figure.savefig(picture, format="png", dpi=DPI)
+    content = BytesIO()
+    figure.savefig(content, format="png", dpi=DPI)
     try:
-        write_atomic(out, picture.getvalue())
+        write_atomic(out, content.getvalue())
     except OSError as error:
         raise ConfigError(f"{out} cannot be written: {error.strerror}. Set another one.") from error
     return out

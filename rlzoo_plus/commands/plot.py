@@ -7,8 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from rlzoo_plus.analysis.curves import EVALUATION_RETURN, plot_learning_curve
-from rlzoo_plus.analysis.groups import SHARED
+from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, plot_learning_curve
 from rlzoo_plus.analysis.runs import find_runs, summarise
 from rlzoo_plus.analysis.series import load_series, metric_keys
 from rlzoo_plus.artifacts.inside import check_inside

@@ -11,8 +11,16 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
-from rlzoo_plus.analysis.run_table import COLUMNS, RIGHT, aligned, cells
-from rlzoo_plus.analysis.runs import STATES, RunSummary, find_runs, summarise
+from rlzoo_plus.analysis.runs import (
+    COLUMNS,
+    RIGHT,
+    STATES,
+    RunSummary,
+    aligned,
+    cells,
+    find_runs,
+    summarise,
+)
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import CommandParser, tell

@@ -1,4 +1,4 @@
-"""Pictures of one run and of many."""
+"""Plots of one run and of many."""
 
 import subprocess
 import sys
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlzoo_plus.analysis.curves import plot_learning_curve
-from rlzoo_plus.analysis.groups import group_curves, load_curve, mean_band
+from rlzoo_plus.analysis.curves import group_curves, load_curve, mean_band, plot_learning_curve
 from rlzoo_plus.analysis.series import load_evaluations, load_series, metric_keys
 from rlzoo_plus.analysis.style import PALETTE, line_look, thousands
 from rlzoo_plus.errors import ConfigError
@@ -25,7 +24,7 @@ def curves_of(runs):
 
 
 def labels_drawn(monkeypatch, runs, out, **options):
-    """Return the title and the legend of the picture that is drawn."""
+    """Return the title and the legend of the plot that is drawn."""
     seen = {}
 
     def keep(figure, path):
@@ -39,7 +38,7 @@ def labels_drawn(monkeypatch, runs, out, **options):
     return seen["title"], seen["legend"]
 
 
-def test_the_picture_of_one_run_shows_its_mean_and_its_best_evaluation(make_run, tmp_path):
+def test_the_plot_of_one_run_shows_its_mean_and_its_best_evaluation(make_run, tmp_path):
     out = plot_learning_curve([make_run()], tmp_path / "new" / "curve.png")
     width, height = Image.open(out).size
     assert (width, height) == (1350, 840)
@@ -47,7 +46,7 @@ def test_the_picture_of_one_run_shows_its_mean_and_its_best_evaluation(make_run,
     assert has_colour(out, PALETTE[1])
 
 
-def test_the_picture_of_one_run_says_what_it_shows(make_run, tmp_path, monkeypatch):
+def test_the_plot_of_one_run_says_what_it_shows(make_run, tmp_path, monkeypatch):
     title, legend = labels_drawn(monkeypatch, [make_run(seed=2)], tmp_path / "a.png")
     assert title == "ppo on cartpole (seed 2)"
     assert legend == [
@@ -157,7 +156,7 @@ def test_a_metric_is_drawn_for_one_run_and_for_several(make_run, tmp_path):
     assert has_colour(plot_learning_curve(runs, tmp_path / "b.png", "train/loss"), PALETTE[0])
 
 
-def test_a_picture_that_is_no_png_is_refused(make_run, tmp_path):
+def test_a_plot_that_is_no_png_is_refused(make_run, tmp_path):
     with pytest.raises(ConfigError, match=r"ends in \.png"):
         plot_learning_curve([make_run()], tmp_path / "a.jpeg")
 
@@ -182,7 +181,7 @@ def test_steps_are_written_the_short_way(number, text):
     assert thousands(number) == text
 
 
-def test_pictures_need_neither_pyplot_nor_torch(make_run, tmp_path):
+def test_plots_need_neither_pyplot_nor_torch(make_run, tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
         "from rlzoo_plus.artifacts.run_dir import RunDir\n"
