@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     from rlzoo_plus.config.catalog import get_algorithm
     from rlzoo_plus.config.compose import iter_sweep_keys
-    from rlzoo_plus.runs.compose import compose_run, words_of
+    from rlzoo_plus.runs.compose import as_arguments, compose_run
 
     get_algorithm(options.algo)
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     given = set(iter_sweep_keys(options.overrides))
     guessed, notes = guess(archive, options.algo, statistics, given)
     chosen = [f"algo={options.algo}", _environment(options.env, options.config_dir)]
-    words = words_of([*chosen, *guessed, *options.overrides], options.config_dir, {})
+    words = as_arguments([*chosen, *guessed, *options.overrides], options.config_dir, {})
     config = compose_run(words)
     bundle = build(config, archive, statistics, about_file(options.file, archive))
     for text in notes:

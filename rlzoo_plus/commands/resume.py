@@ -14,8 +14,8 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.commands.train import train_plan
+    from rlzoo_plus.runs.printing import set_up_logging
     from rlzoo_plus.runs.run import Run
-    from rlzoo_plus.runs.terminal import set_up_logging
 
     plan = Run.open(options.run, trust=options.trust).plan_to_resume(options.overrides)
     console = make_console()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.commands.next_steps import next_commands, print_done
 from rlzoo_plus.commands.typed import tell
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.claim import check_before_building
+from rlzoo_plus.runs.job import check_before_building
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     config, warnings = resolve_cfg(composed, arguments)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.runs.terminal import set_up_logging
+    from rlzoo_plus.runs.printing import set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)

@@ -83,9 +83,9 @@ def _config(options: argparse.Namespace) -> RunConfig:
         run = Run.open(options.run, trust=options.trust)
         run.require_trust(to_train=True)
         return run.config
-    from rlzoo_plus.runs.compose import compose_run, words_of
+    from rlzoo_plus.runs.compose import as_arguments, compose_run
 
-    return compose_run(words_of(options.overrides, options.config_dir, {}))
+    return compose_run(as_arguments(options.overrides, options.config_dir, {}))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

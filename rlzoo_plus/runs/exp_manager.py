@@ -1,4 +1,4 @@
-"""ExpManager: one configuration and one directory in, a trained and evaluated policy out."""
+"""`ExpManager` trains and evaluates one configuration in one run directory."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ ALL_STEPS = "all steps taken"
 
 
 class ExpManager:
-    """Runs one training; it parses no configuration and decides no path.
+    """Trains one run; it parses no configuration and chooses no path.
 
-    A run directory that holds checkpoints goes on from the newest that is whole.
+    In a run directory with checkpoints, training resumes from the newest that is whole.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class ExpManager:
         report: Callable[[], list[Path]] | None = None,
         on_evaluation: Callable[[dict[str, Any], bool], None] | None = None,
     ) -> None:
-        """Prepare a run.
+        """Initialize a run; nothing is built yet.
 
         Args:
-            config: The run, checked.
-            run_dir: Where all of it goes; `run_dir.start` has been called.
-            stop: How it is asked to end from outside.
+            config: The checked configuration.
+            run_dir: Where everything is written; `run_dir.start` has been called.
+            stop: How the run is asked to stop from outside.
             progress: What the terminal shows, None for nothing.
-            report: Draws and films a finished run; returns the files, for trackers.
+            report: Makes the plot and the video of a finished run; returns the files, for trackers.
             on_evaluation: Called with each evaluation's record, and whether it is the best so far.
         """
         self.config = scheduled(config)
@@ -75,21 +75,25 @@ class ExpManager:
         self.seeds = SeedStreams.from_seed(config.seed)
 
     def train(self) -> TrainResult:
-        """Train, evaluate and keep the policy.
+        """Train, evaluate and save the policy.
 
         Raises:
             ConfigError: The algorithm refuses its configuration.
-            RunError: The run cannot go on; what it saved before stays.
+            RunError: The run failed; what it saved before stays.
         """
         tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
         try:
             self._write("status.json", lambda: self._set_status(RUNNING))
             if tracker is not None:
                 tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
-            result = self._train_or_tell(tracker)
+            try:
+                result = self._train(tracker)
+            except SystemExit as error:
+                # The command must not end as if the run had finished.
+                raise RunError(f"code in the run called sys.exit({error.code!r}).") from error
         except BaseException as error:
-            is_told = isinstance(error, RunError)
-            message = str(error) if is_told else f"{type(error).__name__}: {error}"
+            is_known = isinstance(error, RunError)
+            message = str(error) if is_known else f"{type(error).__name__}: {error}"
             try:
                 self._set_status(FAILED, message=message)
             except OSError as unwritten:
@@ -99,13 +103,6 @@ class ExpManager:
             raise
         self._finish(result, tracker)
         return result
-
-    def _train_or_tell(self, tracker: Tracker | None) -> TrainResult:
-        """Train; code that calls `sys.exit` must not end the command as if all were done."""
-        try:
-            return self._train(tracker)
-        except SystemExit as error:
-            raise RunError(f"code in the run called sys.exit({error.code!r}).") from error
 
     def _train(self, tracker: Tracker | None) -> TrainResult:
         threads, why = thread_policy(self.config)
@@ -118,13 +115,15 @@ class ExpManager:
             with self.stop.at_once():
                 train_env, eval_env = self._make_envs()
         except StopTraining as stop:
-            return self._stopped_before(resumer.step, stop.reason)
+            reason = f"{stop.reason} while the environments were started"
+            hashed = config_hash(self.config)
+            return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
         try:
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
             if agent.device.type != "cpu":
                 log.info(
-                    "exact resume is certified on the CPU only; rlzoo-plus verify-resume tries it"
+                    "exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it"
                 )
             train_env.seed(self.seeds.train)
             agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
@@ -144,19 +143,6 @@ class ExpManager:
                 self.progress.close()
             _close(train_env, eval_env)
 
-    def _stopped_before(self, step: int, reason: str) -> TrainResult:
-        """Return the result of a process that was stopped before it took a step."""
-        return TrainResult(
-            state=INTERRUPTED,
-            reason=f"{reason} while the environments were started",
-            num_timesteps=step,
-            training_time_s=0.0,
-            best=None,
-            final=None,
-            solved=None,
-            config_hash=config_hash(self.config),
-        )
-
     def _make_envs(self) -> tuple[VecEnv, VecEnv | None]:
         train_env = make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
         evaluation = self.config.eval
@@ -174,55 +160,59 @@ class ExpManager:
     def _learn(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer
     ) -> TrainResult:
-        ended = resumer.ended
+        ended, checkpoint = resumer.ended, callbacks.checkpoint
         state, reason = FINISHED, ended or ALL_STEPS
-        listening = callbacks.as_list()
+        all_callbacks = callbacks.as_list()
         try:
             total = self.config.n_timesteps if ended is None else 0
-            agent.learn(total, listening, log_interval=self.config.log.interval)
+            agent.learn(total, all_callbacks, log_interval=self.config.log.interval)
             resumer.restore_once()  # where there was no iteration left
             if ended is None and agent.num_timesteps < self.config.n_timesteps:
                 reason = "a callback ended it"
         except StopTraining as stop:
             state = INTERRUPTED if stop.interrupted else FINISHED
             reason = stop.reason
-            listening.on_training_end()
+            all_callbacks.on_training_end()
         finally:
-            callbacks.checkpoint.close()
+            checkpoint.close()
         if state == FINISHED:
             try:
-                self._save_last(agent, callbacks, reason)
+                self._evaluate_and_save(agent, callbacks, reason)
             except EvaluationStopped:
-                self._save_unevaluated(callbacks, reason)
+                # The run resumes with its last evaluation.
+                if reason == ALL_STEPS:
+                    checkpoint.save_and_wait()
+                else:
+                    # Steps are left: the checkpoint must say why they are not taken.
+                    checkpoint.save_last(reason)
                 state, reason = INTERRUPTED, self.stop.signal_reason
         agent.logger.close()
         return self._result(agent, callbacks, state, reason)
 
-    def _save_last(self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str) -> None:
-        """Evaluate the last policy, and save all there is.
+    def _evaluate_and_save(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str
+    ) -> None:
+        """Evaluate the last policy, and save it and a checkpoint.
 
         Raises:
-            EvaluationStopped: The run was asked to stop meanwhile.
+            EvaluationStopped: The run was asked to stop during the evaluation.
         """
-        evaluation = callbacks.evaluation
-        if evaluation is not None:
-            evaluation.evaluate_now()
+        record: dict[str, Any] = {}
+        if callbacks.evaluation is not None:
+            callbacks.evaluation.evaluate_now()
+            record = callbacks.evaluation.last or {}
         callbacks.checkpoint.save_last(reason)
-        self._save_final(agent, {} if evaluation is None else evaluation.last or {})
-
-    def _save_unevaluated(self, callbacks: RunCallbacks, reason: str) -> None:
-        """Save a run such that it goes on with its last evaluation."""
-        if reason == ALL_STEPS:
-            callbacks.checkpoint.save_and_wait()
-        else:
-            # Its steps are not taken: the checkpoint must say why there are no more to come.
-            callbacks.checkpoint.save_last(reason)
+        save_policy(self.run_dir.final, agent, self.config, {**record, "step": agent.num_timesteps})
+        if self.config.export.sb3_zip:
+            export_sb3(agent, self.run_dir, "final")
 
     def _result(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, state: str, reason: str
     ) -> TrainResult:
         evaluation, snapshot = callbacks.evaluation, callbacks.checkpoint.snapshot
         best = None if evaluation is None else evaluation.best
+        threshold = self.config.env.solved_return
+        is_known = threshold is not None and best is not None
         return TrainResult(
             state=state,
             reason=reason,
@@ -230,7 +220,7 @@ class ExpManager:
             training_time_s=round(snapshot.training_time_s, 3),
             best=best,
             final=None if evaluation is None else evaluation.last,
-            solved=self._is_solved(best),
+            solved=bool(best["mean_return"] >= threshold) if is_known else None,
             config_hash=config_hash(self.config),
             resumed_at=snapshot.exactness.resumed_at,
             exact=snapshot.verdict(agent),
@@ -238,36 +228,23 @@ class ExpManager:
             inexact_because=snapshot.exactness.because,
         )
 
-    def _save_final(self, agent: BaseAlgorithm, record: dict[str, Any]) -> None:
-        save_policy(self.run_dir.final, agent, self.config, {**record, "step": agent.num_timesteps})
-        if self.config.export.sb3_zip:
-            export_sb3(agent, self.run_dir, "final")
-
-    def _is_solved(self, best: dict[str, Any] | None) -> bool | None:
-        threshold = self.config.env.solved_return
-        if threshold is None or best is None:
-            return None
-        return bool(best["mean_return"] >= threshold)
-
     def _finish(self, result: TrainResult, tracker: Tracker | None) -> None:
-        data = asdict(result)
-        if result.state == FINISHED:
+        data, is_finished = asdict(result), result.state == FINISHED
+        if is_finished:
             self._write("result.json", lambda: self.run_dir.write_result(data))
         details = {"num_timesteps": result.num_timesteps, "message": result.reason}
         self._write("status.json", lambda: self._set_status(result.state, **details))
-        if result.state == FINISHED and self.report is not None:
+        if is_finished and self.report is not None:
             self.files = self.report()
-        if result.state == FINISHED and self.config.log.tensorboard:
+        if is_finished and self.config.log.tensorboard:
             write_outcome(self.run_dir, self.config, result, self.run_dir.videos / "best.mp4")
-        if tracker is None:
-            return
-        if result.state == FINISHED:
+        if tracker is not None and is_finished:
             tracker.finish(data, [self.run_dir.config_file, *self.files])
-        else:
+        elif tracker is not None:
             tracker.fail(result.reason)
 
     def _write(self, name: str, write: Callable[[], None]) -> None:
-        """Write what a run's state is told by; without it, it would be told wrong."""
+        """Write a file that states what became of the run; without it the run has failed."""
         try:
             write()
         except OSError as error:
@@ -278,7 +255,7 @@ class ExpManager:
 
 
 def _close(*envs: VecEnv | None) -> None:
-    """Close environments, each whatever becomes of the others."""
+    """Close all environments, even if closing one of them raises."""
     with contextlib.ExitStack() as stack:
         for env in envs:
             if env is not None:

@@ -1,25 +1,23 @@
-"""The training of a planned run, here or as a job in a process of its own."""
+"""Trains a planned run: checks it, claims its directory, and trains, here or as a job."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent import futures
 from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable_lines
-from rlzoo_plus.errors import (
-    RUN_ERROR,
-    USER_ERROR,
-    ConfigError,
-    RunError,
-)
+from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
-from rlzoo_plus.runs.claim import check_before_building, claim_run_dir
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
-from rlzoo_plus.runs.terminal import (
+from rlzoo_plus.runs.printing import (
     make_progress,
     plain_console,
     print_header,
@@ -31,10 +29,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlzoo_plus.artifacts.result import TrainResult
-    from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.callbacks import ProgressCallback, StopRequest
+    from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
+    from rlzoo_plus.callbacks import StopRequest
+    from rlzoo_plus.config.schema import RunConfig
 
-# Follows the evaluations of a run, and may ask it to stop.
+# Gets each evaluation record of a run, and may ask the run to stop.
 Watcher = Callable[[dict[str, Any], "StopRequest"], None]
 
 
@@ -63,11 +62,11 @@ class Outcome:
 
 
 def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
-    """Train as a job's configuration says; return the exit code of `train`, or `EXIT_BUSY`.
+    """Train a job; return the exit code of `train`, or `EXIT_BUSY`.
 
     Args:
-        data: `config`, checked once already and complete, and `command`, for the run's records.
-        watch: Follows the evaluations.
+        data: `config`, already checked and complete, and `command`, for the run's records.
+        watch: Gets each evaluation record.
     """
     from rlzoo_plus.artifacts.secrets import redact
     from rlzoo_plus.config.own_code import import_packages
@@ -91,6 +90,39 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
 
 
+def check_before_building(plan: Plan) -> str | None:
+    """Check what can be checked without torch, so that a mistake is reported at once.
+
+    Returns:
+        Why the run cannot be resumed bit for bit, None if it can.
+    """
+    from rlzoo_plus.envs.checks import inspect_env
+    from rlzoo_plus.envs.memory import check_memory
+
+    facts = inspect_env(plan.config)
+    check_memory(plan.config, facts.observation_space, facts.action_space)
+    if plan.config.tracker is not None:
+        from rlzoo_plus.tracking import check_tracker
+
+        check_tracker(plan.config.tracker)
+    if plan.run_dir is not None:
+        path = plan.run_dir.path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            is_file = path.is_file() or isinstance(error, FileExistsError)
+            raise ConfigError(
+                f"run_dir={plan.config.run_dir} cannot be made: "
+                f"{'it is a file' if is_file else error.strerror}. Choose another directory."
+            ) from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"run_dir={plan.config.run_dir} cannot be written to. Choose another directory, or "
+                "change its permissions."
+            )
+    return facts.replay_problem
+
+
 def run_plan(
     plan: Plan,
     problem: str | None,
@@ -105,89 +137,134 @@ def run_plan(
     """Train as planned, after `check_before_building`.
 
     Args:
-        plan: What is to be done.
-        problem: Why the run could not be resumed bit for bit, None if it could.
-        console: Where the course of the run is printed.
+        plan: What to do.
+        problem: Why the run cannot be resumed bit for bit, None if it can.
+        console: Where the header, the progress and the result are printed.
         command: For the run's records.
-        is_sweep: Many runs share the console: no video is made unless it is asked for.
-        watch: Follows the evaluations.
+        is_sweep: Many runs share the console: a video is recorded only if asked for.
+        watch: Gets each evaluation record.
         stop: How it is asked to end, with progress as lines; None to listen to signals instead.
-        claimed: Called with the directory once it is this run's.
+        claimed: Called with the run directory once this process has claimed it.
 
     Raises:
-        RunError: The run broke off.
+        RunError: The run failed.
     """
-    # Only now the second that importing torch takes.
+    # Importing torch takes a second, so these come after the checks.
     from rlzoo_plus.agents.factory import check_device
-    from rlzoo_plus.callbacks import check_user_callbacks
+    from rlzoo_plus.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.envs.single import scheduled
-
-    plan = replace(plan, config=scheduled(plan.config))
-    check_device(plan.config.device)
-    check_user_callbacks(plan.config)
-    from rlzoo_plus.callbacks import StopRequest
-
-    run_dir, lock = claim_run_dir(plan, command, problem)
-    claimed(run_dir)
-    listening = StopRequest()
-    if stop is None:
-        listening.listen()
-    try:
-        print_header(console, plan.config, run_dir, problem)
-        progress = make_progress(plan.config, console, bar=None if stop is None else False)
-        return _train(plan, run_dir, console, stop or listening, progress, is_sweep, watch)
-    finally:
-        listening.restore()
-        lock.release()
-
-
-def _train(
-    plan: Plan,
-    run_dir: RunDir,
-    console: Console,
-    stop: StopRequest,
-    progress: ProgressCallback,
-    is_sweep: bool,
-    watch: Watcher | None,
-) -> Outcome:
     from rlzoo_plus.runs.exp_manager import ExpManager
     from rlzoo_plus.runs.media import write_media
 
-    config = plan.config
+    config = scheduled(plan.config)
+    plan = replace(plan, config=config)
+    check_device(config.device)
+    check_user_callbacks(config)
+    run_dir, lock = claim_run_dir(plan, command, problem)
+    claimed(run_dir)
+    request = stop or StopRequest()
+    if stop is None:
+        request.listen()
     try:
+        print_header(console, config, run_dir, problem)
         manager = ExpManager(
             config,
             run_dir,
-            stop,
-            progress,
+            request,
+            make_progress(config, console, bar=None if stop is None else False),
             report=lambda: write_media(console, config, run_dir, is_sweep=is_sweep),
-            on_evaluation=None if watch is None else lambda record, _: watch(record, stop),
+            on_evaluation=None if watch is None else lambda record, _: watch(record, request),
         )
         result = manager.train()
+        print_result(console, config, result, manager.files)
+        return Outcome(run_dir, result, request.signal_number)
     except ConfigError:
         if plan.start is not Start.RESUME:
             run_dir.discard()
         raise
     except RunError as error:
-        raise RunError(f"{error} {_what_is_left(run_dir)}") from error
-    print_result(console, config, run_dir, result, manager.files)
-    return Outcome(run_dir, result, stop.signal_number)
+        steps = run_dir.checkpoints().steps()
+        kept = f"There is no checkpoint yet; {run_dir.path} has the logs."
+        if steps:
+            kept = f"Its last checkpoint: step {steps[-1]:,}. rlzoo-plus resume {run_dir.path}"
+        raise RunError(f"{error} {kept}") from error
+    finally:
+        if stop is None:
+            request.restore()
+        lock.release()
 
 
-def _what_is_left(run_dir: RunDir) -> str:
-    """Say where a run that broke off can go on from."""
-    steps = run_dir.checkpoints().steps()
-    if not steps:
-        return f"There is no checkpoint yet; {run_dir.path} has the logs."
-    step = f"{steps[-1]:,}"
-    return f"Its last checkpoint is of step {step}: rlzoo-plus resume {run_dir.path}"
+def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:
+    """Lock the run directory, and write what is known before the first step.
+
+    Raises:
+        BusyError: Another process was faster.
+    """
+    from rlzoo_plus.artifacts.run_dir import OUTPUTS, new_run_dir
+
+    config = plan.config
+    run_dir = plan.run_dir
+    if plan.start is Start.RESTART and run_dir is not None:
+        with run_dir.lock as old:
+            if not old.acquire():
+                raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
+            move_aside(run_dir)
+        run_dir.path.mkdir(parents=True, exist_ok=True)
+    if run_dir is None:
+        run_dir = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
+    lock = run_dir.lock
+    if not lock.acquire() or (plan.start is not Start.RESUME and run_dir.has_begun()):
+        lock.release()
+        raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
+    if plan.start is Start.RESUME:
+        run_dir.go_on(config.model_dump(), command)
+    else:
+        run_dir.start(config.model_dump(), command, _provenance(config, problem))
+    return run_dir, lock
+
+
+def move_aside(run_dir: RunDir) -> Path:
+    """Rename a run directory, so that a new run can take its place; return the new path."""
+    stem = f"{run_dir.path.name}-before-{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    target = run_dir.path.with_name(stem)
+    number = 1
+    while target.exists():
+        number += 1
+        target = run_dir.path.with_name(f"{stem}-{number}")
+    return run_dir.path.rename(target)
+
+
+def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
+    from importlib.util import find_spec
+
+    from rlzoo_plus.artifacts.provenance import collect_provenance
+    from rlzoo_plus.config.own_code import own_modules
+    from rlzoo_plus.config.resolve import config_hash
+    from rlzoo_plus.envs.seeding import SeedStreams
+
+    # A file of each of the user's own packages; a folder without __init__.py stands for itself.
+    files: list[Path] = []
+    for name in own_modules(config):
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None:
+            places = [spec.origin] if spec.origin else spec.submodule_search_locations or []
+            files += [Path(place) for place in places if Path(place).exists()]
+    return {
+        **collect_provenance(Path(__file__), files),
+        "seed_streams": SeedStreams.from_seed(config.seed).report(),
+        "config_hash": config_hash(config),
+        "exact_resume_problem": problem,
+    }
 
 
 def interruptible(work: Callable[[], None], stop: StopRequest) -> None:
     """Do work that Ctrl-C, or a notebook's stop button, asks to end cleanly.
 
-    No signal handler is taken: the work is done in a thread, so that `KeyboardInterrupt` reaches
-    this one, which passes it on. A second one is raised at once, and the work ends by itself.
+    The work runs in a thread and no signal handler is installed: `KeyboardInterrupt` reaches this
+    thread, which passes it on. A second one is raised at once, and the work ends by itself.
 
     Raises:
         KeyboardInterrupt: It came, and the work has ended.
@@ -195,29 +272,25 @@ def interruptible(work: Callable[[], None], stop: StopRequest) -> None:
     if threading.current_thread() is not threading.main_thread():
         work()
         return
-    raised: list[BaseException] = []
-    ended = threading.Event()
+    done: futures.Future[None] = futures.Future()
 
     def guarded() -> None:
         try:
             work()
+            done.set_result(None)
         except BaseException as error:
-            raised.append(error)
-        finally:
-            ended.set()
+            done.set_exception(error)
 
-    thread = threading.Thread(target=guarded, name="rlzoo-plus", daemon=True)
-    thread.start()
+    threading.Thread(target=guarded, name="rlzoo-plus", daemon=True).start()
     interrupt: KeyboardInterrupt | None = None
-    # Not `join`: Python 3.11 takes a thread for ended if it is interrupted there.
-    while not ended.is_set():
+    # Not `Thread.join`: Python 3.11 takes a thread for ended if it is interrupted there.
+    while not done.done():
         try:
-            ended.wait(0.5)
+            futures.wait([done], timeout=0.5)
         except KeyboardInterrupt as error:
             if interrupt is not None:
                 raise
             interrupt, stop.signal_number = error, signal.SIGINT
-    if raised:
-        raise raised[0]
+    done.result()
     if interrupt is not None:
         raise interrupt

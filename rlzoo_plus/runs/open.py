@@ -1,4 +1,4 @@
-"""Finding and opening what a user names as RUN: its place, its configuration, its trust."""
+"""Finds and reads the run that a user names as RUN, and asks for trust where it needs code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
 
-# Gymnasium's bridges to old Gym: their arguments name a module to import.
+# Gymnasium's adapters for old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 LATEST = "latest"
 _MOST_SHOWN = 10
@@ -28,9 +28,9 @@ class Place:
     """Where a run, or one of its policies, is.
 
     Attributes:
-        path: A run directory; or a bundle, a folder or a zip, that lies in none.
+        path: A run directory; or a bundle outside of one, as a folder or a zip.
         which: The policy that was named: `best`, `final` or the step of a checkpoint.
-        is_bundle: Whether there is nothing but a policy.
+        is_bundle: Whether it is a bundle.
     """
 
     path: Path
@@ -47,11 +47,11 @@ def find_place(name: str | Path) -> Place:
             one run below outputs/.
 
     Raises:
-        ConfigError: There is no such run, or there are several.
+        ConfigError: There is no such run, or several match.
     """
     path = Path(name)
     if not os.path.lexists(path):
-        path = _found_by_name(str(name))
+        path = _find_by_name(str(name))
     inside = _policy_inside(path)
     if inside is not None:
         return inside
@@ -62,7 +62,7 @@ def find_place(name: str | Path) -> Place:
         raise ConfigError(
             f"{shown}: no such directory. `rlzoo-plus runs` lists the runs there are."
         )
-    # exists() would pass over a link that leads nowhere.
+    # exists() is false for a broken link.
     if os.path.lexists(RunDir(path).config_file):
         return Place(path)
     for folder in (path, path / "best"):
@@ -74,8 +74,8 @@ def find_place(name: str | Path) -> Place:
     )
 
 
-def _found_by_name(name: str) -> Path:
-    """Return the run below outputs/ that is meant by `latest` or by the end of its path."""
+def _find_by_name(name: str) -> Path:
+    """Return the run below outputs/ that `latest` or the end of its path names."""
     from rlzoo_plus.analysis.runs import find_runs, started_at
 
     runs = find_runs([OUTPUTS]) if OUTPUTS.is_dir() else []
@@ -84,9 +84,8 @@ def _found_by_name(name: str) -> Path:
             raise ConfigError(f"{LATEST}: there is no run below {OUTPUTS} yet.")
         return max(runs, key=started_at).path
     end = name.rstrip("/")
-    paths = [run.path for run in runs]
-    found = [path for path in paths if str(path).endswith(f"/{end}")]
-    found = found or [path for path in paths if end and str(path).endswith(end)]
+    paths = [run.path for run in runs if end and str(run.path).endswith(end)]
+    found = [path for path in paths if str(path).endswith(f"/{end}")] or paths
     if len(found) < 2:
         return found[0] if found else Path(name)
     shown = "".join(f"\n  {printable(path)}" for path in found[:_MOST_SHOWN])
@@ -98,13 +97,14 @@ def _found_by_name(name: str) -> Path:
 
 
 def _policy_inside(path: Path) -> Place | None:
-    """Return the run that a folder of a policy lies in, None if it lies in none."""
+    """Return the run whose policy is in this folder, None if it is no such folder."""
     parent, name = path.absolute().parent, path.name
-    run = parent.parent if parent.name == "checkpoints" else parent
+    is_checkpoint = parent.name == "checkpoints"
+    run = parent.parent if is_checkpoint else parent
     if not path.is_dir() or not RunDir(run).config_file.is_file():
         return None
-    shown = path.parent.parent if parent.name == "checkpoints" else path.parent
-    if parent.name == "checkpoints" and name.isascii() and name.isdigit():
+    shown = path.parent.parent if is_checkpoint else path.parent
+    if is_checkpoint and name.isascii() and name.isdigit():
         return Place(shown, str(int(name)))
     return Place(shown, name) if name in ("best", "final") else None
 
@@ -129,56 +129,51 @@ def read_config(place: Place) -> RunConfig:
 def require_trust(
     config: RunConfig, path: str | Path, *, trust: bool, to_train: bool = False
 ) -> None:
-    """Import what a run registers and this project does not ship, if the user trusts it.
+    """Import the code that a run names and this project does not ship, if the user trusts it.
 
     Args:
         config: The run.
         path: Where it is.
-        trust: Whether the user does.
-        to_train: The run is to go on: its callbacks and tracker count, too.
+        trust: Whether the user trusts it.
+        to_train: Its callbacks and tracker count, too.
 
     Raises:
         ConfigError: The run needs trust.
     """
-    foreign = foreign_code_of(config) if to_train else _foreign(config)
+    foreign = foreign_code_of(config, to_train=to_train)
     if foreign and not trust:
         raise ConfigError(
-            f"{printable(path)} needs what is not ours: {printable(', '.join(foreign))}. If you "
-            "know where the run comes from, add --trust to import it (trust=True in Python)."
+            f"{printable(path)} needs what rlzoo_plus does not ship: "
+            f"{printable(', '.join(foreign))}. If you know where the run comes from, add --trust "
+            "to import it (trust=True in Python)."
         )
     from rlzoo_plus.config.own_code import import_packages
 
     import_packages(config)
 
 
-def foreign_code_of(config: RunConfig) -> list[str]:
-    """Return what training would import that this project does not ship."""
-    return list(dict.fromkeys([*_foreign(config), *_foreign_to_train(config)]))
+def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
+    """Return what a run would import that this project does not ship.
 
-
-def _foreign(config: RunConfig) -> list[str]:
-    """Return what evaluating a run would import and we do not ship."""
+    Args:
+        config: The run.
+        to_train: To train it, not only to evaluate it; then where it sends its metrics counts, too.
+    """
     from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.references import variables_in
 
     names = own_code(config, "play")
     names += [f"the variable {name}" for name in variables_in(config.env.model_dump())]
-    return [*names, *([config.env.id] if config.env.id in IMPORTING_IDS else [])]
-
-
-def _foreign_to_train(config: RunConfig) -> list[str]:
-    """Return what going on would import besides, or where it would send what it learns."""
-    from rlzoo_plus.config.own_code import own_code
-    from rlzoo_plus.config.references import variables_in
-
-    names = own_code(config)
-    names += [f"the variable {name}" for name in variables_in(config.callbacks)]
-    tracker = config.tracker
-    return [*names, *([] if tracker is None else [f"tracker {tracker.name}"])]
+    names += [config.env.id] if config.env.id in IMPORTING_IDS else []
+    if to_train:
+        names += own_code(config)
+        names += [f"the variable {name}" for name in variables_in(config.callbacks)]
+        names += [] if config.tracker is None else [f"tracker {config.tracker.name}"]
+    return list(dict.fromkeys(names))
 
 
 def check_stack(config: RunConfig, policy: Policy) -> None:
-    """Refuse a stack that the policy's observations cannot hold, before it is allocated."""
+    """Refuse a frame stack larger than the policy's observations, before it is allocated."""
     from gymnasium import spaces
 
     space = policy.observation_space

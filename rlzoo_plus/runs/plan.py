@@ -1,4 +1,4 @@
-"""What is done with a directory that may hold a run already: begin, resume, nothing, or refuse."""
+"""Decides what to do in a directory that may hold a run: start, resume, nothing, or refuse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BusyError(ConfigError):
 
 
 class Start(StrEnum):
-    """How a command begins."""
+    """How a run starts."""
 
     NEW = "new"
     RESTART = "restart"
@@ -32,12 +32,12 @@ class Start(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done.
+    """How to train a run.
 
     Attributes:
-        start: How it begins.
+        start: How it starts.
         config: The configuration to train with; a resumed run keeps what its length had decided.
-        run_dir: The directory, None if a new one is to be made.
+        run_dir: The run directory, None to make a new one.
     """
 
     start: Start
@@ -46,14 +46,14 @@ class Plan:
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """Look at the run directory, and decide; nothing is changed.
+    """Plan a run from what its directory holds; nothing is changed.
 
     Raises:
-        ConfigError: A run is there that must not be touched, or differs.
+        ConfigError: It holds a run that must not be changed, or another run.
     """
     if config.run_dir is None:
         if config.restart:
-            raise ConfigError("restart=true starts a run anew in run_dir=..., which is not given.")
+            raise ConfigError("restart=true starts a new run in run_dir=..., which is not given.")
         return Plan(Start.NEW, config, None)
     run_dir = RunDir(Path(config.run_dir))
     problem = path_problem(run_dir.path)
@@ -74,38 +74,54 @@ def plan_run(config: RunConfig) -> Plan:
     if config.resume == "never":
         raise ConfigError(
             f"run_dir={config.run_dir} already holds a run (state: {state}), and resume=never. "
-            "Choose another directory, leave run_dir out, or let it go on with resume=auto."
+            "Choose another directory, leave run_dir out, or resume it with resume=auto."
         )
     before = stored_config(run_dir)
     config = continued_config(before, config, str(run_dir.path))
-    # The status, not the configuration: that is replaced before a longer training has begun.
+    # The status decides: the configuration is replaced before the longer training has begun.
     if state == FINISHED and config.n_timesteps <= status.get("n_timesteps", before.n_timesteps):
         return Plan(Start.DONE, config, run_dir)
-    refuse_imported(run_dir)
-    _require_a_whole_checkpoint(run_dir)
+    _refuse_imported(run_dir)
+    _refuse_without_checkpoint(run_dir, status.get("num_timesteps"))
     return Plan(Start.RESUME, config, run_dir)
 
 
-def refuse_imported(run_dir: RunDir) -> None:
-    """Refuse to go on with a policy that was imported: only its weights are here.
+def _refuse_without_checkpoint(run_dir: RunDir, taken: Any) -> None:
+    """Refuse a run that has trained and has no whole checkpoint: it would start from step 0."""
+    store = run_dir.checkpoints()
+    steps = store.steps()
+    has_trained = isinstance(taken, int) and taken > 0
+    known = f"{taken} steps" if has_trained else "a finished training"
+    # The zip of an imported policy need not say how many steps there were.
+    if not steps and (has_trained or run_dir.final.exists()):
+        raise ConfigError(
+            f"{run_dir.path} holds a policy of {known} and no checkpoint to resume from; an "
+            "imported policy has none. Evaluate or export it, or train a new run in another "
+            "directory. restart=true trains a new run here and moves this one aside."
+        )
+    if steps and not any(store.is_whole(step) for step in reversed(steps)):
+        raise ConfigError(
+            f"{run_dir.path}: none of its {len(steps)} checkpoints is whole. restart=true starts "
+            "a new run and moves this one aside."
+        )
 
-    Raises:
-        ConfigError: It was.
-    """
+
+def _refuse_imported(run_dir: RunDir) -> None:
+    """Refuse to resume a policy that was imported: only its weights are here."""
     imported = run_dir.read_provenance().get("imported")
     if imported is None:
         return
     name = imported.get("imported_from") if isinstance(imported, dict) else None
     where = f"was imported from {printable(name)}" if name else "was imported"
     raise ConfigError(
-        f"{run_dir.path}: its policy {where}, without the optimizer and the state of a training "
-        "to go on from. Evaluate or export it, or begin a new run from it elsewhere with "
-        f"init_from={run_dir.path}. restart=true trains anew here and keeps what is there aside."
+        f"{run_dir.path}: its policy {where}, without optimizer and training state: it cannot "
+        "resume. Evaluate or export it, or start a new run from it in another directory with "
+        f"init_from={run_dir.path}. restart=true trains a new run here and moves this one aside."
     )
 
 
 def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = ()) -> Plan:
-    """Plan how a run goes on, with what may change.
+    """Plan how a run resumes, with what may change.
 
     Args:
         run_dir: The run, wherever it is now.
@@ -113,22 +129,21 @@ def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = (
         overrides: `KEY=VALUE` each.
 
     Raises:
-        ConfigError: An override cannot be read, or changes what may not change; or the run cannot
-            go on.
+        ConfigError: An override cannot be read or may not change, or the run cannot resume.
     """
-    refuse_imported(run_dir)
-    # Whatever the run was started with: here it is to go on.
+    _refuse_imported(run_dir)
+    # Also a run that was started with resume=never or restart=true resumes here.
     data = before.model_dump() | {"resume": "auto", "restart": False}
     return plan_run(with_overrides(data, overrides, str(run_dir.path)))
 
 
 def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | None) -> RunConfig:
-    """Return a configuration with values of the user's in the places of its own.
+    """Return a configuration with some values replaced.
 
     Args:
         data: The configuration as plain data.
         overrides: `KEY=VALUE` each.
-        path: The run's directory.
+        path: The run directory, which replaces the stored one: the run may have been moved.
 
     Raises:
         ConfigError: An override cannot be read, or its value is wrong.
@@ -152,7 +167,6 @@ def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | N
     except (OmegaConfBaseException, YAMLError, ValueError) as error:
         raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     assert isinstance(values, dict)
-    # Wherever it was when it was started, it is here now.
     return validate_config({str(k): v for k, v in values.items()} | {"run_dir": path})
 
 
@@ -166,32 +180,6 @@ def stored_config(run_dir: RunDir) -> RunConfig:
         return load_stored(run_dir.read_config())
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{run_dir.config_file} is damaged: {one_line(error)}. restart=true starts anew and "
-            "keeps that run aside."
+            f"{run_dir.config_file} is damaged: {one_line(error)}. restart=true starts a new run "
+            "and moves this one aside."
         ) from error
-
-
-def _require_a_whole_checkpoint(run_dir: RunDir) -> None:
-    """Refuse a run that has come further than its checkpoints: it would start from zero."""
-    store = run_dir.checkpoints()
-    steps = store.steps()
-    if not steps and (taken := _steps_without_checkpoint(run_dir)):
-        raise ConfigError(
-            f"{run_dir.path} holds a policy of {taken} and no checkpoint to go on from; an "
-            "imported policy has none. Evaluate or export it, or train a new run in another "
-            "directory. restart=true trains anew here and keeps what is there aside."
-        )
-    if steps and not any(store.is_whole(step) for step in reversed(steps)):
-        raise ConfigError(
-            f"{run_dir.path}: none of its {len(steps)} checkpoints is whole. restart=true starts "
-            "anew and keeps what is there aside."
-        )
-
-
-def _steps_without_checkpoint(run_dir: RunDir) -> str | None:
-    """Return what was trained, None if training from step 0 loses nothing."""
-    steps = run_dir.read_status().get("num_timesteps")
-    if isinstance(steps, int) and steps > 0:
-        return f"{steps} steps"
-    # A zip need not say how many there were.
-    return "a finished training" if run_dir.final.exists() else None

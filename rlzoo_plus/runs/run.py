@@ -1,4 +1,4 @@
-"""A run to hold: made or opened, trained, resumed, evaluated, recorded and read."""
+"""`Run`: train, open, resume, evaluate, record and read one run from Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import compose_noting, words_of
+from rlzoo_plus.runs.compose import as_arguments, compose_noting
 from rlzoo_plus.runs.open import Place, check_stack, find_place, read_config, require_trust
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
 
@@ -32,26 +32,26 @@ def train(
     quiet: bool = False,
     **values: Any,
 ) -> Run:
-    """Train, as `rlzoo-plus train` does: the same run, in the same directory, bit for bit.
+    """Train as `rlzoo-plus train` does: the same run, in the same directory, bit for bit.
 
     `rz.train("algo=sac", "env=cartpole_bullet", seed=3)` trains below outputs/. With
-    `run_dir=DIRECTORY` a run that is there already goes on; one that is finished is returned.
+    `run_dir=DIRECTORY` an existing run resumes; a finished one is returned.
 
     Args:
         *overrides: As on the command line.
-        config_dir: A folder like conf/ with files of your own, which come first.
+        config_dir: A folder like conf/ with your own files, which are searched first.
         quiet: Print nothing.
         **values: More overrides: `seed=3`, `algo={"hyperparams": {"gamma": 0.9}}`, or
             `**{"algo.hyperparams.gamma": 0.9}`.
 
     Raises:
-        ConfigError: Something in the configuration is wrong; nothing is left behind.
-        RunError: The run broke off; what it saved before stays.
+        ConfigError: The configuration is wrong; nothing is written.
+        RunError: The run failed; what it saved before stays.
         KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
     """
-    words = words_of(overrides, config_dir, values)
-    config, notes = compose_noting(words)
-    run = Run(plan=plan_run(config), command=python_call("rlzoo_plus.train", words), trust=True)
+    arguments = as_arguments(overrides, config_dir, values)
+    config, notes = compose_noting(arguments)
+    run = Run(plan=plan_run(config), command=python_call("rlzoo_plus.train", arguments), trust=True)
     return run._train(quiet=quiet, notes=notes)
 
 
@@ -84,11 +84,11 @@ class Run:
         command: str = "",
         trust: bool = False,
     ) -> None:
-        """Hold a run; use `Run.create` or `Run.open`.
+        """Initialize a run; use `Run.create` or `Run.open`.
 
         Args:
             place: Where it is, None if it has no directory yet.
-            plan: How it is to be trained, None of a run that was opened.
+            plan: How to train it, None if it was opened.
             command: How it was started, for its records.
             trust: Whether its code may be imported.
         """
@@ -102,13 +102,13 @@ class Run:
         """Return a run of a composed configuration; nothing is written before `train`.
 
         Raises:
-            ConfigError: `run_dir` holds a run that must not be touched, or is another.
+            ConfigError: `run_dir` holds another run, or one that must not be changed.
         """
         return cls(plan=plan_run(config), command="rlzoo_plus.Run.create(config)", trust=True)
 
     @classmethod
     def open(cls, run: str | Path, trust: bool = False) -> Run:
-        """Open a run, or a policy that was handed on.
+        """Open a run or a bundle.
 
         Args:
             run: A run directory; a bundle, as a folder or a zip; `latest`, the run below outputs/
@@ -116,7 +116,7 @@ class Run:
             trust: Import what this project does not ship where the run needs it.
 
         Raises:
-            ConfigError: There is no such run, several are meant, or its configuration is damaged.
+            ConfigError: There is no such run, several match, or its configuration is damaged.
         """
         opened = cls(find_place(run), trust=trust)
         _ = opened.config
@@ -139,7 +139,7 @@ class Run:
         about = f"{known.algo} on {known.env}, seed {known.seed}{steps}{best}"
         return printable(f"<Run {known.state}: {about}, {known.path}>")
 
-    # What is known of it
+    # Reading
 
     @property
     def path(self) -> Path | None:
@@ -148,7 +148,7 @@ class Run:
 
     @property
     def run_dir(self) -> RunDir:
-        """The names of the files in the run directory.
+        """The paths in the run directory.
 
         Raises:
             ConfigError: It has none.
@@ -190,8 +190,19 @@ class Run:
         """The outcome, as in result.json; None while there is none."""
         return self.run_dir.read_result() or None
 
+    @property
+    def which(self) -> str:
+        """The policy that was named as the run was opened: `best` unless it was another."""
+        return "best" if self._place is None else self._place.which
+
+    @property
+    def folder(self) -> Path:
+        """Where new files go: the run directory; for a bundle, the working directory."""
+        is_bundle = self._place is not None and self._place.is_bundle
+        return Path() if is_bundle else self.run_dir.path
+
     def evaluations(self) -> Any:
-        """Return the evaluations while training, by rising step.
+        """Return the evaluations of the training, by increasing step.
 
         Returns:
             A pandas data frame where pandas is installed, else a list of dictionaries.
@@ -201,7 +212,7 @@ class Run:
         return frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
-        """Return what was logged: a row for each step that something was logged at.
+        """Return the logged metrics: a row for each step at which something was logged.
 
         Returns:
             A pandas data frame where pandas is installed, else a list of dictionaries; `step` and
@@ -214,38 +225,36 @@ class Run:
     # Training
 
     def train(self, quiet: bool = False) -> Run:
-        """Train; a run that was interrupted goes on, and one that is finished stays as it is.
+        """Train; an interrupted run resumes, and a finished one stays as it is.
 
         Args:
             quiet: Print nothing.
 
         Raises:
-            ConfigError: Something in the configuration is wrong, or the run cannot go on.
-            RunError: The run broke off; what it saved before stays.
-            KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
+            ConfigError, RunError, KeyboardInterrupt: As `rlzoo_plus.train`.
         """
         return self._train(quiet=quiet) if self._plan is not None else self.resume(quiet=quiet)
 
     def resume(self, quiet: bool = False, **overrides: Any) -> Run:
-        """Let the run go on from its newest whole checkpoint, bit for bit.
+        """Resume the run from its newest whole checkpoint, bit for bit.
 
         Args:
             quiet: Print nothing.
-            **overrides: What may change: `n_timesteps` (upwards), `checkpoint`, `log`, `report`.
+            **overrides: What may change: `checkpoint`, `log`, `report`, and `n_timesteps`, which
+                may grow; such a run is not exact.
 
         Raises:
-            ConfigError: The run cannot go on, an override may not change, or it needs trust.
-            RunError: The run broke off; what it saved before stays.
-            KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
+            ConfigError: The run cannot resume, an override may not change, or it needs trust.
+            RunError, KeyboardInterrupt: As `rlzoo_plus.train`.
         """
-        words = words_of((), None, overrides)
+        arguments = as_arguments((), None, overrides)
         self._config = None
-        self._plan = self.plan_to_resume(words)
-        self._command = python_call("rlzoo_plus.Run.resume", [str(self.path), *words])
+        self._plan = self.plan_to_resume(arguments)
+        self._command = python_call("rlzoo_plus.Run.resume", [str(self.path), *arguments])
         return self._train(quiet=quiet)
 
     def plan_to_resume(self, overrides: list[str]) -> Plan:
-        """Return how the run goes on.
+        """Return how the run resumes.
 
         Raises:
             ConfigError: It cannot, or it needs trust.
@@ -259,12 +268,11 @@ class Run:
         if plan.start is Start.DONE:
             self._config = None
             return self
-        from rlzoo_plus.runs.claim import check_before_building
+        from rlzoo_plus.runs.job import check_before_building, interruptible, run_plan
+        from rlzoo_plus.runs.printing import lines_shown, plain_console
 
         problem = check_before_building(plan)
         from rlzoo_plus.callbacks import StopRequest
-        from rlzoo_plus.runs.job import interruptible, run_plan
-        from rlzoo_plus.runs.terminal import lines_shown, plain_console
 
         stop, console = StopRequest(), plain_console(quiet=quiet)
 
@@ -308,22 +316,11 @@ class Run:
         check_stack(self.config, policy)
         return policy
 
-    @property
-    def which(self) -> str:
-        """The policy that was named as the run was opened: `best` unless it was another."""
-        return "best" if self._place is None else self._place.which
-
-    @property
-    def folder(self) -> Path:
-        """Where files made of it go: the run directory; of a bundle, the working directory."""
-        is_bundle = self._place is not None and self._place.is_bundle
-        return Path() if is_bundle else self.run_dir.path
-
     def require_trust(self, *, to_train: bool = False) -> None:
-        """Refuse a run whose environment or algorithm needs code that nobody vouched for.
+        """Refuse a run that needs code this project does not ship, unless it is trusted.
 
         Args:
-            to_train: The run is to go on: its callbacks and tracker count, too.
+            to_train: Its callbacks and tracker count, too.
 
         Raises:
             ConfigError: It does, and was opened without `trust=True`.
@@ -332,9 +329,9 @@ class Run:
             require_trust(self.config, self._place.path, trust=self._trust, to_train=to_train)
 
     def env(self, n_envs: int = 1, render_mode: str | None = None) -> VecEnv:
-        """Return environments as evaluations see them: the run's own chain of wrappers.
+        """Return environments as evaluations see them, with the run's own wrappers.
 
-        Observations are raw: a `Policy` brings the statistics that normalise them.
+        Observations are raw: a `Policy` holds the statistics that normalise them.
 
         Raises:
             ConfigError: The environment cannot be made, or it needs trust.
@@ -344,7 +341,7 @@ class Run:
     def _env_of(self, config: RunConfig, n_envs: int, render_mode: str | None = None) -> VecEnv:
         self.require_trust()
         if self.status == "bundle" and not config.env.kwargs:
-            # Bundles are handed on without what the environment was given.
+            # A bundle does not hold the arguments of the environment.
             log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
         from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
@@ -361,7 +358,7 @@ class Run:
         overrides: Iterable[str] = (),
         **values: Any,
     ) -> dict[str, Any]:
-        """Play episodes that neither training nor the choice of the best has seen.
+        """Play held-out episodes, which neither training nor the choice of the best has used.
 
         `run.evaluate(100, **{"env.kwargs.mass_scale": 1.3})` plays in another environment.
 
@@ -370,7 +367,7 @@ class Run:
             which: The policy, as for `policy`.
             seed: Another set of episodes.
             deterministic: Act without exploration.
-            n_envs: Environments side by side; the result does not depend on it.
+            n_envs: Environments in parallel; the result does not depend on it.
             overrides: `KEY=VALUE` each, of `env.kwargs.*` and `eval.metrics`.
             **values: More of them.
 
@@ -387,11 +384,9 @@ class Run:
         from rlzoo_plus.metrics import load_metrics
 
         self.require_trust()
-        policy, chosen = self.policy(which), which or self.which
-        words = words_of(overrides, None, values)
-        config = self._evaluated_config(words)
+        policy = self.policy(which)
+        config, changed = self._evaluated_config(as_arguments(overrides, None, values))
         metrics = load_metrics(config.eval.metrics)
-        changed = [word for word in words if word.startswith(_ENV_KWARGS)]
         made = self._env_of(config, min(n_envs, episodes))
         with one_torch_thread(), contextlib.closing(made) as venv:
             for kind in ("observation_space", "action_space"):
@@ -404,27 +399,29 @@ class Run:
             result = evaluate(policy, venv, seeds, deterministic=deterministic, metrics=metrics)
         return {
             "run": str(self.path),
-            "which": chosen,
+            "which": which or self.which,
             "deterministic": deterministic,
             "episodes": episodes,
             "overrides": changed,
             **result.record(policy.step or 0),
         }
 
-    def _evaluated_config(self, words: list[str]) -> RunConfig:
-        """Return the run's configuration with what an evaluation may change."""
-        for word in words:
-            if not word.startswith((_ENV_KWARGS, "eval.metrics=")):
+    def _evaluated_config(self, overrides: list[str]) -> tuple[RunConfig, list[str]]:
+        """Return the configuration to evaluate with, and the overrides that change `env.kwargs`."""
+        for override in overrides:
+            if not override.startswith((_ENV_KWARGS, "eval.metrics=")):
                 raise ConfigError(
-                    f"{printable(word)}: evaluate plays the run's own environment; only "
+                    f"{printable(override)}: evaluate plays the run's own environment; only "
                     "env.kwargs.* and eval.metrics can be changed, e.g. env.kwargs.mass_scale=1.3."
                 )
-        if not words:
-            return self.config
-        return with_overrides(self.config.model_dump(), words, self.config.run_dir)
+        changed = [override for override in overrides if override.startswith(_ENV_KWARGS)]
+        if not overrides:
+            return self.config, changed
+        config = with_overrides(self.config.model_dump(), overrides, self.config.run_dir)
+        return config, changed
 
     def record(self, out: str | Path | None = None, **options: Any) -> Path:
-        """Make a video of a policy, with the options of `film`; return its path."""
+        """Record a video of a policy, with the options of `film`; return its path."""
         return self.film(out, **options)[0]
 
     def film(
@@ -437,46 +434,40 @@ class Run:
         deterministic: bool = True,
         all_checkpoints: bool = False,
     ) -> tuple[Path, int]:
-        """Make a video of a policy; return its path and the number of its frames.
+        """Record a video of a policy; return its path and the number of its frames.
 
         Args:
             out: A .mp4 or .gif; by default `videos/<which>.mp4` in the run directory.
             which: The policy, as for `policy`.
-            seconds: Length, of each part [s].
+            seconds: Length of the video, or of each checkpoint's part [s].
             seed: Another set of held-out episodes.
             deterministic: Act without exploration.
             all_checkpoints: Show all checkpoints, then the best, one after the other.
 
         Raises:
-            ConfigError: There is no such policy, the environment makes no pictures, or it needs
+            ConfigError: There is no such policy, the environment renders no images, or it needs
                 trust.
         """
         from rlzoo_plus.artifacts.inside import check_inside
         from rlzoo_plus.evaluation import one_torch_thread
-        from rlzoo_plus.runs.media import film
+        from rlzoo_plus.runs.media import record_video
 
         self.require_trust()
-        name = "all" if all_checkpoints else which or self.which
-        path = self.folder / "videos" / f"{name}.mp4" if out is None else Path(out)
+        names = [which or self.which]
+        path = self.folder / "videos" / f"{'all' if all_checkpoints else names[0]}.mp4"
         if out is None:
             check_inside(self.folder, path)
-        names = self._saved() if all_checkpoints else [which or self.which]
-        policies = [(self._label(name), self.policy(name)) for name in names]
+        if all_checkpoints:
+            names = [str(step) for step in self.run_dir.checkpoints().steps()]
+            names += ["best"] if self.run_dir.best.is_dir() else []
+            if not names:
+                raise ConfigError(f"{self.path} has saved nothing yet.")
+        algo, path = self.config.algo.name, path if out is None else Path(out)
+        labels = [algo if name.isdigit() else f"{algo}, {name}" for name in names]
+        policies = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
+        options = {"seconds": seconds, "seed": seed, "deterministic": deterministic}
         with one_torch_thread():
-            n_frames = film(
-                self.config, policies, path, seconds=seconds, seed=seed, deterministic=deterministic
-            )
-        return path, n_frames
-
-    def _saved(self) -> list[str]:
-        names = [str(step) for step in self.run_dir.checkpoints().steps()]
-        names += ["best"] if self.run_dir.best.is_dir() else []
-        if not names:
-            raise ConfigError(f"{self.path} has saved nothing yet.")
-        return names
-
-    def _label(self, name: str) -> str:
-        return self.config.algo.name + ("" if name.isdigit() else f", {name}")
+            return path, record_video(self.config, policies, path, **options)
 
 
 def frame(rows: list[dict[str, Any]]) -> Any:

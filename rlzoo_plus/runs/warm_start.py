@@ -1,52 +1,54 @@
-"""Warm starts: a new run begins from what an earlier training has learned.
+"""Warm starts: a new run begins from the weights of an earlier one.
 
-The source is read as data: a run's bundle or checkpoint, or the zip of Stable-Baselines3. Nothing
-in it is executed or imported. What was taken is in the run's first checkpoint, at step 0, so that
-going on needs the source no more.
+The source is read as data: a run's bundle or checkpoint, or a zip of Stable-Baselines3. Nothing in
+it is executed or imported. The run's first checkpoint, at step 0, holds what was taken, so that the
+run resumes without the source.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlzoo_plus.agents.loading import load_run_bundle
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
 from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import InitConfig, RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
+from rlzoo_plus.runs.plan import stored_config
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 log = logging.getLogger(__name__)
-# What a part of a source that does not fit makes of it; all are damage, or another agent's.
+# Raised where a part of a source is damaged, or does not fit the agent.
 _MISFITS = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, DamagedFolderError)
 _SHOWN, HASH_DIGITS = 6, 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """What an earlier training has learned.
+    """What a warm start takes from an earlier run.
 
     Attributes:
-        about: Where it is from: path, step, algorithm.
+        about: Its path, step and algorithm.
         weights: The policy's parameters by name.
         normalization: Statistics of the observations, None if they were not normalised.
-        checkpoint: With optimizers and replay buffer; None if these are not asked for.
+        checkpoint: Holds optimizers and replay buffer; None if these are not asked for.
     """
 
     about: dict[str, Any]
@@ -55,7 +57,7 @@ class Source:
     checkpoint: Checkpoint | None = None
 
     def sha256(self, parts: Iterable[str]) -> str:
-        """Return a hash of some parts, by their content alone."""
+        """Return a hash of the content of some parts."""
         agent = {} if self.checkpoint is None else self.checkpoint.state["agent"]
         chunks = {} if self.checkpoint is None else self.checkpoint.chunks
         content: dict[str, Any] = {
@@ -72,7 +74,7 @@ def with_source(config: RunConfig) -> RunConfig:
     """Return a configuration that names its initial weights by an absolute path and their hash.
 
     Raises:
-        ConfigError: They are not there, damaged, or others than `init.sha256` demands.
+        ConfigError: They are missing, damaged, or not those of `init.sha256`.
     """
     if config.init_from is None:
         return config
@@ -80,31 +82,33 @@ def with_source(config: RunConfig) -> RunConfig:
     try:
         place = find_place(path)
     except ConfigError as error:
-        before = None if config.run_dir is None else _begun(RunDir(Path(config.run_dir)))
-        if before is not None and before.init_from == str(path.absolute()):
-            # That run has taken what it needs.
-            return config.model_copy(update={"init_from": before.init_from, "init": before.init})
+        if config.run_dir is not None:
+            # A run that has started no longer needs its source.
+            with contextlib.suppress(ConfigError):
+                before = stored_config(RunDir(Path(config.run_dir)))
+                if before.init_from == str(path.absolute()):
+                    update = {"init_from": before.init_from, "init": before.init}
+                    return config.model_copy(update=update)
         raise ConfigError(f"init_from={config.init_from}: {error}") from error
     path = place.path.absolute()
     named = {} if place.which == "best" else {"which": place.which}
     init = config.init.model_copy(update=named)
     known = _hash_of(str(path), init.model_dump_json(), _changed_at(path))
-    if not _is_wanted(known, init):
-        raise _changed(config, known)
+    _check_hash(config, known)
     init = init.model_copy(update={"sha256": known[:HASH_DIGITS]})
     return config.model_copy(update={"init_from": str(path), "init": init})
 
 
 def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) -> None:
-    """Give a freshly built agent what its configuration takes from a source, and record it.
+    """Load the source of a warm start into a new agent, and record it in the provenance.
 
     Raises:
-        ConfigError: The source is gone, was changed, or does not fit; the text names the layers.
+        ConfigError: The source is missing, was changed, or does not fit; the text names the layers.
     """
-    source, init = read_source(config.init_from, config.init), config.init
+    init = config.init
+    source = read_source(config.init_from, init)
     sha256 = source.sha256(init.parts)
-    if not _is_wanted(sha256, init):
-        raise _changed(config, sha256)
+    _check_hash(config, sha256)
     take: dict[str, Callable[[BaseAlgorithm, Source], None]] = {
         "normalization": _take_normalization,
         "optimizer": _take_optimizers,
@@ -135,7 +139,7 @@ def read_source(path: str | None, init: InitConfig) -> Source:
     """Read the parts of a source that are asked for.
 
     Raises:
-        ConfigError: They are not there, or damaged.
+        ConfigError: They are missing or damaged.
     """
     assert path is not None
     place = Path(path)
@@ -145,42 +149,40 @@ def read_source(path: str | None, init: InitConfig) -> Source:
             f"init_from={printable(path)}: of a zip, only policy and normalization are taken. "
             "Set init.parts=[policy,normalization]."
         )
-    if _is_of_sb3(place):
+    names: list[str] = []
+    no_zip = (OSError, ValueError, zipfile.BadZipFile, NotImplementedError)
+    with contextlib.suppress(*no_zip), zipfile.ZipFile(place) as archive:
+        names = archive.namelist()
+    if "policy.pth" in names:
         return _read_zip(place)
     run = RunDir(place)
     is_run = run.config_file.is_file()
     try:
-        bundle = _read_bundle(run, init) if is_run else load_bundle(place)
+        which = str(init.which)
+        bundle = load_run_bundle(run, which, "init.which=") if is_run else load_bundle(place)
         checkpoint = None
         if needs_checkpoint:
             checkpoint = _checkpoint_of(run, bundle, init)
-            bundle = Bundle(
-                bundle.config,
-                bundle.spaces,
-                checkpoint.state["agent"]["parameters"]["policy"],
-                checkpoint.state["normalizer"],
-                bundle.about,
-            )
+            weights = checkpoint.state["agent"]["parameters"]["policy"]
+            statistics = checkpoint.state["normalizer"]
+            bundle = replace(bundle, weights=weights, normalization=statistics)
         if not all(isinstance(value, np.ndarray) for value in bundle.weights.values()):
             raise TypeError("its weights are no arrays")
     except _MISFITS as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"init_from={printable(path)}: {one_line(error)}.") from error
-    about = {"path": str(place), "step": bundle.about["step"], "algo": _algo_of(bundle)}
+    about = {"path": str(place), "step": bundle.about["step"], "algo": None}
+    algo: Any = bundle.config.get("algo")
+    if isinstance(algo, Mapping) and isinstance(algo.get("name"), str):
+        about["algo"] = printable(algo["name"])
     if is_run:
         about["which"] = str(init.which)
     return Source(about, bundle.weights, bundle.normalization, checkpoint)
 
 
-def _read_bundle(run: RunDir, init: InitConfig) -> Bundle:
-    from rlzoo_plus.agents.loading import load_run_bundle
-
-    return load_run_bundle(run, str(init.which), "init.which=")
-
-
 def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
-    """Return the checkpoint of a policy, which has optimizers and replay buffer besides."""
+    """Return the checkpoint at the step of a bundle."""
     step, store = bundle.about["step"], run.checkpoints()
     if step not in store.steps():
         shown = ", ".join(map(str, store.steps())) or "none"
@@ -191,19 +193,11 @@ def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
     return store.load(step)
 
 
-def _is_of_sb3(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "policy.pth" in archive.namelist()
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
-        return False
-
-
 def _read_zip(path: Path) -> Source:
     from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
 
     archive = read_archive(path)
-    # As `model.save` and the RL Zoo lay them out.
+    # Where users of `model.save` and the RL Zoo keep them.
     places = [folder / "vecnormalize.pkl" for folder in (path.parent, path.with_suffix(""))]
     found = [read_statistics(file) for file in places if file.is_file()]
     normalizer = found[0].normalizer if found else None
@@ -214,7 +208,7 @@ def _read_zip(path: Path) -> Source:
 
 
 def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> list[str]:
-    """Put in the layers that fit; return those that do not, a text for each."""
+    """Load the layers that fit; return a text for each that does not."""
     import torch
 
     from rlzoo_plus.agents.policy import misfits, with_old_names
@@ -232,7 +226,7 @@ def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> lis
         {**own, **{name: torch.from_numpy(np.array(given[name])) for name in fitting}}
     )
     if hasattr(agent, "weights"):
-        # Augmented random search keeps a second copy, and changes that.
+        # Augmented random search keeps a second copy, and trains that one.
         agent.weights = torch.nn.utils.parameters_to_vector(agent.policy.parameters()).detach()
     return list(lines.values())
 
@@ -246,7 +240,7 @@ def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
         if normalizer is not None:
             raise ValueError("it has statistics of observations; set normalize=true to use them")
         if venv is not None and venv.norm_obs:
-            raise ValueError("its policy saw observations as they are; set normalize=false")
+            raise ValueError("its policy saw raw observations; set normalize=false")
         return
     normalizer.check_fits(venv.observation_space)
     for key, mean in normalizer.mean.items():
@@ -289,40 +283,25 @@ def _misfit(config: RunConfig, lines: list[str], n_fitting: int | None = None) -
     )
 
 
-def _is_wanted(sha256: str, init: InitConfig) -> bool:
-    return init.sha256 is None or init.sha256[:HASH_DIGITS] == sha256[:HASH_DIGITS]
-
-
-def _changed(config: RunConfig, sha256: str) -> ConfigError:
-    wanted = printable(config.init.sha256)[:HASH_DIGITS]
-    return ConfigError(
-        f"init_from={config.init_from}: its content is {sha256[:HASH_DIGITS]}, and this run begins "
-        f"from {wanted}. It was changed, perhaps by a training that goes on there: name a step "
-        "with init.which=STEP, or a copy."
-    )
-
-
-def _begun(run: RunDir) -> RunConfig | None:
-    try:
-        return load_stored(run.read_config())
-    except (OSError, ValueError):
-        return None
+def _check_hash(config: RunConfig, sha256: str) -> None:
+    """Raise a ConfigError if a source is not the one of `init.sha256`."""
+    wanted = config.init.sha256
+    if wanted is not None and wanted[:HASH_DIGITS] != sha256[:HASH_DIGITS]:
+        raise ConfigError(
+            f"init_from={config.init_from}: its content is {sha256[:HASH_DIGITS]}, and this run "
+            f"begins from {printable(wanted)[:HASH_DIGITS]}. It was changed, perhaps by a training "
+            "in progress: name a step with init.which=STEP, or a copy."
+        )
 
 
 def _changed_at(path: Path) -> tuple[int, ...]:
-    """Return when a source was last written, as far as its hash depends on it."""
+    """Return the modification times of the files that decide the hash of a source."""
     files = [path, *sorted(path.glob("*/MANIFEST.json")), path / "MANIFEST.json"]
     return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 @functools.lru_cache(maxsize=16)
 def _hash_of(path: str, init: str, _changed_at: tuple[int, ...]) -> str:
-    """Hash a source once for all jobs of a sweep."""
+    """Return the hash of a source, computed once for all jobs of a sweep."""
     asked = InitConfig.model_validate_json(init)
     return read_source(path, asked).sha256(asked.parts)
-
-
-def _algo_of(bundle: Bundle) -> str | None:
-    algo: Any = bundle.config.get("algo")
-    name = algo.get("name") if isinstance(algo, Mapping) else None
-    return printable(name) if isinstance(name, str) else None

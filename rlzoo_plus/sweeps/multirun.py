@@ -287,7 +287,7 @@ def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
 
 def _restarted(job: SweepJob) -> SweepJob:
     """Move an earlier run aside if restart=true, here, so that it happens once."""
-    from rlzoo_plus.runs.claim import move_aside
+    from rlzoo_plus.runs.job import move_aside
 
     if not job.config.restart:
         return job

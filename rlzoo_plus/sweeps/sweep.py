@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import words_of
+from rlzoo_plus.runs.compose import as_arguments
 from rlzoo_plus.runs.run import Run, frame
 from rlzoo_plus.sweeps.controller import Entry
 from rlzoo_plus.sweeps.job import SweepJob
@@ -52,10 +52,12 @@ def sweep(
         KeyboardInterrupt: By Ctrl-C; the jobs have saved checkpoints to go on from.
     """
     several = {key: value for key, value in values.items() if isinstance(value, (tuple, range))}
-    words = words_of(overrides, config_dir, {k: v for k, v in values.items() if k not in several})
+    words = as_arguments(
+        overrides, config_dir, {k: v for k, v in values.items() if k not in several}
+    )
     words += [_choice(key, several[key]) for key in several]
     from rlzoo_plus.config.compose import compose_jobs
-    from rlzoo_plus.runs.terminal import plain_console
+    from rlzoo_plus.runs.printing import plain_console
 
     start_early(words)
     jobs = Multirun(words, _View(plain_console(quiet=quiet), on_end), takes_signals=False)
@@ -154,5 +156,5 @@ def _choice(key: str, values: Sequence[Any]) -> str:
     """Return an override that stands for several values."""
     if not values:
         raise ConfigError(f"{key}: several values are asked for, and none is given.")
-    written = [words_of((), None, {key: value})[0].partition("=")[2] for value in values]
+    written = [as_arguments((), None, {key: value})[0].partition("=")[2] for value in values]
     return f"{key}={','.join(written)}"

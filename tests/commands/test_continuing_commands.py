@@ -18,10 +18,17 @@ class TrainedError(Exception):
 def start(answer, monkeypatch):
     """Return a function: verb and arguments to exit code and message; nothing is trained."""
 
-    def refuse(plan, *_, **__):
-        raise TrainedError(plan)
+    claim, plans = job.claim_run_dir, []
 
-    monkeypatch.setattr(job, "_train", refuse)
+    def noted(plan, *rest):
+        plans.append(plan)
+        return claim(plan, *rest)
+
+    def refuse(*_):
+        raise TrainedError(plans[-1])
+
+    monkeypatch.setattr(job, "claim_run_dir", noted)
+    monkeypatch.setattr(job, "print_header", refuse)
     return answer
 
 

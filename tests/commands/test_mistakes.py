@@ -8,7 +8,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, train
-from rlzoo_plus.runs import claim, job
+from rlzoo_plus.runs import job
 from rlzoo_plus.sweeps import multirun
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -467,7 +467,7 @@ def test_a_mistake_in_the_tracker_is_answered_before_anything_is_made(
 
 
 def test_a_directory_without_permission_is_told_before_training(start, monkeypatch):
-    monkeypatch.setattr(claim.os, "access", lambda *_: False)
+    monkeypatch.setattr(job.os, "access", lambda *_: False)
     code, text = start("run_dir=mine")
     assert_one_screen(code, text)
     assert "run_dir=mine cannot be written to" in text

@@ -9,7 +9,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.train import print_done
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.claim import move_aside
+from rlzoo_plus.runs.job import move_aside
 from rlzoo_plus.runs.plan import Start, plan_run, stored_config
 
 
@@ -159,7 +159,7 @@ def test_steps_without_a_checkpoint_are_not_thrown_away(begin, make, state):
     run = begin(state, num_timesteps=5000)
     longer = make("n_timesteps=200000")
     text = refusal(longer)
-    assert "holds a policy of 5000 steps and no checkpoint to go on from" in text
+    assert "holds a policy of 5000 steps and no checkpoint to resume from" in text
     assert len(text.splitlines()) == 1
     assert plan_run(make("restart=true")).start is Start.RESTART
     run.checkpoints(keep=9).save(128, {"weights": np.zeros(9)}, {})

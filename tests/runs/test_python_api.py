@@ -17,7 +17,7 @@ import pytest
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.runs.compose import words_of
+from rlzoo_plus.runs.compose import as_arguments
 
 SMALL = (
     *("env=cartpole_bullet", "tuned=none", "algo=ppo", "n_envs=1", "algo.hyperparams.n_steps=64"),
@@ -113,7 +113,7 @@ VALUES += ["true", "", "x/y.z", [1, [2.5, "x, y"]], [{"a": "b c"}], Path("a b"),
 def test_a_keyword_argument_reaches_hydra_as_the_value_that_it_is(value):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    (word,) = words_of((), None, {"key": value})
+    (word,) = as_arguments((), None, {"key": value})
     read = OverridesParser.create().parse_overrides([word])[0].value()
     assert getattr(read, "text", read) == (str(value) if isinstance(value, Path) else value)
 

@@ -1,4 +1,4 @@
-"""Films and captions."""
+"""Videos and captions."""
 
 import av
 import numpy as np
@@ -9,7 +9,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.media import caption, write_video
 
 
-def film(n_frames, height=48, width=64):
+def video(n_frames, height=48, width=64):
     """Return frames that get brighter, so that no two are the same."""
     levels = np.linspace(20, 220, n_frames).astype(np.uint8)
     return [np.full((height, width, 3), level, dtype=np.uint8) for level in levels]
@@ -23,7 +23,7 @@ def decode(path):
 
 
 def test_an_mp4_holds_every_frame_at_its_size_rate_and_brightness(tmp_path):
-    frames = film(12)
+    frames = video(12)
     assert write_video(iter(frames), tmp_path / "new" / "a.mp4", fps=25) == 12
     codec, rate, decoded = decode(tmp_path / "new" / "a.mp4")
     assert (codec.name, codec.pix_fmt, float(rate)) == ("h264", "yuv420p", 25.0)
@@ -33,42 +33,42 @@ def test_an_mp4_holds_every_frame_at_its_size_rate_and_brightness(tmp_path):
 
 
 def test_odd_sizes_are_made_even(tmp_path):
-    write_video(film(3, height=47, width=63), tmp_path / "a.mp4", fps=30)
+    write_video(video(3, height=47, width=63), tmp_path / "a.mp4", fps=30)
     assert decode(tmp_path / "a.mp4")[2][0].shape == (48, 64, 3)
 
 
 def test_a_rate_with_a_fraction_is_kept(tmp_path):
-    write_video(film(3), tmp_path / "a.mp4", fps=29.97)
+    write_video(video(3), tmp_path / "a.mp4", fps=29.97)
     assert float(decode(tmp_path / "a.mp4")[1]) == pytest.approx(29.97, abs=0.01)
 
 
 def test_a_gif_holds_every_frame_and_repeats(tmp_path):
-    assert write_video(film(5), tmp_path / "a.GIF", fps=10) == 5
+    assert write_video(video(5), tmp_path / "a.GIF", fps=10) == 5
     with Image.open(tmp_path / "a.GIF") as picture:
         assert (picture.n_frames, picture.size) == (5, (64, 48))
         assert (picture.info["duration"], picture.info["loop"]) == (100, 0)
 
 
 def test_a_fast_gif_leaves_frames_out_and_keeps_its_pace(tmp_path):
-    assert write_video(film(10), tmp_path / "a.gif", fps=100) == 5
+    assert write_video(video(10), tmp_path / "a.gif", fps=100) == 5
     with Image.open(tmp_path / "a.gif") as picture:
         assert (picture.n_frames, picture.info["duration"]) == (5, 20)
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
-def test_a_film_without_frames_is_an_error_and_leaves_nothing(tmp_path, suffix):
+def test_a_video_without_frames_is_an_error_and_leaves_nothing(tmp_path, suffix):
     with pytest.raises(ConfigError, match="no frame"):
         write_video([], tmp_path / f"a{suffix}", fps=30)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_film_that_breaks_off_keeps_the_one_before(tmp_path):
+def test_a_video_that_breaks_off_keeps_the_one_before(tmp_path):
     path = tmp_path / "a.mp4"
-    write_video(film(3), path, fps=30)
+    write_video(video(3), path, fps=30)
     before = path.read_bytes()
 
     def breaks_off():
-        yield film(1)[0]
+        yield video(1)[0]
         raise RuntimeError("the simulation went away")
 
     with pytest.raises(RuntimeError, match="went away"):
@@ -84,18 +84,18 @@ def test_a_film_that_breaks_off_keeps_the_one_before(tmp_path):
 )
 def test_a_frame_of_another_kind_is_named(tmp_path, odd_one):
     with pytest.raises(ValueError, match="frame 2 has shape"):
-        write_video([*film(2), odd_one], tmp_path / "a.mp4", fps=30)
+        write_video([*video(2), odd_one], tmp_path / "a.mp4", fps=30)
 
 
 def test_an_unknown_suffix_is_answered_with_the_known_ones(tmp_path):
     with pytest.raises(ConfigError, match=r"\.mp4 or \.gif, not in '\.avi'"):
-        write_video(film(1), tmp_path / "a.avi", fps=30)
+        write_video(video(1), tmp_path / "a.avi", fps=30)
 
 
 @pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf")])
 def test_a_rate_that_is_not_above_zero_is_refused(tmp_path, fps):
     with pytest.raises(ConfigError, match="fps="):
-        write_video(film(1), tmp_path / "a.mp4", fps=fps)
+        write_video(video(1), tmp_path / "a.mp4", fps=fps)
 
 
 def test_a_caption_darkens_a_strip_writes_light_text_on_it_and_leaves_the_rest():

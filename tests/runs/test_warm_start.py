@@ -253,7 +253,7 @@ def test_another_environment_of_the_same_shapes_is_no_obstacle(tmp_path, sources
     ("source", "algo", "overrides", "message"),
     [
         (("ppo", "normalize=true"), "ppo", (), "it has statistics of observations; set normalize"),
-        (("ppo",), "ppo", ("normalize=true",), "saw observations as they are; set normalize=false"),
+        (("ppo",), "ppo", ("normalize=true",), "saw raw observations; set normalize=false"),
         (("a2c",), "ppo", ("init.parts=[policy,optimizer]",), "optimizer: an optimizer has other"),
         (("sac",), "sac", ("init.parts=[buffer]", "n_envs=2"), "buffer: n_envs is 1 there, 2 here"),
         (

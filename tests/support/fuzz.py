@@ -13,8 +13,7 @@ from rlzoo_plus.commands.console import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.claim import check_before_building
-from rlzoo_plus.runs.job import run_plan
+from rlzoo_plus.runs.job import check_before_building, run_plan
 from rlzoo_plus.runs.plan import plan_run
 
 ENVS = {

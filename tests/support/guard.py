@@ -30,8 +30,7 @@ VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "exp
 VERBS += ("console",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
 MODULES += tuple(
-    f"rlzoo_plus.runs.{name}"
-    for name in ("plan", "open", "job", "terminal", "claim", "media", "run")
+    f"rlzoo_plus.runs.{name}" for name in ("plan", "open", "job", "printing", "media", "run")
 )
 MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
 MODULES += ("rlzoo_plus.runs.warm_start", "rlzoo_plus.tuning.experiment_file")

@@ -160,7 +160,9 @@ def test_the_examination_imports_nothing_of_a_run_that_is_not_the_studys_own(tmp
     planted(tmp_path / "run", "evil_package.Wrapper")
     own: RunConfig = make_config("algo=ppo", "env=pendulum", "tuned=none")
     data = {"run": str(tmp_path / "run"), "config": own.model_dump(mode="json"), "episodes": 1}
-    with pytest.raises(ConfigError, match=r"needs what is not ours: evil_package\.Wrapper"):
+    with pytest.raises(
+        ConfigError, match=r"needs what rlzoo_plus does not ship: evil_package\.Wrapper"
+    ):
         trial_job.examine(data)
 
 

@@ -1,4 +1,4 @@
-"""What a run prints around its training: a header, progress, log lines, and the closing table."""
+"""What a run prints: a header, log lines, progress, and the result."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
 
 def plain_console(*, quiet: bool = False) -> Console:
-    """Return a console of plain lines, as logs and notebooks want them, or of none."""
+    """Return a console that prints plain lines, for logs and notebooks; `quiet` prints nothing."""
     from rich.console import Console
 
     return Console(highlight=False, width=200, soft_wrap=True, force_jupyter=False, quiet=quiet)
 
 
 def set_up_logging(level: str, console: Console) -> None:
-    """Send log lines of this package to the console; warnings and errors say what they are.
+    """Send log lines of this package to the console; warnings and errors show their level.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
-        console: Shares the terminal with a progress bar without tearing it.
+        console: The one that draws the progress bar, so that lines do not tear it.
     """
     root = logging.getLogger()
     for handler in list(root.handlers):
@@ -51,7 +51,7 @@ def set_up_logging(level: str, console: Console) -> None:
 
 @contextlib.contextmanager
 def lines_shown(level: str, console: Console) -> Iterator[None]:
-    """Print log lines of this package and of this thread inside; the root logger stays as it is.
+    """Print this package's log lines of this thread; the root logger stays as it is.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
@@ -93,7 +93,7 @@ def make_progress(
     Args:
         config: The run.
         console: Where the bar is drawn.
-        bar: Whether it may be a bar; None as `log.progress` says.
+        bar: Whether it may be a bar; None for what `log.progress` says.
     """
     from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 
@@ -108,46 +108,55 @@ def make_progress(
 def print_header(
     console: Console, config: RunConfig, run_dir: RunDir, problem: str | None = None
 ) -> None:
-    """Say what is about to be trained, where it goes, and if it cannot go on exactly after a kill.
+    """Print what is trained, its directory, how it is evaluated, and whether it resumes exactly.
 
     Args:
         console: Where to.
         config: The run.
         run_dir: Its directory.
-        problem: Why it cannot be resumed bit for bit, None if nothing is known against it.
+        problem: Why it cannot be resumed bit for bit, None if no reason is known.
     """
+    from rlzoo_plus.envs.single import longest_episode
+
     envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
     console.print(
         f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {config.n_timesteps:,} steps, "
         f"{envs}, seed {config.seed}"
     )
     console.print(f"run directory: {run_dir.path}")
-    console.print(f"evaluation: {_schedule(config)}", markup=False)
+    every, schedule = config.eval.every_steps, "none"
+    if isinstance(every, int):
+        schedule = f"every {every:,} steps, {config.eval.episodes} episodes"
+        played = evaluation_steps(config, longest_episode(config))
+        if played is None:
+            schedule += " of unknown length"
+        else:
+            share = played / config.n_timesteps
+            schedule += f": at most {played:,} steps, {share:.0%} of the training's"
+    console.print(f"evaluation: {schedule}", markup=False)
     if problem is not None:
         console.print(f"exact resume: no, because {problem}", markup=False)
 
 
 def print_result(
-    console: Console,
-    config: RunConfig,
-    run_dir: RunDir,
-    result: TrainResult,
-    files: list[Path],
+    console: Console, config: RunConfig, result: TrainResult, files: list[Path]
 ) -> None:
-    """Print the closing table and the files."""
+    """Print the outcome of a run and its files."""
+
+    def row(name: str, text: str) -> None:
+        # Not a Rich table, which would break long paths over lines.
+        console.print(f"{name:<18}{text}")
+
     console.print()
-    table = _Lines(console)
-    table.add_row("state", f"{result.state}: {result.reason}")
+    row("state", f"{result.state}: {result.reason}")
     rate = result.num_timesteps / max(result.training_time_s, 1e-9)
-    table.add_row(
-        "trained",
-        f"{result.num_timesteps:,} steps in {result.training_time_s:.1f} s ({rate:,.0f} steps/s)",
-    )
+    steps = f"{result.num_timesteps:,} steps"
+    row("trained", f"{steps} in {result.training_time_s:.1f} s ({rate:,.0f} steps/s)")
     for name, record in (("best", result.best), ("final", result.final)):
         if record is not None:
             success = record["success_rate"]
             extra = "" if success is None else f", success {100 * success:.0f}%"
-            table.add_row(
+            row(
                 f"{name} evaluation",
                 f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
                 f"at step {record['step']:,} ({len(record['returns'])} episodes)",
@@ -158,35 +167,9 @@ def print_result(
         if not result.exact:
             exactly = f"not exactly, since step {result.inexact_since:,}: "
             exactly += result.inexact_because[0]
-        table.add_row("resumed", f"at step {steps}; {exactly}")
+        row("resumed", f"at step {steps}; {exactly}")
     if result.solved is not None:
         answer = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"
-        table.add_row("solved", f"{answer} (threshold {config.env.solved_return:g})")
+        row("solved", f"{answer} (threshold {config.env.solved_return:g})")
     for path in files:
-        table.add_row("curve" if path.suffix == ".png" else "video", str(path))
-
-
-def _schedule(config: RunConfig) -> str:
-    """Say how often a run is evaluated, and what that costs."""
-    from rlzoo_plus.envs.single import longest_episode
-
-    every, episodes = config.eval.every_steps, config.eval.episodes
-    if not isinstance(every, int):
-        return "none"
-    longest = longest_episode(config)
-    text = f"every {every:,} steps, {episodes} episodes"
-    played = evaluation_steps(config, longest)
-    if played is None:
-        return f"{text} of unknown length"
-    return f"{text}: at most {played:,} steps, {played / config.n_timesteps:.0%} of the training's"
-
-
-class _Lines:
-    """Rows of a name and a text; not a table, which would break a long path over lines."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def add_row(self, name: str, text: str) -> None:
-        """Print a row."""
-        self.console.print(f"{name:<18}{text}")
+        row("curve" if path.suffix == ".png" else "video", str(path))
