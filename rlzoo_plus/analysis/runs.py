@@ -209,7 +209,7 @@ def cells(run: RunSummary) -> tuple[str, ...]:
         steps + total,
         _number(run.best),
         _number(run.final),
-        _duration(run.wall_time_s),
+        "-" if run.wall_time_s is None else duration(run.wall_time_s),
         printable(os.path.relpath(run.path), LONGEST_LINE),
     )
 
@@ -233,11 +233,13 @@ def _number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
+def duration(seconds: float) -> str:
+    """Return a time with its two largest units: `5s`, `12m03s`, `3h20m`, `2d04h`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    days, hours_of_day = divmod(hours, 24)
+    if hours >= 48:
+        return f"{days}d{hours_of_day:02d}h"
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     options, overrides = _parse(arguments)
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.diagnosis.diagnose import look
-    from rlzoo_plus.sweeps.terminal import CountView
+    from rlzoo_plus.sweeps.sweep_view import CountView
 
     # What is printed for programs goes to the output.
     outcome = look(overrides, CountView(lambda: make_console(stderr=True)), _plan_study)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.console import make_console
 from rlzoo_plus.sweeps import multirun
-from rlzoo_plus.sweeps.terminal import SweepView, print_summary
+from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed

@@ -55,7 +55,7 @@ def _run(
 ) -> int:
     from rlzoo_plus.sweeps import multirun
     from rlzoo_plus.sweeps.again import placed_again
-    from rlzoo_plus.sweeps.terminal import SweepView, print_summary
+    from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
     if not jobs:
         console.print(f"{ledger.sweep}: nothing to do", markup=False)
@@ -73,7 +73,7 @@ def _status(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
     from rlzoo_plus.sweeps.presence import living_controllers
     from rlzoo_plus.sweeps.states import look_at
     from rlzoo_plus.sweeps.summary import as_data, summarise
-    from rlzoo_plus.sweeps.terminal import print_failed, print_rows, print_state
+    from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
 
     if options.watch:
         _watch(ledger, console)
@@ -82,7 +82,7 @@ def _status(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
     if options.json:
         print(json.dumps({**as_data(ledger.sweep, views, rows), "controllers": controllers}))
         return 0
-    print_state(views, console)
+    console.print(state_of(views, console.height))
     print_rows(rows, console)
     print_failed(views, console)
     console.print(f"{controllers} controllers at work" if controllers else "no controller at work")
@@ -94,18 +94,16 @@ def _watch(ledger: Ledger, console: Console) -> None:
     from rich.live import Live
 
     from rlzoo_plus.sweeps.presence import living_controllers
-    from rlzoo_plus.sweeps.states import JobState, look_at
-    from rlzoo_plus.sweeps.table import headline, live_table
-    from rlzoo_plus.sweeps.terminal import usual_s
+    from rlzoo_plus.sweeps.states import look_at
+    from rlzoo_plus.sweeps.sweep_view import state_of
 
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while living_controllers(ledger.sweep):
             views = look_at(ledger.read())
-            running, usual = sum(v.state is JobState.RUNNING for v in views), usual_s(views)
             if console.is_terminal:
-                live.update(live_table(views, running, usual, lines=console.height), refresh=True)
+                live.update(state_of(views, console.height), refresh=True)
             else:
-                console.print(headline(views, running, usual))
+                console.print(state_of(views, console.height, on_one_line=True))
             time.sleep(_WATCH_S)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.findings import Outcome
@@ -38,11 +39,11 @@ class Estimate:
     def text(self, n_jobs: int) -> str:
         """Return how long it will take, in a line."""
         what = f"{n_jobs} jobs, {self.workers} at once" if n_jobs > 1 else "the run"
-        training = _duration(self.training_s)
+        training = duration(self.training_s)
         text = f"{what}: about {training} of training"
         if self.with_evaluations_s is None:
             return f"{text}, and the time for evaluations"
-        whole = _duration(self.with_evaluations_s)
+        whole = duration(self.with_evaluations_s)
         return text if whole == training else f"{text}, up to {whole} with evaluations"
 
 
@@ -120,8 +121,8 @@ def estimate(
 def _makespan(durations: list[float], workers: int) -> float:
     """Return when the last job ends if each begins as soon as a worker is free [s]."""
     free = [0.0] * workers
-    for duration in durations:
-        heapq.heapreplace(free, free[0] + duration)
+    for seconds in durations:
+        heapq.heapreplace(free, free[0] + seconds)
     return max(free)
 
 
@@ -146,14 +147,3 @@ def probe_table(result: ProbeResult) -> Table:
             Text("<- recommended" if measured is result.best else measured.reason),
         )
     return table
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as text: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
-    if seconds < 99.5:
-        return f"{max(seconds, 1):.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

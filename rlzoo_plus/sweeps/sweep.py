@@ -15,8 +15,7 @@ from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
 from rlzoo_plus.sweeps.multirun import Multirun, start_early
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at
 from rlzoo_plus.sweeps.summary import as_table, job_data, summarise, write_summary
-from rlzoo_plus.sweeps.table import headline
-from rlzoo_plus.sweeps.terminal import SweepView
+from rlzoo_plus.sweeps.sweep_view import SweepView, headline
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.sweeps.table import brief, duration
-from rlzoo_plus.sweeps.terminal import SweepView
+from rlzoo_plus.sweeps.sweep_view import LiveView, SweepView, progress_cells, progress_table
 from rlzoo_plus.tuning.metrics import RUNGS
 from rlzoo_plus.tuning.storage import driver_url
 from rlzoo_plus.tuning.study_report import (
@@ -23,7 +23,6 @@ from rlzoo_plus.tuning.trials import COUNTED, TrialState, TrialView
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
-    from rich.live import Live
     from rich.table import Table
 
     from rlzoo_plus.infra.launcher import Launcher
@@ -35,36 +34,26 @@ if TYPE_CHECKING:
 # More columns than this do not fit beside the values.
 _MOST_PARAMS = 8
 _MOST_FAILED = 20
-_REDRAW_S = 0.5
-_COLUMNS = (("trial", 5), ("seed", 5), ("steps", 11), ("steps/s", 7), ("left", 7), ("return", 7))
 _READ_AGAIN_S = 2.0
 # The trial keeps all of it: `study show` and the report have it.
 _LONGEST_REASON = 160
 
 
-class TuningView:
+class TuningView(LiveView):
     """What is shown of a study while its trials run."""
 
     def __init__(self, console: Console, plan: StudyPlan, study: Study, *, is_live: bool) -> None:
         self.console, self.plan, self.study = console, plan, study
-        self._live: Live | None = None
         self._is_live = is_live and console.is_terminal
         self._started = time.monotonic()
-        self._drawn = self._read = float("-inf")
+        self._read = float("-inf")
         self._views: list[TrialView] = []
         self._n_ended = 0
 
     def __enter__(self) -> TuningView:
         if self._is_live:
-            from rich.live import Live
-
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
+            self.start_live(self.console)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line."""
@@ -95,13 +84,7 @@ class TuningView:
         for note in progress.notes:
             self.console.print(f"note: {note}", markup=False)
         progress.notes.clear()
-        now = time.monotonic()
-        if self._live is None or now - self._drawn < _REDRAW_S:
-            return
-        self._drawn = now
-        if now - self._read >= _READ_AGAIN_S:
-            self._read, self._views = now, self.study.trials()
-        self._live.update(self._table(progress), refresh=True)
+        self.draw(lambda: self._table(progress))
 
     def _outcome(self, view: TrialView, reason: str) -> str:
         reason = printable(reason, _LONGEST_REASON)
@@ -123,25 +106,14 @@ class TuningView:
 
     def _table(self, progress: Progress) -> Group:
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        # Wide enough from the beginning, so that the columns do not jump.
-        for name, width in _COLUMNS:
-            table.add_column(name, no_wrap=True, min_width=width)
-        total = self.plan.trial_timesteps
+        now = time.monotonic()
+        if now - self._read >= _READ_AGAIN_S:
+            self._read, self._views = now, self.study.trials()
+        table = progress_table("trial")
         for trial in progress.running:
-            now = trial.progress
-            left = now.left_s(total)
-            table.add_row(
-                str(trial.number),
-                str(trial.job.config.seed),
-                f"{brief(now.steps)}/{brief(total)}",
-                "-" if now.rate is None else f"{now.rate:,.0f}",
-                "-" if left is None else duration(left),
-                "-" if now.mean_return is None else f"{now.mean_return:.1f}",
-            )
+            table.add_row(str(trial.number), *progress_cells(trial.job.config, trial.progress))
         return Group(Text(self._headline(), style="bold"), table)
 
     def _headline(self) -> str:

@@ -182,7 +182,7 @@ def test_a_probe_says_what_to_add_and_how_long_it_takes(look, measured):
     code, text = look(*jobs, "eval.every_steps=5120", "eval.episodes=20", probe=True)
     assert code == 0
     assert "~190  <- recommended" in text
-    assert "2 jobs, 2 at once: about 18 min of training, up to 21 min with evaluations" in text
+    assert "2 jobs, 2 at once: about 17m58s of training, up to 21m28s with evaluations" in text
     assert "fastest with: num_threads=1 infra.workers=2" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 

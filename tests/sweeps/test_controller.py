@@ -20,7 +20,7 @@ from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import JobState, look_at
 from rlzoo_plus.sweeps.summary import summarise, write_summary
-from rlzoo_plus.sweeps.table import headline, job_line, live_table, summary_table
+from rlzoo_plus.sweeps.sweep_view import headline, job_line, live_table, summary_table
 
 
 @pytest.fixture

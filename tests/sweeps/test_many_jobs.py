@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.sweeps import multirun, terminal
-from rlzoo_plus.sweeps.terminal import CountBar
+from rlzoo_plus.sweeps import multirun, sweep_view
+from rlzoo_plus.sweeps.sweep_view import CountView
 
 # Hundreds of jobs, three values of one key.
 MANY = ["-m", "tuned=none", "seed=range(0,100)", "algo.hyperparams.gamma=0.9,0.91,0.92"]
@@ -72,19 +72,20 @@ def test_a_ctrl_c_while_planning_writes_nothing(ran, monkeypatch, tmp_path, caps
     def pressed(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(terminal.CountBar, "advance", pressed)
+    monkeypatch.setattr(sweep_view.CountView, "advance", pressed)
     assert dispatch.run("train", MANY) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
     assert not (tmp_path / "outputs/sweeps/default").exists()
 
 
 def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
-    monkeypatch.setattr(terminal, "_REDRAW_BAR_S", 0.0)
+    monkeypatch.setattr(sweep_view, "_REDRAW_BAR_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
-    bar = CountBar(console, "planning", 100)
+    view = CountView(lambda: console)
+    view.count("planning", 100)
     for _ in range(100):
-        bar.advance()
-    bar.end()
+        view.advance()
+    view.end_count()
     drawn = console.file.getvalue().split("\r\x1b[K")
     assert drawn[0] == "planning 100 jobs\n"
     assert drawn[50].endswith(" planning: 50 of 100 jobs")
@@ -93,16 +94,19 @@ def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
-    monkeypatch.setattr(terminal, "_LINE_S", 0.0)
+    monkeypatch.setattr(sweep_view, "_LINE_S", 0.0)
     console = Console(file=io.StringIO(), width=200)
-    bar = CountBar(console, "planning", 50)
-    bar.advance()
-    bar.end()
+    view = CountView(lambda: console)
+    view.count("planning", 50)
+    view.advance()
+    view.end_count()
     assert console.file.getvalue() == "planning 50 jobs\nplanning: 1 of 50 jobs\n"
     assert not re.search("[\x1b\r]", console.file.getvalue())
 
 
 def test_a_few_jobs_are_planned_without_a_word():
     console = Console(file=io.StringIO())
-    CountBar(console, "planning", 5).advance()
+    view = CountView(lambda: console)
+    view.count("planning", 5)
+    view.advance()
     assert console.file.getvalue() == ""

@@ -10,7 +10,7 @@ from support.training import tiny_config
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress
 from rlzoo_plus.sweeps.summary import _csv, shown, summarise
-from rlzoo_plus.sweeps.terminal import print_failed, print_rows
+from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows
 
 
 def view_of(config, seed, best, state=JobState.DONE, reason=""):
