@@ -8,16 +8,16 @@ from gymnasium.envs.registration import register, registry
 
 _ENTRY_POINTS: dict[str, str] = {
     "robots/CartPoleBalance-v0": "robots.cartpole:SimpleRobotEnv",
-    "robots/A1Walk-v0": "robots.a1:A1WalkEnv",
-    "robots/Vision60Walk-v0": "robots.vision60:Vision60WalkEnv",
+    "robots/A1Walk-v0": "robots.quadruped:A1WalkEnv",
+    "robots/Vision60Walk-v0": "robots.quadruped:Vision60WalkEnv",
     "robots/FrankaPush-v0": "robots.franka_push:FrankaPushEnv",
     "robots/KukaReach-v0": "robots.kuka_reach:KukaReachEnv",
-    "robots/CartPoleSwingUp-v0": "robots.cartpole_swingup:CartPoleSwingUpEnv",
-    "robots/CartPoleCamera-v0": "robots.cartpole_camera:CartPoleCameraEnv",
+    "robots/CartPoleSwingUp-v0": "robots.cartpole:CartPoleSwingUpEnv",
+    "robots/CartPoleCamera-v0": "robots.cartpole:CartPoleCameraEnv",
     "robots/DoublePendulum-v0": "robots.double_pendulum:DoublePendulumEnv",
     "robots/HalfCheetah-v0": "robots.half_cheetah:HalfCheetahEnv",
-    "robots/HuskyDrive-v0": "robots.husky:HuskyDriveEnv",
-    "robots/RacecarDrive-v0": "robots.racecar:RacecarDriveEnv",
+    "robots/HuskyDrive-v0": "robots.driving:HuskyDriveEnv",
+    "robots/RacecarDrive-v0": "robots.driving:RacecarDriveEnv",
 }
 
 ROBOT_IDS: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import repeat
@@ -33,6 +34,34 @@ def require_display() -> None:
         )
 
 
+@dataclass(frozen=True)
+class Physics:
+    """How time passes in a world, and how its physics is solved."""
+
+    time_step_s: float = 1 / 200
+    """Length of a physics step [s]."""
+    substeps: int = 4
+    """Physics steps per action."""
+    gravity_m_s2: float = 9.81
+    """Downward gravity."""
+    solver_iterations: int = 50
+    """Iterations of the constraint solver in a physics step."""
+    contact_erp: float | None = None
+    """Share of a penetration that a step corrects, in (0, 1]; Bullet's if None."""
+    cone_friction: bool = True
+    """Whether friction limits its two directions together, as in nature. Bullet solves that only
+    roughly, and for wheels that skid the result depends on their heading."""
+    single_precision_time: bool = True
+    """Round the physics step to single precision. The rounded value times ``substeps`` is exact in
+    double precision, so that Bullet, which divides it again, neither drops a substep nor carries a
+    remainder over. False needs 1, 2, 4, 8, ... substeps."""
+
+
+def _repeat(function: Callable[[], None], times: int) -> None:
+    for _ in repeat(None, times):
+        function()
+
+
 class Client:
     """One PyBullet world.
 
@@ -52,56 +81,40 @@ class Client:
     substep: Callable[[], None]
 
     def __init__(
-        self,
-        *,
-        time_step_s: float = 1 / 200,
-        substeps: int = 4,
-        hold_torques: bool = False,
-        gravity_m_s2: float = 9.81,
-        solver_iterations: int = 50,
-        contact_erp: float | None = None,
-        cone_friction: bool = True,
-        single_precision_time: bool = True,
-        gui: bool = False,
+        self, physics: Physics | None = None, *, hold_torques: bool = False, gui: bool = False
     ) -> None:
         """Connect and set up an empty world.
 
         Args:
-            time_step_s: Length of one physics step [s].
-            substeps: Physics steps in one ``step``.
+            physics: Time and solver; the defaults of ``Physics`` if None.
             hold_torques: Run the substeps inside one engine call. Bullet clears joint torques
                 after every call, so a torque needs this to act over all substeps. Joint motors
                 need the opposite: Bullet scales their strength by the length of a call.
-            gravity_m_s2: Downward gravity.
-            solver_iterations: Iterations of the constraint solver in a physics step.
-            cone_friction: Whether friction limits its two directions together.
-            contact_erp: Share of a penetration that a step corrects, in (0, 1]; Bullet's if None.
-            single_precision_time: Round the physics step to single precision. The rounded value
-                times ``substeps`` is exact in double precision, so that Bullet, which divides it
-                again, neither drops a substep nor carries a remainder over. A power of two of
-                substeps does not need it.
             gui: Open a window.
 
         Raises:
             ValueError: If the time step, the substeps or the iterations are not positive.
             DisplayError: If a window is asked for where there is no display.
         """
+        physics = physics or Physics()
+        time_step_s, substeps = physics.time_step_s, physics.substeps
         self.client = -1
-        if time_step_s <= 0 or substeps < 1 or solver_iterations < 1:
+        if time_step_s <= 0 or substeps < 1 or physics.solver_iterations < 1:
             raise ValueError(
                 f"time_step_s={time_step_s}, substeps={substeps} and "
-                f"solver_iterations={solver_iterations} must be positive. "
+                f"solver_iterations={physics.solver_iterations} must be positive. "
                 "Set for example time_step_s=0.005, substeps=4 and solver_iterations=50."
             )
         if gui:
             require_display()
-        if not single_precision_time and substeps & (substeps - 1):
+        if physics.single_precision_time:
+            time_step_s = float(np.float32(time_step_s))
+        elif substeps & (substeps - 1):
             raise ValueError(
                 f"substeps={substeps} with single_precision_time=False must be a power of two. "
                 "Leave single_precision_time as it is."
             )
-        physics_step_s = float(np.float32(time_step_s)) if single_precision_time else time_step_s
-        self.step_s = physics_step_s * substeps
+        self.step_s = time_step_s * substeps
         self.substeps = substeps
         self.gui = gui
         self.hardware_pictures = gui
@@ -113,14 +126,15 @@ class Client:
         n_calls = 1 if hold_torques else substeps
         self.step = self.substep if n_calls == 1 else partial(_repeat, self.substep, n_calls)
         self.bind(pybullet.setAdditionalSearchPath)(pybullet_data.getDataPath())
-        self.set_gravity(gravity_m_s2)
-        engine: dict[str, Any] = {} if contact_erp is None else {"contactERP": contact_erp}
-        if not cone_friction:
+        self.set_gravity(physics.gravity_m_s2)
+        erp = physics.contact_erp
+        engine: dict[str, Any] = {} if erp is None else {"contactERP": erp}
+        if not physics.cone_friction:
             engine["enableConeFriction"] = 0
         self.bind(pybullet.setPhysicsEngineParameter)(
-            fixedTimeStep=self.step_s if hold_torques else physics_step_s,
+            fixedTimeStep=self.step_s if hold_torques else time_step_s,
             numSubSteps=substeps if hold_torques else 0,
-            numSolverIterations=solver_iterations,
+            numSolverIterations=physics.solver_iterations,
             deterministicOverlappingPairs=1,
             **engine,
         )
@@ -155,20 +169,11 @@ class Client:
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled.
-
-        Raises:
-            TypeError: Always; ``copy`` and ``pickle`` both come here.
-        """
+        """Refuse to be copied or pickled with a TypeError."""
         raise TypeError(
             "A Simulation cannot be copied or pickled: the copy would share, and then disconnect, "
             "its PyBullet client. Make a second environment instead."
         )
-
-
-def _repeat(function: Callable[[], None], times: int) -> None:
-    for _ in repeat(None, times):
-        function()
 
 
 _PLUGIN = "_eglRendererPlugin"
@@ -191,8 +196,7 @@ def egl_problem() -> str | None:
 
     Without a device the plugin ends the whole process, so a process of its own tries it first.
     """
-    library = _library()
-    if library is None:
+    if (library := _library()) is None:
         return "this build of PyBullet has no plugin eglRenderer"
     command = [sys.executable, "-c", _TRIAL, library, _PLUGIN]
     try:

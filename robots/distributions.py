@@ -34,17 +34,21 @@ def known_name(where: str, name: object, known: Collection[str]) -> str:
     raise ValueError(f"{where}: {name!r} is unknown.{hint} Known: {', '.join(known)}.")
 
 
-def read_number(where: str, value: object, at_least: float = -np.inf) -> float:
-    """Return a finite number that is not too low.
+def read_number(
+    where: str, value: object, at_least: float = -np.inf, at_most: float = np.inf
+) -> float:
+    """Return a finite number within bounds.
 
     Raises:
         ValueError: If it is anything else.
     """
     # True is a number to Python, and a slip in a configuration.
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if is_number and at_least <= float(value) < np.inf:  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
+    if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+        number = float(value)
+        if at_least <= number <= at_most and np.isfinite(number):
+            return number
     bound = "" if at_least == -np.inf else f" of at least {at_least:g}"
+    bound += "" if at_most == np.inf else f" and at most {at_most:g}"
     raise ValueError(f"{where}={value!r} must be a number{bound}. Set for example {where}=1.0.")
 
 

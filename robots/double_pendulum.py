@@ -9,9 +9,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from robots.camera import Camera
+from robots.cartpole import GREY, RailEnv
 from robots.elementary import cos, sin
 from robots.env import EnvOptions
-from robots.rail import GREY, RailEnv
 from robots.rewards import tolerance
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import Floats, State
@@ -25,8 +25,6 @@ POLE_LENGTH_M = 0.6
 FALL_HEIGHT_M = 1.0
 """Height of the upper pole's tip above the cart below which the poles count as fallen."""
 
-_INF = np.inf
-
 
 class DoublePendulumBalance(Task):
     """Balance both poles near the middle of the rail.
@@ -36,10 +34,8 @@ class DoublePendulumBalance(Task):
     """
 
     reward_weights: ClassVar[Mapping[str, float]] = {"alive": 0.5, "centred": 0.5, "effort": 0.01}
-    observation_space = spaces.Box(
-        np.array([-_INF, -_INF, -1.0, -1.0, -_INF, -1.0, -1.0, -_INF], np.float32),
-        np.array([_INF, _INF, 1.0, 1.0, _INF, 1.0, 1.0, _INF], np.float32),
-    )
+    _bound = np.array([np.inf, np.inf, 1.0, 1.0, np.inf, 1.0, 1.0, np.inf], np.float32)
+    observation_space = spaces.Box(-_bound, _bound)
 
     def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
         """Draw position [m, rad] and velocity [m/s, rad/s] within 0.05 of rest, shape (3,) each."""
@@ -52,8 +48,7 @@ class DoublePendulumBalance(Task):
         Returns:
             [m, m/s, 1, 1, rad/s, 1, 1, rad/s], shape (..., 8); the lower pole comes first.
         """
-        (cart, lower, bend), velocities = state.joints
-        cart_velocity, lower_velocity, bend_velocity = velocities
+        (cart, lower, bend), (cart_velocity, lower_velocity, bend_velocity) = state.joints
         upper = lower + bend
         return observation_of(
             cart,
@@ -68,10 +63,6 @@ class DoublePendulumBalance(Task):
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
-
-        Args:
-            state: State after the step, arrays of shape (..., 3).
-            action: In [-1, 1], shape (..., 1).
 
         Returns:
             ``alive`` 1 while the poles stand; ``centred`` 1 in the middle of the rail and 0.1 at
@@ -134,7 +125,6 @@ class DoublePendulumEnv(RailEnv):
         )
 
     def build_scenery(self) -> None:
-        """Paint the robot, lay a floor marked every half metre, and set a post at either end."""
-        self.paint_robot()
-        self.lay_floor(-0.16, marks_half_width_m=0.3)
-        self.set_posts(TRACK_HALF_LENGTH_M + 0.15, -0.03, (0.05, 0.15, 0.12), GREY)
+        """Add the rail, on a floor marked every half metre."""
+        post = (TRACK_HALF_LENGTH_M + 0.15, -0.03)
+        self.add_rail(-0.16, post, (0.05, 0.15, 0.12), GREY, marks_half_width_m=0.3)

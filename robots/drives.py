@@ -1,16 +1,19 @@
-"""Action modes: what an action commands, and how the command reaches the motors."""
+"""Drives: what an action commands in each action mode, and how it reaches the motors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
 from operator import mul
+from typing import Any
 
 import numpy as np
 import pybullet
 from numpy.typing import NDArray
 
+from robots.camera import Quaternion, Vector3
+from robots.elementary import clip
 from robots.sensors import Floats, State
 from robots.simulation import JointInfo, Simulation
 
@@ -33,40 +36,49 @@ class ActionMode(StrEnum):
     turn about each axis of the world [rad]."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Motors:
-    """The joints that an action drives, and their properties; one value a joint.
-
-    Attributes:
-        simulation: Their world.
-        body: Their robot.
-        joints: The joints.
-        read_columns: Their columns among the joints that are read.
-        scale: What the action 1 stands for.
-        centre: Rest positions [rad or m].
-        lower: Lower limits [rad or m].
-        upper: Upper limits [rad or m].
-        max_force: Strength [N m or N].
-        position_gain: Gain of the position error; see ``RobotSpec``.
-        velocity_gain: Gain of the velocity error.
-    """
+    """The joints that an action drives, and their properties; lists have one value a joint."""
 
     simulation: Simulation
     body: int
     joints: list[JointInfo]
     read_columns: list[int]
+    """Columns of these joints among those that are read."""
     scale: NDArray[np.float64]
+    """What the action 1 stands for."""
     centre: NDArray[np.float64]
+    """Rest positions [rad or m]."""
     lower: NDArray[np.float64]
+    """Lower limits [rad or m]."""
     upper: NDArray[np.float64]
+    """Upper limits [rad or m]."""
     max_force: list[float]
+    """Nominal strength [N m or N]."""
     position_gain: list[float] | None
+    """Gain of the position error; see ``RobotSpec``."""
     velocity_gain: list[float] | None
+    """Gain of the velocity error."""
+    strength: float = 1.0
+    """Factor on ``max_force``, and on torques that are commanded."""
+
+    def __post_init__(self) -> None:
+        self.forces = self.max_force
 
     @property
     def indices(self) -> list[int]:
-        """Return the indices of the joints in their body."""
+        """Indices of the joints in their body."""
         return [joint.index for joint in self.joints]
+
+    def driver(self, mode: int, columns: Sequence[int] | None = None) -> Callable[..., None]:
+        """Return ``Simulation.joint_driver`` of all joints, or of some columns of them."""
+        columns = range(len(self.joints)) if columns is None else columns
+        fixed: dict[str, list[float]] = {}
+        if mode == pybullet.POSITION_CONTROL:
+            gains = {"positionGains": self.position_gain, "velocityGains": self.velocity_gain}
+            fixed = {name: [gain[i] for i in columns] for name, gain in gains.items() if gain}
+        indices = [self.indices[column] for column in columns]
+        return self.simulation.joint_driver(self.body, indices, mode, **fixed)
 
 
 class Drive(ABC):
@@ -74,34 +86,32 @@ class Drive(ABC):
 
     Attributes:
         n_actions: Entries of an action.
-        strength: Factor on the torques or forces that the motors can apply, 1 by default.
+        n_targets: Length of a row of targets.
     """
 
     def __init__(self, motors: Motors) -> None:
         self.motors = motors
-        self.n_actions = len(motors.joints)
-        self.strength = 1.0
-        self._forces = motors.max_force
+        self.n_actions = self.n_targets = len(motors.joints)
 
     @property
-    def n_targets(self) -> int:
-        """Return the length of a row of targets."""
-        return len(self.motors.joints)
+    def strength(self) -> float:
+        """Factor on the torques or forces that the motors can apply, 1 by default."""
+        return self.motors.strength
 
     def set_strength(self, strength: float) -> None:
         """Set the factor on what the motors can apply."""
-        self.strength = strength
-        self._forces = [strength * force for force in self.motors.max_force]
+        self.motors.strength = strength
+        self.motors.forces = [strength * force for force in self.motors.max_force]
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return what an action commands, in units.
 
         Args:
             action: In [-1, 1], shape (..., n_actions).
-            state: The state before the step.
+            state: State before the step.
 
         Returns:
-            Torques, velocities, positions or displacements, shape (..., n_actions).
+            Torques, velocities, positions or displacements, shape (..., n_targets).
         """
         del state
         targets: Floats = action * self.motors.scale
@@ -131,10 +141,7 @@ class TorqueDrive(Drive):
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        self._drive = motors.simulation.joint_driver(
-            motors.body, motors.indices, pybullet.TORQUE_CONTROL
-        )
-        self._step = motors.simulation.step
+        self._drive = motors.driver(pybullet.TORQUE_CONTROL)
         self._scale: list[float] = motors.scale.tolist()
 
     def row_of_targets(self, action: Floats, state: State) -> list[float]:
@@ -144,14 +151,10 @@ class TorqueDrive(Drive):
 
     def command(self, targets: list[float]) -> None:
         """Apply the torques over all substeps."""
-        if self.strength != 1.0:
-            targets = [self.strength * target for target in targets]
+        strength = self.motors.strength
+        if strength != 1.0:
+            targets = [strength * target for target in targets]
         self._drive(forces=targets)
-
-    def advance(self, targets: list[float]) -> None:
-        """Command the motors and advance the world by one step."""
-        self.command(targets)
-        self._step()
 
 
 class VelocityDrive(Drive):
@@ -159,13 +162,11 @@ class VelocityDrive(Drive):
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        self._drive = motors.simulation.joint_driver(
-            motors.body, motors.indices, pybullet.VELOCITY_CONTROL
-        )
+        self._drive = motors.driver(pybullet.VELOCITY_CONTROL)
 
     def command(self, targets: list[float]) -> None:
         """Set the motors' velocities."""
-        self._drive(targetVelocities=targets, forces=self._forces)
+        self._drive(targetVelocities=targets, forces=self.motors.forces)
 
 
 class PositionDrive(Drive):
@@ -173,14 +174,7 @@ class PositionDrive(Drive):
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
-        gains: dict[str, Sequence[float]] = {}
-        if motors.position_gain is not None:
-            gains["positionGains"] = motors.position_gain
-        if motors.velocity_gain is not None:
-            gains["velocityGains"] = motors.velocity_gain
-        self._drive = motors.simulation.joint_driver(
-            motors.body, motors.indices, pybullet.POSITION_CONTROL, **gains
-        )
+        self._drive = motors.driver(pybullet.POSITION_CONTROL)
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target positions within the limits [rad or m]."""
@@ -188,11 +182,10 @@ class PositionDrive(Drive):
 
     def command(self, targets: list[float]) -> None:
         """Set the motors' positions."""
-        self._drive(targetPositions=targets, forces=self._forces)
+        self._drive(targetPositions=targets, forces=self.motors.forces)
 
     def _within_limits(self, targets: Floats) -> Floats:
-        clipped: Floats = np.minimum(np.maximum(targets, self.motors.lower), self.motors.upper)
-        return clipped
+        return clip(targets, self.motors.lower, self.motors.upper)
 
 
 class DeltaPositionDrive(PositionDrive):
@@ -214,17 +207,15 @@ class PdDrive(PositionDrive):
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
         self._read = motors.simulation.joint_reader(motors.body, motors.indices)
-        self._push = motors.simulation.joint_driver(
-            motors.body, motors.indices, pybullet.TORQUE_CONTROL
-        )
-        if motors.position_gain is None or motors.velocity_gain is None:
+        self._push = motors.driver(pybullet.TORQUE_CONTROL)
+        kp, kd = motors.position_gain, motors.velocity_gain
+        if kp is None or kd is None:
             raise ValueError(
-                f"action_mode=pd with position_gain={motors.position_gain} and "
-                f"velocity_gain={motors.velocity_gain}: a PD controller needs both. Set for "
-                "example position_gain=50 and velocity_gain=1 [N m/rad, N m s/rad]."
+                f"action_mode=pd with position_gain={kp} and velocity_gain={kd}: a PD controller "
+                "needs both. Set for example position_gain=50 and velocity_gain=1 [N m/rad, "
+                "N m s/rad]."
             )
-        self._kp: list[float] = motors.position_gain
-        self._kd: list[float] = motors.velocity_gain
+        self._gains = list(zip(kp, kd, strict=True))
 
     def command(self, targets: list[float]) -> None:
         """Refuse: the controller needs the physics steps for itself.
@@ -239,10 +230,166 @@ class PdDrive(PositionDrive):
         simulation = self.motors.simulation
         for _ in repeat(None, simulation.substeps):
             torques = []
-            for joint, target, kp, kd, limit in zip(
-                self._read(), targets, self._kp, self._kd, self._forces, strict=True
+            for joint, target, (kp, kd), limit in zip(
+                self._read(), targets, self._gains, self.motors.forces, strict=True
             ):
                 torque = kp * (target - joint[0]) - kd * joint[1]
                 torques.append(min(max(torque, -limit), limit))
             self._push(forces=torques)
             simulation.substep()
+
+
+class EndEffectorDrive(PositionDrive):
+    """Displaces the end effector by inverse kinematics, and drives the joints there."""
+
+    def __init__(
+        self,
+        motors: Motors,
+        link: int,
+        orientation: Quaternion | None,
+        turns: bool,
+        workspace: tuple[Vector3, Vector3] | None,
+    ) -> None:
+        """Set up the solver.
+
+        Args:
+            motors: Joints that may move; scale holds the displacement of the action 1 [m].
+            link: Index of the end effector.
+            orientation: World orientation to keep, quaternion (x, y, z, w), or None: any.
+            turns: Actions have three more entries, turns about the axes of the world.
+            workspace: Lowest and highest world position that is aimed at [m], or None.
+        """
+        super().__init__(motors)
+        self.n_actions = self.n_targets = 6 if turns else 3
+        self._link = link
+        self._orientation = orientation
+        self._turns = turns
+        self._workspace = workspace
+        simulation, body = motors.simulation, motors.body
+        self._read_link = simulation.bind(pybullet.getLinkState)
+        self._solve = simulation.bind(pybullet.calculateInverseKinematics)
+        movable = [joint.index for joint in simulation.movable_joints(body)]
+        self._solved_columns = [movable.index(index) for index in motors.indices]
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return displacements [m], and turns [rad].
+
+        Raises:
+            FloatingPointError: If the action is not a number: the solver would pass it on to
+                every joint, and a reward that looks at an object alone would not show it.
+        """
+        del state
+        displacement: Floats = action * self.motors.scale[: self.n_actions]
+        if np.isnan(displacement).any():
+            raise FloatingPointError(f"action={action} is not a number. Give values in [-1, 1].")
+        return displacement
+
+    def command(self, targets: list[float]) -> None:
+        """Solve for joint positions near the present ones, and drive there."""
+        body = self.motors.body
+        pose = self._read_link(body, self._link, computeForwardKinematics=1)
+        position = [here + step for here, step in zip(pose[4], targets[:3], strict=True)]
+        if self._workspace is not None:
+            low, high = self._workspace
+            position = [min(max(x, a), b) for x, a, b in zip(position, low, high, strict=True)]
+        orientation = self._orientation
+        if self._turns:
+            turn = pybullet.getQuaternionFromEuler(targets[3:])
+            orientation = pybullet.multiplyTransforms(
+                (0, 0, 0), turn, (0, 0, 0), orientation or pose[5]
+            )[1]
+        goal = (position,) if orientation is None else (position, orientation)
+        solution = self._solve(body, self._link, *goal, maxNumIterations=20, residualThreshold=1e-4)
+        chosen = np.array([solution[column] for column in self._solved_columns])
+        super().command(self._within_limits(chosen).tolist())
+
+
+class CombinedDrive(Drive):
+    """Target velocities for some joints and target positions for the others, as in a car."""
+
+    def __init__(self, motors: Motors, positioned: Sequence[int]) -> None:
+        """Set up the two kinds of motors.
+
+        Args:
+            motors: All joints; scale is in [rad/s or m/s], of the positioned [rad or m].
+            positioned: Columns, among them, of those that are driven to positions.
+        """
+        super().__init__(motors)
+        columns = range(len(motors.joints))
+        self._positioned = list(positioned)
+        self._turning = [column for column in columns if column not in self._positioned]
+        held = np.isin(columns, self._positioned)
+        self._centre = np.where(held, motors.centre, 0.0)
+        self._lower = np.where(held, motors.lower, -np.inf)
+        self._upper = np.where(held, motors.upper, np.inf)
+        self._turn = motors.driver(pybullet.VELOCITY_CONTROL, self._turning)
+        self._position = motors.driver(pybullet.POSITION_CONTROL, self._positioned)
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return target velocities, and target positions within the limits."""
+        return clip(self._centre + super().targets(action, state), self._lower, self._upper)
+
+    def command(self, targets: list[float]) -> None:
+        """Set both kinds of motors."""
+        forces = self.motors.forces
+        for drive, name, columns in (
+            (self._turn, "targetVelocities", self._turning),
+            (self._position, "targetPositions", self._positioned),
+        ):
+            values = {name: [targets[column] for column in columns]}
+            drive(**values, forces=[forces[column] for column in columns])
+
+
+class WrappedDrive(Drive):
+    """A drive that changes actions before another drive turns them into targets."""
+
+    def __init__(self, drive: Drive) -> None:
+        super().__init__(drive.motors)
+        self._drive = drive
+        self.n_actions, self.n_targets = drive.n_actions, drive.n_targets
+
+    def command(self, targets: list[float]) -> None:
+        """Command the motors."""
+        self._drive.command(targets)
+
+    def advance(self, targets: list[float]) -> None:
+        """Command the motors and advance the world by one step."""
+        self._drive.advance(targets)
+
+
+class MixedDrive(WrappedDrive):
+    """Distributes the entries of an action among the motors of another drive.
+
+    With the rows (1, -1) and (1, 1) for a left and a right wheel, the first entry drives ahead and
+    the second turns to the left.
+    """
+
+    def __init__(self, drive: Drive, mixing: Sequence[Sequence[float]]) -> None:
+        """Set the shares.
+
+        Args:
+            drive: Drive of the motors.
+            mixing: Share of every entry of the action in the command of each motor, shape
+                (n_motors, n_actions).
+
+        Raises:
+            ValueError: If it has a wrong number of rows, or rows of different length.
+        """
+        super().__init__(drive)
+        widths = {len(row) for row in mixing}
+        if len(mixing) != drive.n_actions or len(widths) != 1 or 0 in widths:
+            names = ", ".join(joint.name for joint in drive.motors.joints)
+            raise ValueError(
+                f"mixing={mixing} must have {drive.n_actions} rows of one length, a column for "
+                f"each entry of the action. Give one row each for: {names}."
+            )
+        (self.n_actions,) = widths
+        self._shares = np.array(mixing, np.float64).T.copy()
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return the targets of the motors, whose shares are clipped to [-1, 1]."""
+        # One column after the other, since a matrix product adds in an order of its own.
+        mixed: Any = action[..., :1] * self._shares[0]
+        for entry in range(1, self.n_actions):
+            mixed = mixed + action[..., entry : entry + 1] * self._shares[entry]
+        return self._drive.targets(clip(mixed, -1.0, 1.0), state)

@@ -1,4 +1,4 @@
-"""Driving to a point on a plane: the task of the wheeled robots, and what their worlds share."""
+"""Driving to a point on a plane: the task of the wheeled robots, the Husky and the racecar."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 
 from robots.camera import Camera
 from robots.env import BaseRobotEnv, EnvOptions
-from robots.frames import gravity_direction, rotate_back
+from robots.frames import gravity_direction, rotate_back, sum_of_squares
 from robots.rendering import add_cylinder, move
-from robots.robot import InitialState, RobotSpec
-from robots.sensors import Floats, State
+from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.sensors import Floats, Memory, SensorSpec, State
 from robots.task import Bools, Task, columns, observation_of
 from robots.world import WorldSpec
-
-START_POSITION = (0.0, 0.0, 0.01)
-"""World position of the base at the start [m]: just clear of the ground."""
 
 # Leaning by more than 60 degrees.
 _TIPPED = -0.5
@@ -87,15 +84,10 @@ class DriveToGoal(Task):
         memory = {"goal": goal, "way": np.array(distance - self.tolerance_m)}
         return InitialState(self._rest, self._rest, memory=memory)
 
-    def remember(self, state: State, action: Floats) -> dict[str, Any]:
+    def remember(self, state: State, action: Floats) -> Memory:
         """Keep the goal and the way, and renew the way that is left and the action."""
-        memory = state.memory
-        return {
-            "goal": memory["goal"],
-            "way": memory["way"],
-            "way_left": self._way_left(_distance(state)),
-            "action": action,
-        }
+        kept = {name: state.memory[name] for name in ("goal", "way")}
+        return {**kept, "way_left": self._way_left(_distance(state)), "action": action}
 
     def observation(self, state: State) -> NDArray[np.float32]:
         """Return where the goal is, the motion, and the last action, in the robot's frame.
@@ -124,23 +116,16 @@ class DriveToGoal(Task):
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
 
-        Args:
-            state: State after the step.
-            action: In [-1, 1], shape (..., 2).
-
         Returns:
             ``progress`` the share of the way made in this step, which adds up to 1 at the goal;
             ``goal`` 1 there; ``time`` -1; ``change`` minus the squared change of the action.
         """
         distance = _distance(state)
-        change: Any = 0.0
-        for now, before in zip(columns(action), columns(state.memory["action"]), strict=True):
-            change = change + (now - before) * (now - before)
         return {
             "progress": (state.memory["way_left"] - self._way_left(distance)) / state.memory["way"],
             "goal": 1.0 * (distance <= self.tolerance_m),
             "time": -1.0,
-            "change": -change,
+            "change": -sum_of_squares(columns(action - state.memory["action"])),
         }
 
     def terminations(self, state: State) -> dict[str, Any]:
@@ -155,8 +140,16 @@ class DriveToGoal(Task):
         return near
 
     def _way_left(self, distance: Any) -> Any:
-        """Return the length of the way that is left, by the distance of the goal [m]."""
         return np.maximum(distance - self.tolerance_m, 0.0)
+
+
+class DrivingOptions(EnvOptions, total=False):
+    """Arguments of every wheeled robot besides its own; see ``DrivingEnv``."""
+
+    min_goal_m: float
+    max_goal_m: float
+    tolerance_m: float
+    reward: Mapping[str, float] | None
 
 
 class DrivingEnv(BaseRobotEnv):
@@ -171,17 +164,55 @@ class DrivingEnv(BaseRobotEnv):
     )
 
     def __init__(
-        self, robot: RobotSpec, task: DriveToGoal, world: WorldSpec, **options: Unpack[EnvOptions]
+        self,
+        robot: RobotSpec,
+        n_joints: int,
+        ground_friction: float,
+        *,
+        min_goal_m: float = 1.5,
+        max_goal_m: float = 4.0,
+        tolerance_m: float = 0.35,
+        reward: Mapping[str, float] | None = None,
+        **options: Unpack[EnvOptions],
     ) -> None:
-        """Build the world.
+        """Build the environment at 20 Hz.
 
         Args:
             robot: The robot to load.
-            task: Where to drive.
-            world: The ground, and how time passes.
+            n_joints: Number of its joints.
+            ground_friction: Coefficient of friction of the ground; a contact multiplies it by
+                that of the wheels.
+            min_goal_m: Least distance of a goal from the start [m].
+            max_goal_m: Greatest distance of a goal from the start [m].
+            tolerance_m: Distance from the goal that counts as success [m].
+            reward: Weights of the terms ``progress``, ``goal``, ``time`` and ``change`` to change.
             options: See ``BaseRobotEnv``; ``episode_s`` is 15 by default.
         """
         options.setdefault("episode_s", 15.0)
+        task = DriveToGoal(
+            n_joints,
+            min_goal_m=min_goal_m,
+            max_goal_m=max_goal_m,
+            tolerance_m=tolerance_m,
+            reward=reward,
+        )
+        world = WorldSpec(
+            time_step_s=1 / 120,
+            substeps=6,
+            solver_iterations=20,
+            ground_friction=ground_friction,
+            # With it the Husky's turning rate would vary fivefold with its heading.
+            cone_friction=False,
+        )
+        # Just clear of the ground.
+        robot = replace(
+            robot,
+            action_mode=ActionMode.VELOCITY,
+            base_position=(0.0, 0.0, 0.01),
+            fixed_base=False,
+            inertia_from_file=True,
+            sensors=SensorSpec(base=True),
+        )
         super().__init__(robot, task, world, **options)
 
     def current_camera(self) -> Camera:
@@ -209,6 +240,84 @@ class DrivingEnv(BaseRobotEnv):
         if goal is not None:
             for mark, height in self._marks.items():
                 move(self.simulation, mark, (*goal.tolist(), height))
+
+
+class HuskyDriveEnv(DrivingEnv):
+    """The Husky, a heavy robot on four wheels that turns by the different speeds of its sides.
+
+    The first entry of the action drives ahead, the second turns to the left.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_speed_m_s: float = 1.0,
+        max_torque_n_m: float = 60.0,
+        friction: float = 0.8,
+        **options: Unpack[DrivingOptions],
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            max_speed_m_s: Speed of the wheels' rims at action 1 [m/s].
+            max_torque_n_m: Strength of the motor of each wheel [N m].
+            friction: Coefficient of friction between wheels and ground.
+            options: See ``DrivingEnv``.
+        """
+        robot = RobotSpec(
+            urdf="husky/husky.urdf",
+            action_scale=max_speed_m_s / 0.17775,  # The radius of the wheels.
+            max_force=max_torque_n_m,
+            # Front left, front right, rear left, rear right.
+            mixing=((1.0, -1.0), (1.0, 1.0), (1.0, -1.0), (1.0, 1.0)),
+            massless_links="base_footprint|imu_link|top_plate_link|user_rail_link|.*_bumper_link",
+        )
+        # The URDF gives the wheels a friction of 1.
+        super().__init__(robot, 4, friction, **options)
+
+
+class RacecarDriveEnv(DrivingEnv):
+    """The racecar, a model car that its rear wheels drive and its front wheels steer.
+
+    The first entry of the action drives ahead or back, the second steers to the left. It cannot
+    turn on the spot.
+    """
+
+    camera: ClassVar[Camera] = Camera(
+        target=(0.0, 0.0, 0.05), distance_m=2.8, pitch_deg=-32.0, fov_deg=45.0
+    )
+
+    def __init__(
+        self,
+        *,
+        max_speed_m_s: float = 2.0,
+        max_torque_n_m: float = 0.5,
+        max_steering_rad: float = 0.6,
+        friction: float = 0.8,
+        **options: Unpack[DrivingOptions],
+    ) -> None:
+        """Build the environment.
+
+        Args:
+            max_speed_m_s: Speed of the rear wheels' rims at action 1 [m/s].
+            max_torque_n_m: Strength of the motor of each rear wheel [N m].
+            max_steering_rad: Angle of both front wheels at action 1 [rad].
+            friction: Coefficient of friction between wheels and ground.
+            options: See ``DrivingEnv``; ``tolerance_m`` is 0.4 by default.
+        """
+        options.setdefault("tolerance_m", 0.4)
+        speed, steering = max_speed_m_s / 0.05, ".*_steering_hinge_joint"
+        robot = RobotSpec(
+            urdf="racecar/racecar.urdf",
+            actuated=f".*_rear_wheel_joint|{steering}",
+            positioned=steering,
+            # Left and right rear wheel, left and right steering hinge.
+            action_scale=(speed, speed, max_steering_rad, max_steering_rad),
+            mixing=((1.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 1.0)),
+            max_force=(max_torque_n_m, max_torque_n_m, 10.0, 10.0),
+        )
+        # Bullet gives the wheels a friction of 0.5.
+        super().__init__(robot, 6, friction / 0.5, **options)
 
 
 def _to_goal(state: State) -> list[Any]:

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Function = Callable[[float], float]
+
+def clip(x: Any, low: Any, high: Any) -> NDArray[np.float64]:
+    """Return values limited to [low, high]; ``numpy.clip`` takes twice as long on a few."""
+    clipped: NDArray[np.float64] = np.minimum(np.maximum(x, low), high)
+    return clipped
 
 
 def sin(x: Any) -> Any:
@@ -22,41 +27,30 @@ def sin(x: Any) -> Any:
     Returns:
         A float, or an array of that shape; NaN where ``x`` is not finite.
     """
-    if not isinstance(x, float):
-        return _of_each(sin, math.sin, x)
-    try:
-        return math.sin(x)
-    except ValueError:  # It is infinite.
-        return math.nan
+    return _of_each(math.sin, math.nan, x)
 
 
 def cos(x: Any) -> Any:
     """Return the cosine of an angle [rad]; see ``sin``."""
-    if not isinstance(x, float):
-        return _of_each(cos, math.cos, x)
-    try:
-        return math.cos(x)
-    except ValueError:
-        return math.nan
+    return _of_each(math.cos, math.nan, x)
 
 
 def exp(x: Any) -> Any:
-    """Return e to the power of a float or of each entry of an array; infinity if it is beyond."""
-    if not isinstance(x, float):
-        return _of_each(exp, math.exp, x)
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
+    """Return e to the power of a float or of each entry of an array; infinity if it overflows."""
+    return _of_each(math.exp, math.inf, x)
 
 
-def _of_each(function: Function, quick: Function, x: Any) -> Any:
-    """Return ``function`` of each entry, by way of ``quick``, which may refuse some."""
-    if isinstance(x, np.ndarray) and x.ndim == 1:  # The usual case, without what the others need.
+def _of_each(function: Callable[[float], float], refused: float, x: Any) -> Any:
+    """Return ``function`` of a number or of each entry; ``refused`` where it raises an error."""
+    if isinstance(x, float):
         try:
-            return np.array(list(map(quick, x.tolist())), np.float64)
+            return function(x)
         except (ValueError, OverflowError):
-            pass
+            return refused
     array = np.asarray(x, np.float64)
-    values = [function(value) for value in array.ravel().tolist()]
+    numbers = array.ravel().tolist()
+    try:
+        values = list(map(function, numbers))
+    except (ValueError, OverflowError):
+        values = [_of_each(function, refused, number) for number in numbers]
     return np.array(values, np.float64).reshape(array.shape)

@@ -1,14 +1,14 @@
 """The Gymnasium environment: a world and a task."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.conditions import Conditions, force_level, info_of
+from robots.conditions import ConditionOptions, Conditions, info_of
+from robots.distributions import read_number
 from robots.rendering import View, aim_window
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
@@ -18,7 +18,7 @@ from robots.task import Task
 from robots.world import World, WorldSpec
 
 
-class EnvOptions(TypedDict, total=False):
+class EnvOptions(ConditionOptions, total=False):
     """What every environment takes besides its own arguments; see ``BaseRobotEnv``."""
 
     episode_s: float
@@ -26,11 +26,6 @@ class EnvOptions(TypedDict, total=False):
     render_width: int
     render_height: int
     renderer: Literal["tiny", "egl"]
-    latency: int
-    max_action_rate: float | None
-    motor_strength: float
-    randomization: Mapping[str, Any] | None
-    safety: Mapping[str, Any] | None
 
 
 @dataclass(slots=True)
@@ -87,11 +82,7 @@ class BaseRobotEnv(ExactState, View):
         render_width: int | None = None,
         render_height: int | None = None,
         renderer: Literal["tiny", "egl"] = "tiny",
-        latency: int = 0,
-        max_action_rate: float | None = None,
-        motor_strength: float = 1.0,
-        randomization: Mapping[str, Any] | None = None,
-        safety: Mapping[str, Any] | None = None,
+        **conditions: Unpack[ConditionOptions],
     ) -> None:
         """Build the world.
 
@@ -106,24 +97,19 @@ class BaseRobotEnv(ExactState, View):
             render_width: Width of a frame [pixels]; the camera's if None.
             render_height: Height of a frame [pixels]; the camera's if None.
             renderer: Renderer of images: PyBullet's software renderer, or EGL.
-            latency: Control steps by which actions reach the motors late.
-            max_action_rate: Greatest change, in a step, of an entry of the action that reaches
-                the motors; None: any.
-            motor_strength: Factor on the torques or forces that the motors can apply.
-            randomization: What differs from episode to episode: see
-                ``docs/robots/randomization.md``.
-            safety: Limits that are watched: see ``docs/robots/safety.md``.
+            conditions: ``latency``, ``max_action_rate``, ``motor_strength``, ``randomization`` and
+                ``safety``; see ``Conditions``.
 
         Raises:
-            ValueError: If ``render_mode`` is unknown, a length is not positive, or one of the
-                conditions above is not in order.
+            ValueError: If ``render_mode`` is unknown, a length is not positive, or a
+                condition is not in order.
             DisplayError: If a window is asked for where there is no display.
             RendererError: If EGL is asked for where there is none.
         """
         self.set_view(render_mode, render_width, render_height)
         self.task = task
         surroundings = world or WorldSpec()
-        if needs_efforts(safety, robot.action_mode):
+        if needs_efforts(conditions.get("safety"), robot.action_mode):
             robot = replace(robot, sensors=replace(robot.sensors, efforts=True))
         self.world = World(surroundings, robot, gui=render_mode == "human", renderer=renderer)
         step_s = self.simulation.step_s
@@ -138,23 +124,14 @@ class BaseRobotEnv(ExactState, View):
         if discrete_actions is not None:
             self.action_space = spaces.Discrete(len(discrete_actions))
         self.observation_space = task.observation_space
+        gravity_m_s2 = surroundings.gravity_m_s2
         try:
-            conditions = Conditions(
-                self.world,
-                task,
-                robot.action_mode,
-                gravity_m_s2=surroundings.gravity_m_s2,
-                latency=latency,
-                max_action_rate=max_action_rate,
-                motor_strength=motor_strength,
-                randomization=randomization,
-                safety=safety,
-            )
-        except ValueError:
+            found = Conditions(self.world, task, robot.action_mode, gravity_m_s2, **conditions)
+        except (TypeError, ValueError):
             self.close()
             raise
-        self.conditions = conditions if conditions.are_any else None
-        self.term_names = (*task.weights, *conditions.terms)
+        self.conditions = found if found.are_any else None
+        self.term_names = (*task.weights, *found.terms)
         # Looked up once, since each costs a hundredth of the shortest step.
         self._read, self._state_of = self.world.sensors.read, self.world.sensors.state
         self._advance = self.robot.drive.advance
@@ -202,7 +179,8 @@ class BaseRobotEnv(ExactState, View):
         observation = self.task.observation(self.state)
         if self.conditions is None:
             return observation, {}
-        return self.conditions.disturbed(observation), self.conditions.first_info()
+        observation = self.conditions.randomizer.disturbed(observation)
+        return observation, self.conditions.first_info()
 
     def begin(self) -> None:
         """Put the world at the start of an episode that the environment's generator draws."""
@@ -214,7 +192,7 @@ class BaseRobotEnv(ExactState, View):
             conditions.begin(rng)
         initial = self.task.sample_initial_state(rng)
         if conditions is not None:
-            initial = conditions.spread(initial)
+            initial = conditions.randomizer.spread(initial)
         self.readings = self.world.start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))
@@ -270,7 +248,7 @@ class BaseRobotEnv(ExactState, View):
         if conditions is not None:
             broken = conditions.judge(state, command, targets)
             for name, value in conditions.cost(broken).items():
-                terms[name] = value
+                terms[name] = value = float(value)
                 totals[name] += value
                 reward += value
         if reward != reward:  # Only a NaN differs from itself.
@@ -303,8 +281,8 @@ class BaseRobotEnv(ExactState, View):
             self.render()
         observation = task.observation(state)
         if conditions is not None:
-            conditions.draw_noise(self.np_random)
-            observation = conditions.disturbed(observation)
+            conditions.randomizer.draw_noise(self.np_random)
+            observation = conditions.randomizer.disturbed(observation)
         return observation, reward, terminated, truncated, info
 
     def set_randomization_level(self, level: float | None) -> None:
@@ -316,7 +294,13 @@ class BaseRobotEnv(ExactState, View):
         Raises:
             ValueError: If it is neither, or there is no randomization.
         """
-        force_level(self.conditions, level)
+        if self.randomizer is None:
+            raise ValueError(
+                f"level={level} has no effect without randomization. Make the environment with "
+                "randomization={...}."
+            )
+        forced = None if level is None else read_number("level", level, 0.0, 1.0)
+        self.randomizer.forced_level = forced
 
     @property
     def max_episode_steps(self) -> int:

@@ -26,6 +26,14 @@ def columns(array: Floats) -> Components:
     return list(array.T if array.ndim == 2 else np.moveaxis(array, -1, 0))
 
 
+def sum_of_squares(components: Components) -> Any:
+    """Return the sum of the squared components, added from left to right."""
+    total: Any = 0.0
+    for component in components:
+        total = total + component * component
+    return total
+
+
 def rotate(orientation: Components, vector: Components) -> Components:
     """Return a vector of a body's frame in the world frame.
 

@@ -1,4 +1,4 @@
-"""Quadruped walking: the trot, and the task of following a commanded velocity."""
+"""Quadruped walking: the trot, the task of following a commanded velocity, and two robots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,76 +8,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.drives import Drive
+from robots.camera import Camera
+from robots.drives import Drive, WrappedDrive
 from robots.env import BaseRobotEnv, EnvOptions
-from robots.frames import columns, gravity_direction, rotate_back, yaw
-from robots.rendering import add_sphere, move
+from robots.frames import columns, gravity_direction, rotate_back, sum_of_squares, yaw
+from robots.rendering import add_sphere, move, paint
 from robots.rewards import tolerance
-from robots.robot import InitialState, RobotSpec
-from robots.sensors import Floats, Memory, State
+from robots.robot import ActionMode, InitialState, RobotSpec
+from robots.sensors import Floats, Memory, SensorSpec, State
 from robots.task import Bools, Task, observation_of
 from robots.world import WorldSpec
-
-
-@dataclass(frozen=True)
-class Stance:
-    """How a quadruped stands, and from where it cannot stand up again."""
-
-    joint_position: tuple[float, ...]
-    """Of the joints that are read [rad]."""
-    height_m: float
-    """Height of the base's centre of mass when it stands so."""
-    lifted: tuple[float, ...]
-    """What bends each joint when its leg is lifted for a step [rad]."""
-    trot: tuple[bool, ...]
-    """Whether each joint's leg is one of the first diagonal pair to step."""
-    fallen_m: float
-    """Height below which it counts as fallen."""
-    power_w: float
-    """Mechanical power that counts as 1 in the reward's term for it."""
-
-
-class TrotDrive(Drive):
-    """Adds actions to a trot on the spot: a clock lifts the two diagonal pairs of legs in turn.
-
-    So a policy begins with stepping instead of standing (the idea of Iscen et al. 2018,
-    https://arxiv.org/abs/1910.02812). The clock lifts and nothing else: where the feet go is up
-    to the actions.
-    """
-
-    def __init__(self, drive: Drive, stance: Stance, lift: float, radians_per_step: float) -> None:
-        """Wrap the drive of a robot whose actions are positions.
-
-        Args:
-            drive: What drives the joints.
-            stance: How the legs are lifted.
-            lift: Factor on ``stance.lifted``; 0 keeps all feet down.
-            radians_per_step: How far the clock goes in a step of control.
-        """
-        super().__init__(drive.motors)
-        self._drive = drive
-        self._radians_per_step = radians_per_step
-        first = np.array(stance.trot, np.float64)
-        self._first_pair = lift * first * stance.lifted
-        self._second_pair = lift * (1.0 - first) * stance.lifted
-
-    def targets(self, action: Floats, state: State) -> Floats:
-        """Return target positions [rad] within the limits, shape (..., n_joints)."""
-        wave = np.sin(self._radians_per_step * np.asarray(state.memory["count"]))[..., None]
-        lifted = (
-            np.maximum(wave, 0.0) * self._first_pair + np.maximum(-wave, 0.0) * self._second_pair
-        )
-        return self._drive.targets(action + lifted / self.motors.scale, state)
-
-    def set_strength(self, strength: float) -> None:
-        """Set the factor on what the motors can apply."""
-        super().set_strength(strength)
-        self._drive.set_strength(strength)
-
-    def command(self, targets: list[float]) -> None:
-        """Set the motors' positions."""
-        self._drive.command(targets)
-
 
 Range = Sequence[float]
 """Lowest and highest value that is drawn."""
@@ -86,6 +26,54 @@ MAX_MEAN_ERROR_M_S = 0.25
 """Mean distance from the commanded velocity that still counts as success."""
 MAX_TILT_COSINE = 0.6
 """Cosine of the tilt at which the robot counts as fallen: 53 degrees."""
+
+
+@dataclass(frozen=True)
+class Stance:
+    """How a quadruped stands, and when it counts as fallen."""
+
+    joint_position: tuple[float, ...]
+    """Positions of the joints that are read [rad]."""
+    height_m: float
+    """Height of the base's centre of mass in this stance."""
+    lifted: tuple[float, ...]
+    """Deflection of each joint when its leg is lifted for a step [rad]."""
+    trot: tuple[bool, ...]
+    """Whether each joint's leg is in the first diagonal pair to step."""
+    fallen_m: float
+    """Height below which the robot counts as fallen."""
+    power_w: float
+    """Mechanical power that counts as 1 in the reward term for it."""
+
+
+class TrotDrive(WrappedDrive):
+    """Adds actions to a trot on the spot: a clock lifts the two diagonal pairs of legs in turn.
+
+    A policy starts with stepping instead of standing, the idea of Iscen et al. (2018,
+    https://arxiv.org/abs/1910.02812). The clock only lifts: the actions decide where the feet go.
+    """
+
+    def __init__(self, drive: Drive, stance: Stance, lift: float, radians_per_step: float) -> None:
+        """Wrap the drive of a robot whose actions are positions.
+
+        Args:
+            drive: Drive of the joints.
+            stance: How the legs are lifted.
+            lift: Factor on ``stance.lifted``; 0 keeps all feet down.
+            radians_per_step: Advance of the clock in a control step.
+        """
+        super().__init__(drive)
+        self._radians_per_step = radians_per_step
+        first = np.array(stance.trot, np.float64)
+        self._first_pair = lift * first * stance.lifted
+        self._second_pair = lift * (1.0 - first) * stance.lifted
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return target positions [rad] within the limits, shape (..., n_joints)."""
+        wave = np.sin(self._radians_per_step * np.asarray(state.memory["count"]))[..., None]
+        first, second = np.maximum(wave, 0.0), np.maximum(-wave, 0.0)
+        lifted = first * self._first_pair + second * self._second_pair
+        return self._drive.targets(action + lifted / self.motors.scale, state)
 
 
 @dataclass(frozen=True)
@@ -210,10 +198,6 @@ class FollowVelocity(Task):
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
 
-        Args:
-            state: State after the step.
-            action: In [-1, 1], shape (..., n_joints).
-
         Returns:
             ``velocity`` 1 at the commanded velocity and 0.1 at 0.8 m/s from it; ``turn`` 1 at the
             commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture`` 1 when level and at the
@@ -228,9 +212,6 @@ class FollowVelocity(Task):
         _, _, height = columns(state.base_position)
         _, _, vertical = columns(state.base_velocity)
         _, _, down = gravity_direction(orientation)
-        change: Any = 0.0
-        for difference in columns(action - state.memory["action"]):
-            change = change + difference * difference
         level = tolerance(1.0 + down, margin=0.2)
         return {
             "velocity": tolerance(self._velocity_error(state), margin=0.8),
@@ -239,7 +220,7 @@ class FollowVelocity(Task):
             "vertical": -(vertical * vertical),
             "rocking": -(roll_rate * roll_rate + pitch_rate * pitch_rate),
             "power": -(motor_power(state) / self._stance.power_w),
-            "action_change": -change,
+            "action_change": -sum_of_squares(columns(action - state.memory["action"])),
         }
 
     def terminations(self, state: State) -> dict[str, Any]:
@@ -273,30 +254,43 @@ def motor_power(state: State) -> Any:
 
 
 class QuadrupedEnv(BaseRobotEnv):
-    """A quadruped that follows a commanded velocity, at 50 Hz."""
+    """A quadruped with three joints a leg that follows a commanded velocity, at 50 Hz."""
+
+    urdf: ClassVar[str]
+    stance: ClassVar[Stance]
+    default_lift: ClassVar[float]
+    default_torque_n_m: ClassVar[float]
 
     def __init__(
         self,
-        robot: RobotSpec,
-        stance: Stance,
         *,
-        commands: CommandRanges,
-        lift: float,
-        steps_hz: float,
+        forward_m_s: Range = (0.3, 0.8),
+        sideways_m_s: Range = (0.0, 0.0),
+        turn_rad_s: Range = (-0.5, 0.5),
+        lift: float | None = None,
+        steps_hz: float = 2.5,
+        action_scale_rad: float = 0.4,
+        max_torque_n_m: float | None = None,
         reward: Mapping[str, float] | None = None,
         **options: Unpack[EnvOptions],
     ) -> None:
         """Build the environment.
 
         Args:
-            robot: The robot; it reads its base and its efforts.
-            stance: How it stands.
-            commands: What velocities are drawn.
-            lift: Factor on the lift of the legs that step by themselves; 0: none do.
+            forward_m_s: Lowest and highest commanded velocity along the body.
+            sideways_m_s: The same to the left.
+            turn_rad_s: Lowest and highest commanded turn rate.
+            lift: Factor on the height to which the clock lifts the legs; 0 turns it off, None is
+                ``default_lift``.
             steps_hz: Steps of each leg in a second.
+            action_scale_rad: Deflection of a joint from the stance at action 1, half of it at
+                the hips.
+            max_torque_n_m: Strength of a joint's motor; ``default_torque_n_m`` if None.
             reward: Weights of the terms of ``FollowVelocity`` to change.
             options: See ``BaseRobotEnv``.
         """
+        stance = self.stance
+        lift = self.default_lift if lift is None else lift
         world = WorldSpec(
             time_step_s=1 / 150,
             substeps=3,
@@ -305,8 +299,27 @@ class QuadrupedEnv(BaseRobotEnv):
             ground_friction=1.0,
         )
         radians_per_step = 2.0 * np.pi * steps_hz * world.time_step_s * world.substeps
-        task = FollowVelocity(stance, commands, radians_per_step, reward)
-        super().__init__(robot, task, world, **options)
+        commands = CommandRanges(forward_m_s, sideways_m_s, turn_rad_s)
+        super().__init__(
+            RobotSpec(
+                urdf=self.urdf,
+                action_mode=ActionMode.POSITION,
+                # Wide swings of the hips tip the robot over before it has learned anything.
+                action_scale=(0.5 * action_scale_rad, action_scale_rad, action_scale_rad) * 4,
+                rest_position=stance.joint_position,
+                max_force=self.default_torque_n_m if max_torque_n_m is None else max_torque_n_m,
+                position_gain=0.15,
+                velocity_gain=1.0,
+                base_position=(0.0, 0.0, stance.height_m),
+                fixed_base=False,
+                # Bullet's inertia, computed from the shapes, is five times off at the A1's thighs.
+                inertia_from_file=True,
+                sensors=SensorSpec(efforts=True, base=True),
+            ),
+            FollowVelocity(stance, commands, radians_per_step, reward),
+            world,
+            **options,
+        )
         # Each step asks the robot for its drive, so that this one takes effect.
         self.robot.drive = TrotDrive(self.robot.drive, stance, lift, radians_per_step)
 
@@ -320,12 +333,55 @@ class QuadrupedEnv(BaseRobotEnv):
         forward, sideways, _ = columns(self.state.memory["command"])
         heading = yaw(columns(self.state.base_orientation))
         cosine, sine = float(np.cos(heading)), float(np.sin(heading))
-        move(
-            self.simulation,
-            self._ball,
-            (
-                x + cosine * forward - sine * sideways,
-                y + sine * forward + cosine * sideways,
-                0.04,
-            ),
-        )
+        x, y = x + cosine * forward - sine * sideways, y + sine * forward + cosine * sideways
+        move(self.simulation, self._ball, (x, y, 0.04))
+
+
+class A1WalkEnv(QuadrupedEnv):
+    """The Unitree A1: PyBullet's ``a1/a1.urdf``, 12.5 kg with hip, upper and lower leg joints."""
+
+    camera: ClassVar[Camera] = Camera(
+        target=(0.15, 0.0, 0.16), distance_m=1.7, yaw_deg=35.0, pitch_deg=-18.0, fov_deg=38.0
+    )
+    urdf = "a1/a1.urdf"
+    stance = Stance(
+        joint_position=(0.0, 0.9, -1.8) * 4,
+        height_m=0.27,
+        lifted=(0.0, 0.2, -0.4) * 4,
+        trot=(True,) * 3 + (False,) * 6 + (True,) * 3,
+        fallen_m=0.16,
+        power_w=100.0,
+    )
+    default_lift = 1.0  # 7 cm.
+    default_torque_n_m = 33.5  # The peak that Unitree states.
+
+
+class Vision60WalkEnv(QuadrupedEnv):
+    """The Vision 60 of Ghost Robotics: PyBullet's ``quadruped/vision60.urdf``, 27 kg.
+
+    Its file numbers the joints; the order is left front, left back, right front, right back.
+    """
+
+    camera: ClassVar[Camera] = Camera(
+        target=(0.15, 0.0, 0.26), distance_m=2.7, yaw_deg=35.0, pitch_deg=-18.0, fov_deg=38.0
+    )
+    urdf = "quadruped/vision60.urdf"
+    stance = Stance(
+        joint_position=(0.0, 0.8, 1.6) * 4,
+        height_m=0.437,
+        lifted=(0.0, 0.2, 0.4) * 4,
+        trot=(True,) * 3 + (False,) * 6 + (True,) * 3,
+        fallen_m=0.25,
+        power_w=200.0,
+    )
+    default_lift = 0.5  # 8 cm.
+    default_torque_n_m = 87.5  # That of the legs in the file.
+
+    def build_scenery(self) -> None:
+        """Paint body and legs, which the file gives a colour for each side."""
+        super().build_scenery()
+        for name, link in self.simulation.links(self.robot.body).items():
+            colour = (0.20, 0.47, 0.80, 1.0) if name.startswith("hip") else (0.72, 0.75, 0.79, 1.0)
+            if name.startswith(("lower", "toe")):
+                colour = (0.2, 0.2, 0.22, 1.0)
+            paint(self.simulation, self.robot.body, link, colour)

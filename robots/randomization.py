@@ -10,8 +10,8 @@ import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots import state as stored
 from robots.distributions import Distribution, known_name, read_distribution, read_number
+from robots.elementary import clip
 from robots.robot import InitialState
 from robots.simulation import LinkDynamics
 from robots.world import World
@@ -179,12 +179,6 @@ class Randomizer:
         self._start: tuple[int, float | None] = (0, None)
         self._steps_to_push = 0
 
-    @property
-    def latency(self) -> int:
-        """Control steps by which actions arrive later in this episode."""
-        steps: int = self.drawn.get("latency", 0)
-        return steps
-
     def begin(self, rng: np.random.Generator) -> None:
         """Draw for the next episode, and set the physics and the motors accordingly."""
         self._start = (self._episodes, self.forced_level)
@@ -213,8 +207,7 @@ class Randomizer:
                 for joint, x in zip(joints, start.tolist(), strict=True)
             ]
             lower, upper = np.array(limits).T
-            moved = np.minimum(np.maximum(start + position, lower), upper)
-            initial = initial._replace(joint_position=moved)
+            initial = initial._replace(joint_position=clip(start + position, lower, upper))
         if velocity is not None:
             start = np.array(initial.joint_velocity, np.float64)
             initial = initial._replace(joint_velocity=start + velocity)
@@ -249,42 +242,25 @@ class Randomizer:
         if "observation_noise" in self.spec.draws:
             self.noise += self._draw("observation_noise", rng, len(self.noise))
 
-    def disturbed(self, observation: Any, noise: NDArray[np.float64] | None) -> Any:
+    def disturbed(self, observation: Any, noise: NDArray[np.float64] | None = None) -> Any:
         """Return observations with noise added, within their space.
 
         Args:
             observation: Of one world or of many; of a goal task, its goals stay as they are.
-            noise: ``noise`` of one world, or that of many, shape (..., n_observations).
+            noise: That of many worlds, shape (..., n_observations); ``noise`` if None.
         """
+        noise = self.noise if noise is None else noise
         if noise is None or self._box is None:
             return observation
         if isinstance(observation, dict):
             part = self.disturbed(observation["observation"], noise)
             return {**observation, "observation": part}
-        noisy = np.minimum(np.maximum(observation + noise, self._box.low), self._box.high)
-        return noisy.astype(np.float32)
+        return clip(observation + noise, self._box.low, self._box.high).astype(np.float32)
 
     def progress(self) -> dict[str, Any]:
         """Return the part of the environment's state that goes on from episode to episode."""
         episodes, level = self._start
         return {"episodes": episodes, "level": level, "next_level": self.forced_level}
-
-    @staticmethod
-    def read_progress(value: object) -> dict[str, Any]:
-        """Return what ``progress`` gave.
-
-        Raises:
-            ValueError: If it is not in order.
-        """
-        parts = stored.read_entries("randomization", value, ("episodes", "level", "next_level"))
-        levels = {name: parts[name] for name in ("level", "next_level")}
-        return {
-            "episodes": stored.read_whole("randomization.episodes", parts["episodes"], 0),
-            **{
-                name: None if level is None else read_level(f"randomization.{name}", level)
-                for name, level in levels.items()
-            },
-        }
 
     def go_back(self, progress: Mapping[str, Any]) -> None:
         """Be where the episode of ``progress`` began; set ``forced_level`` when it is replayed."""
@@ -373,18 +349,6 @@ class Randomizer:
         for name in names:
             if name in self.spec.draws and not there:
                 raise ValueError(f"randomization.{name}: this world has not {what}. Leave it out.")
-
-
-def read_level(where: str, value: object) -> float:
-    """Return a level of randomization.
-
-    Raises:
-        ValueError: If it is no number from 0 to 1.
-    """
-    level = read_number(where, value, 0.0)
-    if level > 1.0:
-        raise ValueError(f"{where}={value!r} must be at most 1, the full spread. Set {where}=1.0.")
-    return level
 
 
 def _noisy_box(space: spaces.Space[Any]) -> spaces.Box:

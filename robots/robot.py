@@ -1,7 +1,6 @@
 """A robot: its specification, and its joints in a simulation with the effect of an action."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,37 +11,50 @@ from numpy.typing import NDArray
 from robots.camera import Quaternion, Vector3
 from robots.drives import (
     ActionMode,
+    CombinedDrive,
     DeltaPositionDrive,
     Drive,
+    EndEffectorDrive,
+    MixedDrive,
     Motors,
     PdDrive,
     PositionDrive,
     TorqueDrive,
     VelocityDrive,
 )
-from robots.end_effector import EndEffectorDrive
-from robots.mixing import CombinedDrive, MixedDrive
 from robots.sensors import SensorSpec
-from robots.simulation import JointInfo, Simulation
+from robots.simulation import JointInfo, Simulation, matching
+
+__all__ = ["ActionMode", "InitialState", "Robot", "RobotSpec"]
+
+Numbers = Sequence[float] | NDArray[np.float64]
 
 PerJoint = float | tuple[float, ...]
 """One value for all actuated joints, or one for each."""
+
+_DRIVES: dict[ActionMode, type[Drive]] = {
+    ActionMode.TORQUE: TorqueDrive,
+    ActionMode.VELOCITY: VelocityDrive,
+    ActionMode.POSITION: PositionDrive,
+    ActionMode.PD: PdDrive,
+    ActionMode.DELTA_POSITION: DeltaPositionDrive,
+}
 
 
 class InitialState(NamedTuple):
     """Where one world starts an episode; None leaves what the world was built with."""
 
-    joint_position: Sequence[float] | NDArray[np.float64]
+    joint_position: Numbers
     """Of the joints that are read [rad or m], shape (n_joints,)."""
-    joint_velocity: Sequence[float] | NDArray[np.float64]
+    joint_velocity: Numbers
     """[rad/s or m/s], shape (n_joints,)."""
-    base_position: Sequence[float] | NDArray[np.float64] | None = None
+    base_position: Numbers | None = None
     """World position of the base's centre of mass [m]; for a free base."""
-    base_orientation: Sequence[float] | NDArray[np.float64] = (0.0, 0.0, 0.0, 1.0)
+    base_orientation: Numbers = (0.0, 0.0, 0.0, 1.0)
     """Quaternion (x, y, z, w); for a free base, if it has a position."""
-    base_velocity: Sequence[float] | NDArray[np.float64] = (0.0, 0.0, 0.0)
+    base_velocity: Numbers = (0.0, 0.0, 0.0)
     """World frame [m/s]."""
-    base_angular_velocity: Sequence[float] | NDArray[np.float64] = (0.0, 0.0, 0.0)
+    base_angular_velocity: Numbers = (0.0, 0.0, 0.0)
     """World frame [rad/s]."""
     object_position: NDArray[np.float64] | None = None
     """World positions of the objects' centres of mass [m], shape (n_objects, 3)."""
@@ -118,9 +130,6 @@ class RobotSpec:
     """In that mode, lowest and highest world position that is aimed at [m]."""
 
 
-__all__ = ["ActionMode", "InitialState", "Robot", "RobotSpec"]
-
-
 class Robot:
     """A ``RobotSpec`` loaded into a simulation.
 
@@ -144,19 +153,16 @@ class Robot:
         Raises:
             ValueError: If a pattern matches no joint, or the rest position has a wrong length.
         """
-        flags = 0
-        if spec.inertia_from_file:
-            flags |= pybullet.URDF_USE_INERTIA_FROM_FILE
-        if spec.self_collision:
-            flags |= pybullet.URDF_USE_SELF_COLLISION
-            if not spec.ancestor_collision:
-                flags |= pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
         self._simulation = simulation
-        self.body = self._load(spec, flags)
-        self._lighten(spec)
-        movable = simulation.movable_joints(self.body)
-        self.joints = _matching("joints", spec.joints, movable)
-        self.actuated = _matching("actuated", spec.actuated, self.joints)
+        self.body = self._load(spec)
+        if spec.massless_links is not None:
+            links = simulation.links(self.body).items()
+            for link in matching("massless_links", spec.massless_links, links, "link"):
+                simulation.change_dynamics(
+                    self.body, link, mass=1e-3, localInertiaDiagonal=(1e-6, 1e-6, 1e-6)
+                )
+        self.joints = _named("joints", spec.joints, simulation.movable_joints(self.body))
+        self.actuated = _named("actuated", spec.actuated, self.joints)
         rest = (0.0,) * len(self.joints) if spec.rest_position is None else spec.rest_position
         if len(rest) != len(self.joints):
             names = ", ".join(joint.name for joint in self.joints)
@@ -167,8 +173,16 @@ class Robot:
         self.rest_position = np.array(rest, np.float64)
         self.free_base = not spec.fixed_base
         self._joint_indices = [joint.index for joint in self.joints]
-        self.drive = self._make_drive(spec)
-        self._hold = self._make_holder(spec)
+        drive = self._make_drive(spec)
+        self.drive = drive if spec.mixing is None else MixedDrive(drive, spec.mixing)
+        held = [] if spec.held is None else _named("held", spec.held, self.joints)
+        self._held_at = [float(rest[self.joints.index(joint)]) for joint in held]
+        self._hold = simulation.joint_driver(
+            self.body,
+            [joint.index for joint in held],
+            pybullet.POSITION_CONTROL,
+            forces=[joint.max_force for joint in held],
+        )
         self.at_rest = InitialState(self.rest_position, np.zeros(len(self.joints)))
         self.reset(self.at_rest)
 
@@ -185,9 +199,18 @@ class Robot:
                 start.base_velocity,
                 start.base_angular_velocity,
             )
-        self._hold()
+        # Bullet keeps these targets by itself.
+        if self._held_at:
+            self._hold(targetPositions=self._held_at)
 
-    def _load(self, spec: RobotSpec, flags: int) -> int:
+    def _load(self, spec: RobotSpec) -> int:
+        flags = 0
+        if spec.inertia_from_file:
+            flags |= pybullet.URDF_USE_INERTIA_FROM_FILE
+        if spec.self_collision:
+            flags |= pybullet.URDF_USE_SELF_COLLISION
+            if not spec.ancestor_collision:
+                flags |= pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
         if not spec.urdf.endswith(".xml"):
             return self._simulation.load_urdf(
                 spec.urdf,
@@ -205,24 +228,7 @@ class Robot:
             )
         return bodies[0]
 
-    def _lighten(self, spec: RobotSpec) -> None:
-        """Take from links without an inertia the mass that Bullet assumes."""
-        if (pattern := spec.massless_links) is None:
-            return
-        links = self._simulation.links(self.body)
-        chosen = [link for name, link in links.items() if re.fullmatch(pattern, name)]
-        if not chosen:
-            known = ", ".join(links)
-            raise ValueError(f"massless_links={pattern!r} matches no link. Choose among: {known}.")
-        values = {"mass": 1e-3, "localInertiaDiagonal": (1e-6, 1e-6, 1e-6)}
-        for link in chosen:
-            self._simulation.change_dynamics(self.body, link, **values)
-
     def _make_drive(self, spec: RobotSpec) -> Drive:
-        drive = self._unmixed_drive(spec)
-        return drive if spec.mixing is None else MixedDrive(drive, spec.mixing)
-
-    def _unmixed_drive(self, spec: RobotSpec) -> Drive:
         motors = self._motors(spec)
         mode = ActionMode(spec.action_mode)
         if spec.positioned is not None:
@@ -230,30 +236,18 @@ class Robot:
                 raise ValueError(
                     f"positioned={spec.positioned!r} needs action_mode=velocity, not {mode}."
                 )
-            chosen = _matching("positioned", spec.positioned, self.actuated)
+            chosen = _named("positioned", spec.positioned, self.actuated)
             return CombinedDrive(motors, [self.actuated.index(joint) for joint in chosen])
-        if mode is ActionMode.END_EFFECTOR:
-            links = self._simulation.links(self.body)
-            if spec.end_effector not in links:
-                raise ValueError(
-                    f"end_effector={spec.end_effector!r} is no link of {spec.urdf}. Choose among: "
-                    f"{', '.join(links)}."
-                )
-            return EndEffectorDrive(
-                motors,
-                links[spec.end_effector],
-                spec.ik_orientation,
-                spec.ik_turns,
-                spec.ik_workspace,
+        if mode is not ActionMode.END_EFFECTOR:
+            return _DRIVES[mode](motors)
+        links = self._simulation.links(self.body)
+        if spec.end_effector not in links:
+            raise ValueError(
+                f"end_effector={spec.end_effector!r} is no link of {spec.urdf}. Choose among: "
+                f"{', '.join(links)}."
             )
-        drives: dict[ActionMode, Callable[[Motors], Drive]] = {
-            ActionMode.TORQUE: TorqueDrive,
-            ActionMode.VELOCITY: VelocityDrive,
-            ActionMode.POSITION: PositionDrive,
-            ActionMode.PD: PdDrive,
-            ActionMode.DELTA_POSITION: DeltaPositionDrive,
-        }
-        return drives[mode](motors)
+        link, keep = links[spec.end_effector], spec.ik_orientation
+        return EndEffectorDrive(motors, link, keep, spec.ik_turns, spec.ik_workspace)
 
     def _motors(self, spec: RobotSpec) -> Motors:
         count = len(self.actuated)
@@ -270,7 +264,16 @@ class Robot:
         lower, upper = np.array(limits, np.float64).T
         is_ik = spec.action_mode == ActionMode.END_EFFECTOR
         n_actions = (6 if spec.ik_turns else 3) if is_ik else count
-        forces = tuple(joint.max_force for joint in self.actuated)
+        forces = spec.max_force
+        if forces is None:
+            forces = tuple(joint.max_force for joint in self.actuated)
+        position_gain, velocity_gain = (
+            None if gain is None else _per_joint(name, gain, count)
+            for name, gain in (
+                ("position_gain", spec.position_gain),
+                ("velocity_gain", spec.velocity_gain),
+            )
+        )
         return Motors(
             simulation=self._simulation,
             body=self.body,
@@ -280,35 +283,14 @@ class Robot:
             centre=self.rest_position[columns],
             lower=lower,
             upper=upper,
-            max_force=_per_joint(
-                "max_force", forces if spec.max_force is None else spec.max_force, count
-            ),
-            position_gain=_gain("position_gain", spec.position_gain, count),
-            velocity_gain=_gain("velocity_gain", spec.velocity_gain, count),
+            max_force=_per_joint("max_force", forces, count),
+            position_gain=position_gain,
+            velocity_gain=velocity_gain,
         )
 
-    def _make_holder(self, spec: RobotSpec) -> Callable[[], None]:
-        """Return what lets motors hold the held joints; Bullet keeps their targets by itself."""
-        if spec.held is None:
-            return lambda: None
-        held = _matching("held", spec.held, self.joints)
-        rest = [float(self.rest_position[self.joints.index(joint)]) for joint in held]
-        drive = self._simulation.joint_driver(
-            self.body,
-            [joint.index for joint in held],
-            pybullet.POSITION_CONTROL,
-            forces=[joint.max_force for joint in held],
-        )
-        return lambda: drive(targetPositions=rest)
 
-
-def _matching(name: str, pattern: str, joints: list[JointInfo]) -> list[JointInfo]:
-    """Return the joints whose whole name matches the pattern of a field of ``RobotSpec``."""
-    chosen = [joint for joint in joints if re.fullmatch(pattern, joint.name)]
-    if not chosen:
-        names = ", ".join(joint.name for joint in joints) or "none"
-        raise ValueError(f"{name}={pattern!r} matches no joint. Choose among: {names}.")
-    return chosen
+def _named(name: str, pattern: str, joints: list[JointInfo]) -> list[JointInfo]:
+    return matching(name, pattern, [(joint.name, joint) for joint in joints], "joint")
 
 
 def _per_joint(name: str, value: PerJoint, count: int) -> list[float]:
@@ -320,7 +302,3 @@ def _per_joint(name: str, value: PerJoint, count: int) -> list[float]:
             f"{count}."
         )
     return values
-
-
-def _gain(name: str, value: PerJoint | None, count: int) -> list[float] | None:
-    return None if value is None else _per_joint(name, value, count)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from robots.distributions import known_name, read_number
 from robots.drives import ActionMode, Drive
+from robots.elementary import clip
 from robots.sensors import Floats, State
 
 Broken = dict[str, Any]
@@ -141,8 +142,7 @@ class Safety:
         velocity = state.joint_velocity[..., self._columns]
         wanted = np.array(motors.position_gain) * error - np.array(motors.velocity_gain) * velocity
         strongest = strength * np.array(motors.max_force)
-        torques: Floats = np.minimum(np.maximum(wanted, -strongest), strongest)
-        return torques
+        return clip(wanted, -strongest, strongest)
 
     def _position_limits(self, margin: Any) -> tuple[Any, Any]:
         if margin is None:

@@ -1,9 +1,10 @@
 """Sensors: what is read of one world or many after each step, and the state made of it."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 
 from robots.camera import Camera
 from robots.frames import Components, Floats, columns
-from robots.simulation import JointInfo, Simulation
+from robots.simulation import JointInfo, Simulation, matching
+
+__all__ = ["Floats", "Memory", "SensorSpec", "Sensors", "State"]
 
 Memory = Mapping[str, Any]
 """What a task keeps of an episode: arrays of shape (...) or (..., n), by name."""
@@ -110,9 +113,6 @@ def joint_state(
     return tuple.__new__(JointState, (position, velocity, *_UNREAD, image, memory, ()))
 
 
-__all__ = ["Floats", "Memory", "SensorSpec", "Sensors", "State"]
-
-
 @dataclass(frozen=True)
 class SensorSpec:
     """What a robot reads besides the positions and velocities of its joints.
@@ -142,6 +142,7 @@ class Sensors:
     Attributes:
         links: Names of the links that are read.
         contact_links: Names of the links whose contacts are read.
+        n_numbers: Length of a row.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Sensors:
         joints: list[JointInfo],
         objects: list[int],
         spec: SensorSpec,
+        partners: Sequence["Sensors"] = (),
     ) -> None:
         """Find what is to be read.
 
@@ -160,35 +162,67 @@ class Sensors:
             joints: The joints to read.
             objects: Bodies that are read as objects.
             spec: What to read besides.
+            partners: Sensors of the world's further robots, read into the same row.
 
         Raises:
             ValueError: If a pattern matches no link.
         """
         self._body = body
-        self._objects = objects
         self._efforts = spec.efforts
         self._read_joints = simulation.joint_reader(body, [joint.index for joint in joints])
-        links = simulation.links(body)
-        self.links = _matching("sensors.links", spec.links, links)
-        self.contact_links = _matching("sensors.contacts", spec.contacts, links)
-        self._contact_columns = {links[name]: i for i, name in enumerate(self.contact_links)}
         self._read_pose = simulation.bind(pybullet.getBasePositionAndOrientation)
         self._read_velocity = simulation.bind(pybullet.getBaseVelocity)
         self._read_links = simulation.bind(pybullet.getLinkStates)
+        self._read_contacts = simulation.bind(pybullet.getContactPoints)
+        links = simulation.links(body)
+        names = [(name, name) for name in links]
+        self.links, self.contact_links = (
+            [] if pattern is None else matching(f"sensors.{field}", pattern, names, "link")
+            for field, pattern in (("links", spec.links), ("contacts", spec.contacts))
+        )
+        self._contact_columns = {links[name]: i for i, name in enumerate(self.contact_links)}
         self._forward = 0 if spec.links_as_left else 1
         entries = (0, 1, 6, 7) if spec.links_as_left else (4, 5, 6, 7)
         self._link_columns = [itemgetter(entry) for entry in entries]
-        self._read_contacts = simulation.bind(pybullet.getContactPoints)
         indices = [links[name] for name in self.links]
         self._base_is_link = indices[:1] == [-1]
         self._link_indices = indices[1:] if self._base_is_link else indices
-        self._has_base = spec.base
+
+        n_joints = len(joints)
         self._parts: list[Callable[[], list[float]]] = []
+        shapes: dict[str, tuple[int, ...]] = {
+            "joint_position": (n_joints,),
+            "joint_velocity": (n_joints,),
+        }
+        if spec.efforts:
+            shapes["joint_effort"] = (n_joints,)
+        if spec.base:
+            self._parts.append(partial(self._body_row, [body]))
+            shapes |= _pose_shapes("base")
+        if self.links:
+            self._parts.append(self._link_row)
+            shapes |= _pose_shapes("link", len(self.links))
+        if self.contact_links:
+            self._parts.append(self._contact_row)
+            shapes["contact"] = (len(self.contact_links),)
+        if objects:
+            self._parts.append(partial(self._body_row, objects))
+            shapes |= _pose_shapes("object", len(objects))
+        self.n_numbers = 0
         self._fields: list[tuple[str, int, int, tuple[int, ...]]] = []
-        self._lay_out(len(joints))
+        for name, shape in shapes.items():
+            start, self.n_numbers = self.n_numbers, self.n_numbers + prod(shape)
+            self._fields.append((name, start, self.n_numbers, shape[:-1] and shape))
+        # At a reset Bullet still has the last contacts and efforts.
+        self._stale = [f[1:3] for f in self._fields if f[0] in ("contact", "joint_effort")]
+        self._partners: list[tuple[Sensors, slice]] = []
+        for partner in partners:
+            start, self.n_numbers = self.n_numbers, self.n_numbers + partner.n_numbers
+            self._parts.append(partner.read)
+            self._partners.append((partner, slice(start, self.n_numbers)))
+            self._stale += [(start + first, start + last) for first, last in partner._stale]
         self._joints_alone = not self._parts and not spec.efforts
-        self._first = slice(len(joints))
-        self._second = slice(len(joints), None)
+        self._first, self._second = slice(n_joints), slice(n_joints, None)
 
     def read(self) -> list[float]:
         """Return one row of numbers of this world."""
@@ -207,11 +241,10 @@ class Sensors:
         return row
 
     def read_at_start(self) -> list[float]:
-        """Return the same after a reset, where Bullet still has the last contacts and efforts."""
+        """Return the same after a reset, when no contact or effort counts yet."""
         row = self.read()
-        for name, start, stop, _ in self._fields:
-            if name in ("contact", "joint_effort"):
-                row[start:stop] = [0.0] * (stop - start)
+        for start, stop in self._stale:
+            row[start:stop] = [0.0] * (stop - start)
         return row
 
     def state(
@@ -233,104 +266,44 @@ class Sensors:
             name: rows[..., start:stop].reshape(lead + shape) if shape else rows[..., start:stop]
             for name, start, stop, shape in self._fields
         }
-        return State(**fields, memory=memory, image=image)
+        partners = tuple(one.state(rows[..., span]) for one, span in self._partners)
+        return State(**fields, memory=memory, image=image, partners=partners)
 
-    @property
-    def n_numbers(self) -> int:
-        """Return the length of a row."""
-        return self._fields[-1][2]
-
-    def _lay_out(self, n_joints: int) -> None:
-        self._add("joint_position", n_joints)
-        self._add("joint_velocity", n_joints)
-        if self._efforts:
-            self._add("joint_effort", n_joints)
-        if self._has_base:
-            self._parts.append(self._base)
-            for name, size in _pose_fields("base"):
-                self._add(name, size)
-        if self.links:
-            self._parts.append(self._link_rows)
-            for name, size in _pose_fields("link"):
-                self._add(name, len(self.links) * size, (len(self.links), size))
-        if self.contact_links:
-            self._parts.append(self._contacts)
-            self._add("contact", len(self.contact_links))
-        if self._objects:
-            self._parts.append(self._object_rows)
-            for name, size in _pose_fields("object"):
-                self._add(name, len(self._objects) * size, (len(self._objects), size))
-
-    def _add(self, name: str, size: int, shape: tuple[int, ...] = ()) -> None:
-        start = self._fields[-1][2] if self._fields else 0
-        self._fields.append((name, start, start + size, shape))
-
-    def _body_poses(self, bodies: list[int]) -> list[list[float]]:
+    def _poses(self, bodies: list[int]) -> list[list[float]]:
         """Return positions, orientations, velocities and angular velocities, each in a row."""
-        columns: list[list[float]] = [[], [], [], []]
-        for body in bodies:
-            for column, values in zip(
-                columns, (*self._read_pose(body), *self._read_velocity(body)), strict=True
-            ):
-                column.extend(values)
-        return columns
+        read = ((*self._read_pose(body), *self._read_velocity(body)) for body in bodies)
+        return [list(chain(*column)) for column in zip(*read, strict=True)]
 
-    def _base(self) -> list[float]:
-        return list(chain(*self._read_pose(self._body), *self._read_velocity(self._body)))
+    def _body_row(self, bodies: list[int]) -> list[float]:
+        return list(chain(*self._poses(bodies)))
 
-    def _object_rows(self) -> list[float]:
-        return list(chain(*self._body_poses(self._objects)))
-
-    def _link_rows(self) -> list[float]:
-        # Without forward kinematics the poses would be those before the last step.
-        states = (
-            self._read_links(
+    def _link_row(self) -> list[float]:
+        states: Sequence[Any] = ()
+        if self._link_indices:
+            # Without forward kinematics the poses would be those before the last step.
+            states = self._read_links(
                 self._body,
                 self._link_indices,
                 computeLinkVelocity=1,
                 computeForwardKinematics=self._forward,
             )
-            if self._link_indices
-            else ()
-        )
-        columns: list[list[float]] = [[], [], [], []]
-        if self._base_is_link:
-            columns = self._body_poses([self._body])
+        columns = self._poses([self._body]) if self._base_is_link else [[], [], [], []]
         row: list[float] = []
         for column, entry in zip(columns, self._link_columns, strict=True):
             row += column
             row.extend(chain.from_iterable(map(entry, states)))
         return row
 
-    def _contacts(self) -> list[float]:
+    def _contact_row(self) -> list[float]:
         touched = [0.0] * len(self.contact_links)
-        columns = self._contact_columns
         for point in self._read_contacts(self._body):
             # Of a contact, the first body need not be the one that was asked for.
-            links = [point[3]] if point[1] == self._body else []
-            if point[2] == self._body:
-                links.append(point[4])
-            if point[1] != point[2]:
-                for link in links:
-                    if link in columns:
-                        touched[columns[link]] = 1.0
+            link = point[3] if point[1] == self._body else point[4]
+            if point[1] != point[2] and link in self._contact_columns:
+                touched[self._contact_columns[link]] = 1.0
         return touched
 
 
-def _pose_fields(of: str) -> tuple[tuple[str, int], ...]:
-    return (
-        (f"{of}_position", 3),
-        (f"{of}_orientation", 4),
-        (f"{of}_velocity", 3),
-        (f"{of}_angular_velocity", 3),
-    )
-
-
-def _matching(field: str, pattern: str | None, links: Mapping[str, int]) -> list[str]:
-    """Return the names of the links that a pattern of ``SensorSpec`` matches."""
-    if pattern is None:
-        return []
-    chosen = [name for name in links if re.fullmatch(pattern, name)]
-    if not chosen:
-        raise ValueError(f"{field}={pattern!r} matches no link. Choose among: {', '.join(links)}.")
-    return chosen
+def _pose_shapes(of: str, *count: int) -> dict[str, tuple[int, ...]]:
+    sizes = {"position": 3, "orientation": 4, "velocity": 3, "angular_velocity": 3}
+    return {f"{of}_{name}": (*count, size) for name, size in sizes.items()}

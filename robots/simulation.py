@@ -1,9 +1,10 @@
 """What can be loaded into a world, and its batched reads and writes."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pybullet
 import pybullet_data
@@ -14,6 +15,7 @@ from robots.client import Client
 _MOVABLE = (pybullet.JOINT_REVOLUTE, pybullet.JOINT_PRISMATIC)
 
 _UPRIGHT: Quaternion = (0.0, 0.0, 0.0, 1.0)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,20 @@ class LinkDynamics:
     """Moments about the principal axes [kg m^2]."""
     friction: float
     """Coefficient of lateral friction."""
+
+
+def matching(field: str, pattern: str, named: Iterable[tuple[str, _T]], what: str) -> list[_T]:
+    """Return what the pattern of a specification's field matches by its whole name.
+
+    Raises:
+        ValueError: If it matches nothing.
+    """
+    named = list(named)
+    chosen = [one for name, one in named if re.fullmatch(pattern, name)]
+    if not chosen:
+        names = ", ".join(name for name, _ in named) or "none"
+        raise ValueError(f"{field}={pattern!r} matches no {what}. Choose among: {names}.")
+    return chosen
 
 
 # Paths of the models that this process has loaded, as they were given.
@@ -82,16 +98,8 @@ class Simulation(Client):
         Raises:
             FileNotFoundError: If PyBullet cannot load the file.
         """
-        LOADED_MODELS.add(path)
-        try:
-            body: int = self.bind(pybullet.loadURDF)(
-                path, position, orientation, useFixedBase=fixed_base, flags=flags
-            )
-        except pybullet.error as error:
-            raise FileNotFoundError(
-                f"PyBullet cannot load urdf={path!r}. Give a path that exists, absolute or "
-                f"relative to {pybullet_data.getDataPath()}."
-            ) from error
+        load, place = pybullet.loadURDF, (position, orientation)
+        body: int = self._load("urdf", load, path, *place, useFixedBase=fixed_base, flags=flags)
         self.make_passive(body, keep_damping=keep_damping)
         return body
 
@@ -101,7 +109,7 @@ class Simulation(Client):
         Raises:
             FileNotFoundError: If PyBullet cannot load the file.
         """
-        bodies = self._load_all("mjcf", pybullet.loadMJCF, path, flags=flags)
+        bodies = list(self._load("mjcf", pybullet.loadMJCF, path, flags=flags))
         for body in bodies:
             self.make_passive(body, keep_damping=keep_damping)
         return bodies
@@ -112,7 +120,7 @@ class Simulation(Client):
         Raises:
             FileNotFoundError: If PyBullet cannot load the file.
         """
-        return self._load_all("sdf", pybullet.loadSDF, path)
+        return list(self._load("sdf", pybullet.loadSDF, path))
 
     def make_passive(self, body: int, *, keep_damping: bool = False) -> None:
         """Switch off the motors, and the damping, that PyBullet gives every body."""
@@ -180,20 +188,9 @@ class Simulation(Client):
         position: Iterable[float],
         velocity: Iterable[float],
     ) -> None:
-        """Place joints, outside of physics.
-
-        Args:
-            body: Id of the body.
-            joints: Indices of n joints.
-            position: n positions [m or rad].
-            velocity: n velocities [m/s or rad/s].
-        """
-        self.bind(pybullet.resetJointStatesMultiDof)(
-            body,
-            joints,
-            [[float(value)] for value in position],
-            [[float(value)] for value in velocity],
-        )
+        """Set positions [m or rad] and velocities [m/s or rad/s] of joints, outside of physics."""
+        values = ([[float(value)] for value in row] for row in (position, velocity))
+        self.bind(pybullet.resetJointStatesMultiDof)(body, joints, *values)
 
     def reset_base(
         self,
@@ -219,12 +216,10 @@ class Simulation(Client):
             body, [float(x) for x in velocity], [float(x) for x in angular_velocity]
         )
 
-    def _load_all(
-        self, kind: str, load: Callable[..., tuple[int, ...]], path: str, **options: int
-    ) -> list[int]:
+    def _load(self, kind: str, load: Callable[..., Any], path: str, *args: Any, **more: Any) -> Any:
         LOADED_MODELS.add(path)
         try:
-            return list(self.bind(load)(path, **options))
+            return self.bind(load)(path, *args, **more)
         except pybullet.error as error:
             raise FileNotFoundError(
                 f"PyBullet cannot load {kind}={path!r}. Give a path that exists, absolute or "

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from robots.frames import columns
+from robots.frames import columns, sum_of_squares
 from robots.robot import InitialState
 from robots.sensors import Floats, Memory, State
 
@@ -178,17 +178,19 @@ class GoalTask(Task):
 
     def observation(self, state: State) -> dict[str, NDArray[np.float32]]:
         """Return the three parts, float32."""
-        return {
-            "achieved_goal": self.achieved_goal(state).astype(np.float32),
-            "desired_goal": state.memory["goal"].astype(np.float32),
-            "observation": self.features(state),
-        }
+        achieved, desired = self._goals(state)
+        features = self.features(state)
+        return {"achieved_goal": achieved, "desired_goal": desired, "observation": features}
+
+    def _goals(self, state: State) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the achieved and the desired goal as the observation has them."""
+        achieved, desired = self.achieved_goal(state), state.memory["goal"]
+        return achieved.astype(np.float32), desired.astype(np.float32)
 
     def reward_terms(self, state: State, action: Floats) -> Mapping[str, Any]:
         """Return the terms of the goals as the observation states them."""
         del action
-        goals = self.achieved_goal(state).astype(np.float32), state.memory["goal"]
-        return self.goal_terms(goals[0], goals[1].astype(np.float32))
+        return self.goal_terms(*self._goals(state))
 
     def goal_terms(self, achieved: Floats, desired: Floats) -> dict[str, Any]:
         """Return ``reached`` and ``distance`` of shape (...), for goals of shape (..., n_goals)."""
@@ -211,20 +213,12 @@ class GoalTask(Task):
     def success(self, state: State, survived: Bools) -> Bools:
         """Return whether the goal is reached at the end."""
         del survived
-        achieved = self.achieved_goal(state).astype(np.float32)
-        desired = state.memory["goal"].astype(np.float32)
-        near: Bools = self.distance(achieved, desired) <= self.tolerance
+        near: Bools = self.distance(*self._goals(state)) <= self.tolerance
         return near
 
     @staticmethod
     def distance(achieved: Floats, desired: Floats) -> Floats:
         """Return the distance of two goals [m], shape (...), in double precision."""
-        total: Any = 0.0
-        for a, b in zip(
-            columns(np.asarray(achieved, np.float64)),
-            columns(np.asarray(desired, np.float64)),
-            strict=True,
-        ):
-            total = total + (a - b) * (a - b)
-        length: Floats = np.sqrt(total)
+        a, b = np.asarray(achieved, np.float64), np.asarray(desired, np.float64)
+        length: Floats = np.sqrt(sum_of_squares(columns(a - b)))
         return length

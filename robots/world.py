@@ -10,11 +10,11 @@ import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour, Quaternion, Vector3
-from robots.client import load_egl
+from robots.client import Physics, load_egl
 from robots.drives import Drive, PdDrive
 from robots.rendering import camera_image
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
-from robots.sensors import NOTHING, Floats, Memory, Sensors, State
+from robots.sensors import Floats, Sensors, State
 from robots.simulation import Simulation
 
 Rows = NDArray[np.float64]
@@ -43,24 +43,9 @@ class ObjectSpec:
 
 
 @dataclass(frozen=True)
-class WorldSpec:
-    """What surrounds a robot, and how time passes there."""
+class WorldSpec(Physics):
+    """What surrounds a robot, and how time passes there; all fields by keyword."""
 
-    time_step_s: float = 1 / 200
-    """Length of a physics step [s]."""
-    substeps: int = 4
-    """Physics steps per action."""
-    gravity_m_s2: float = 9.81
-    """Downward gravity."""
-    solver_iterations: int = 50
-    """Iterations of the constraint solver in a physics step."""
-    contact_erp: float | None = None
-    """Share of a penetration that a step corrects; Bullet's if None."""
-    cone_friction: bool = True
-    """Whether friction limits its two directions together, as in nature. Bullet solves that only
-    roughly, and for wheels that skid the result depends on their heading."""
-    single_precision_time: bool = True
-    """Round the physics step as ``Client`` says; False needs 1, 2, 4, 8, ... substeps."""
     ground_friction: float | None = None
     """Coefficient of friction of a ground at height 0; None: there is no ground."""
     ground_restitution: float | None = None
@@ -103,17 +88,8 @@ class World:
         """
         if renderer not in ("tiny", "egl"):
             raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
-        self.simulation = Simulation(
-            time_step_s=spec.time_step_s,
-            substeps=spec.substeps,
-            hold_torques=robot.action_mode == ActionMode.TORQUE,
-            gravity_m_s2=spec.gravity_m_s2,
-            solver_iterations=spec.solver_iterations,
-            contact_erp=spec.contact_erp,
-            cone_friction=spec.cone_friction,
-            single_precision_time=spec.single_precision_time,
-            gui=gui,
-        )
+        torques = robot.action_mode == ActionMode.TORQUE
+        self.simulation = Simulation(spec, hold_torques=torques, gui=gui)
         try:
             if renderer == "egl" and not gui:
                 load_egl(self.simulation)
@@ -121,40 +97,33 @@ class World:
             self.robots = [Robot(self.simulation, one) for one in (robot, *spec.partners)]
             bodies = [(self._add(item), item) for item in spec.objects]
             self.objects = [body for body, item in bodies if item.mass_kg > 0]
-            members = self._members(robot, spec.partners)
+            self.robot = self.robots[0]
+            self.sensors = self._make_sensors((robot, *spec.partners))
+            if spec.partners:
+                self.robot.drive = TeamDrive([one.drive for one in self.robots])
         except Exception:
             self.simulation.close()
             raise
-        self.robot = self.robots[0]
-        self.sensors: Sensors | TeamSensors = members[0]
-        if spec.partners:
-            self.sensors = TeamSensors(members)
-            self.robot.drive = TeamDrive([one.drive for one in self.robots])
         self._camera = robot.sensors.camera
         self._poses: dict[int, tuple[Vector3, Quaternion]] = {}
         self._forget_contacts = self.simulation.bind(pybullet.performCollisionDetection)
         self._read = self.sensors.read
         self._advance = self.robot.drive.advance
 
-    def _members(self, robot: RobotSpec, partners: tuple[RobotSpec, ...]) -> list[Sensors]:
-        """Return the sensors of each robot; objects are read with the first."""
-        specs = (robot, *partners)
+    def _make_sensors(self, specs: tuple[RobotSpec, ...]) -> Sensors:
+        """Return the sensors of the first robot, which read the objects and the partners too."""
         if len({one.action_mode == ActionMode.TORQUE for one in specs}) > 1:
             raise ValueError(
                 f"action_mode={[str(one.action_mode) for one in specs]}: torques cannot share a "
                 "world with other modes, since Bullet forgets them after every physics step. "
                 "Choose torque for all robots or for none."
             )
-        return [
-            Sensors(
-                self.simulation,
-                one.body,
-                one.joints,
-                [] if number else self.objects,
-                specs[number].sensors,
-            )
-            for number, one in enumerate(self.robots)
+        parts = [(one.body, one.joints) for one in self.robots]
+        others = [
+            Sensors(self.simulation, *part, [], spec.sensors)
+            for part, spec in zip(parts[1:], specs[1:], strict=True)
         ]
+        return Sensors(self.simulation, *parts[0], self.objects, specs[0].sensors, others)
 
     def save(self) -> None:
         """Make the present poses those in which episodes start that draw no others.
@@ -284,16 +253,10 @@ class TeamDrive(Drive):
         self._actions = _spans([drive.n_actions for drive in drives])
         self._targets = _spans([drive.n_targets for drive in drives])
         self.n_actions = self._actions[-1].stop
-
-    @property
-    def n_targets(self) -> int:
-        """Return the length of a row of targets."""
-        stop: int = self._targets[-1].stop
-        return stop
+        self.n_targets = self._targets[-1].stop
 
     def set_strength(self, strength: float) -> None:
         """Set the factor on what the motors of all robots can apply."""
-        self.strength = strength
         for drive in self._drives:
             drive.set_strength(strength)
 
@@ -310,35 +273,6 @@ class TeamDrive(Drive):
         """Command the motors of all robots for the next step."""
         for drive, span in zip(self._drives, self._targets, strict=True):
             drive.command(targets[span])
-
-
-class TeamSensors:
-    """Reads the robots of one world in turn, in one row; objects are read with the first.
-
-    Attributes:
-        members: The sensors of each robot.
-    """
-
-    def __init__(self, members: list[Sensors]) -> None:
-        self.members = members
-        self._spans = _spans([member.n_numbers for member in members])
-
-    def read(self) -> list[float]:
-        """Return one row of numbers of this world."""
-        return [number for member in self.members for number in member.read()]
-
-    def read_at_start(self) -> list[float]:
-        """Return the same after a reset."""
-        return [number for member in self.members for number in member.read_at_start()]
-
-    def state(
-        self, rows: Floats | list[float], memory: Memory = NOTHING, image: Any = None
-    ) -> State:
-        """Return the state that rows of numbers stand for, the further robots as ``partners``."""
-        rows = np.asarray(rows)
-        first, *others = zip(self.members, self._spans, strict=True)
-        partners = tuple(member.state(rows[..., span]) for member, span in others)
-        return first[0].state(rows[..., first[1]], memory, image)._replace(partners=partners)
 
 
 def _spans(widths: list[int]) -> list[slice]:

@@ -24,7 +24,7 @@ def batch_problem(env: gym.Env) -> str | None:
         return f"{type(robot).__name__} is none of the robots that come with rlzoo-plus"
     if robot.render_mode == "human":
         return "a window shows one environment"
-    from robots.batch import why_not_batched
+    from robots.vec_env import why_not_batched
 
     return _wrapper_problem(env) or why_not_batched(robot) or _state_problem(env)
 

@@ -17,8 +17,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 from stable_baselines3.common.vec_env.util import dict_to_obs
 
-from robots.batch import Batch
 from robots.env import BaseRobotEnv
+from robots.vec_env import RobotVecEnv
 
 _Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
@@ -39,7 +39,7 @@ class BatchedRobots(DummyVecEnv):
         for monitor in monitors:
             monitor.env = _StepTaken(monitor.env)
         self._robots: list[BaseRobotEnv] = [monitor.unwrapped for monitor in monitors]
-        self._batch = Batch(self._robots)
+        self._batch = RobotVecEnv(self._robots)
         self._lags = [False] * len(monitors)
         self._may_step = False
         super().__init__([lambda monitor=monitor: monitor for monitor in monitors])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pybullet
 
-from robots.end_effector import EndEffectorDrive
+from robots.drives import EndEffectorDrive
 from robots.env import BaseRobotEnv
 
 _KINDS = {pybullet.JOINT_REVOLUTE: "revolute", pybullet.JOINT_PRISMATIC: "prismatic"}

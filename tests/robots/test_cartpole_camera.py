@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from robots.cartpole_camera import HEIGHT, TRACK_HALF_LENGTH_M, WIDTH, CartPoleCameraEnv, darkness
+from robots.cartpole import HEIGHT, WIDTH, CartPoleByCamera, CartPoleCameraEnv, darkness
 
 PUSH = np.ones(1, np.float32)
 REST = np.zeros(1, np.float32)
@@ -66,7 +66,8 @@ def test_second_picture_is_the_first_of_the_step_before(env: CartPoleCameraEnv) 
 def test_cart_stays_in_the_picture_on_all_of_its_track(env: CartPoleCameraEnv) -> None:
     env.reset(seed=0)
     widths = []
-    for cart in (-TRACK_HALF_LENGTH_M, 0.0, TRACK_HALF_LENGTH_M):
+    edge = CartPoleByCamera.track_half_length_m
+    for cart in (-edge, 0.0, edge):
         shown = columns_of_cart(picture(env, cart, 0.0))
         assert shown.min() > 0
         assert shown.max() < WIDTH - 1

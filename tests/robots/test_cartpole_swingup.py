@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from robots.cartpole_swingup import UPRIGHT_STEPS, CartPoleSwingUp
+from robots.cartpole import UPRIGHT_STEPS, CartPoleSwingUp
 from robots.sensors import State
 from robots.task import Task
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robots.mixing import CombinedDrive, MixedDrive
+from robots.client import Physics
+from robots.drives import CombinedDrive, MixedDrive
 from robots.robot import ActionMode, Robot, RobotSpec
 from robots.sensors import State
 from robots.simulation import Simulation
@@ -18,7 +19,7 @@ NOTHING = State(np.zeros(4), np.zeros(4))
 @pytest.fixture
 def simulation() -> Iterator[Simulation]:
     """Return a world without a ground."""
-    simulation = Simulation(time_step_s=1 / 120, substeps=6, gravity_m_s2=0.0)
+    simulation = Simulation(Physics(time_step_s=1 / 120, substeps=6, gravity_m_s2=0.0))
     yield simulation
     simulation.close()
 

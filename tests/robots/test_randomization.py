@@ -477,7 +477,10 @@ class TestExactness:
             (lambda s: s.pop("randomization"), r"state lacks \['randomization'\]"),
             (lambda s: s.update(randomization=3), "randomization=3 must be a mapping"),
             (lambda s: s["randomization"].update(episodes=-1), "episodes=-1 must be a whole"),
-            (lambda s: s["randomization"].update(level=2.0), "level=2.0 must be at most 1"),
+            (
+                lambda s: s["randomization"].update(level=2.0),
+                "level=2.0 must be a number.* at most 1",
+            ),
         ],
     )
     def test_a_wrong_state_is_refused(self, spoil: Callable[[Any], Any], message: str) -> None:
