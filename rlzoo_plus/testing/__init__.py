@@ -1,6 +1,6 @@
-"""Contract suites: what every plugin of a kind keeps to, for the tests of whoever writes one.
+"""Contract suites: the tests that every plugin of a kind must pass, for your own plugins.
 
-Subclass a suite in a test file of your own and give its fixture; pytest finds the tests:
+Subclass a suite in a test file and define its fixture; pytest finds the tests:
 
     from rlzoo_plus.testing import LauncherContract
 
@@ -8,7 +8,7 @@ Subclass a suite in a test file of your own and give its fixture; pytest finds t
         @pytest.fixture(scope="class")
         def launcher(self): ...
 
-The tests of this project use the same suites. Nothing else of the package imports this, or pytest.
+The tests of this project use the same suites. Nothing else in the package imports this, or pytest.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SUITES = {
     "RunContract": "run_contract",
     "EnvironmentContract": "robot_contract",
     "RobotContract": "robot_contract",
-    "NetworkContract": "network_contract",
-    "VecEnvContract": "vec_env_contract",
+    "NetworkContract": "run_contract",
+    "VecEnvContract": "run_contract",
 }
 __all__ = ["EnvironmentContract", "LauncherContract", "MetricContract", "NetworkContract"]
 __all__ += ["RobotContract", "RunContract", "TrackerContract", "VecEnvContract"]

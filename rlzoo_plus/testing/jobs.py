@@ -1,4 +1,4 @@
-"""What the processes of jobs do in the tests of launchers and controllers."""
+"""Functions that jobs run in the tests of launchers and controllers."""
 
 import atexit
 import json
@@ -24,11 +24,6 @@ def kill_itself(data):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def threads(data):
-    print(os.environ["OMP_NUM_THREADS"])
-    return 0
-
-
 def grow(data):
     filled = bytearray(data["mib"] * 2**20)
     time.sleep(60)
@@ -36,7 +31,7 @@ def grow(data):
 
 
 def wait(data):
-    """Wait for SIGTERM, as a training does; write down when it came."""
+    """Wait for SIGTERM, as a training does, and write `stopped` when it comes."""
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     Path(data["file"]).write_text(str(os.getpid()))
@@ -47,13 +42,13 @@ def wait(data):
 
 
 def wait_and_linger(data):
-    """Wait for SIGTERM, and leave something that takes its time when the process ends."""
+    """Wait for SIGTERM, with an exit handler that takes its time."""
     atexit.register(time.sleep, 1.0)
     return wait(data)
 
 
 def write_down(data):
-    """Write down what arrived, as JSON."""
+    """Write the data of the job as JSON."""
     Path(data["file"]).write_text(json.dumps(data))
     return 0
 
@@ -64,24 +59,13 @@ def leave_child(data):
     return 0
 
 
-def finish_slowly(data):
-    """Take half a second, and write down from when to when beside the run."""
-    began = time.time()
-    time.sleep(0.5)
-    code = finish(data)
-    folder = Path(data["config"]["run_dir"])
-    (folder / "times.json").write_text(json.dumps([began, time.time()]))
-    return code
-
-
 def wait_with_child(data):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-    Path(data["file"]).write_text(str(child.pid))
+    leave_child(data)
     time.sleep(100)
 
 
 def finish(data):
-    """Be a training that finishes at once."""
+    """Write what a training writes that finishes at once."""
     from rlzoo_plus.artifacts.run_dir import RunDir
 
     config = data["config"]
@@ -93,11 +77,11 @@ def finish(data):
     return 0
 
 
-def fail_seed_1(data):
-    if data["config"]["seed"] == 1:
-        raise RuntimeError("the gearbox broke")
-    return finish(data)
-
-
-def be_busy(data):
-    return 73
+def finish_slowly(data):
+    """Finish after half a second, and write the times of begin and end beside the run."""
+    began = time.time()
+    time.sleep(0.5)
+    code = finish(data)
+    folder = Path(data["config"]["run_dir"])
+    (folder / "times.json").write_text(json.dumps([began, time.time()]))
+    return code

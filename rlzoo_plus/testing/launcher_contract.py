@@ -1,4 +1,4 @@
-"""What every launcher keeps to: ends, logs, limits, signals, and that nothing is left behind."""
+"""The contract of every launcher: exit codes, logs, limits, signals, no process left behind."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from rlzoo_plus.sweeps.states import JobState
 from rlzoo_plus.testing.run_contract import ON_POLICY, short_config
 
 DATA = {"a": [1, 2.5, None, True], "ключ": {"deep": [{"x": "ü\n"}]}, "small": 1e-300, "big": 2**70}
+JOBS = "rlzoo_plus.testing.jobs:"
 Submit = Callable[..., Handle]
 
 
 class LauncherContract:
-    """The suite for launchers; the fixture `launcher` returns one with two slots, here.
+    """The suite for launchers; the fixture `launcher` returns one with two slots on this machine.
 
-    One that shows the output of its jobs runs them in the process of the test: what needs a job
-    beside that is left out.
+    A launcher that shows the output of its jobs runs them in the process of the test; tests that
+    need a second process are skipped.
     """
 
     @pytest.fixture(scope="class")
@@ -39,7 +40,7 @@ class LauncherContract:
 
     @pytest.fixture
     def beside(self, launcher: Launcher) -> None:
-        """Leave out a launcher that runs jobs in the process of the test."""
+        """Skip a launcher that runs jobs in the process of the test."""
         if launcher.shows_output:
             pytest.skip("its jobs run in this process")
 
@@ -50,7 +51,7 @@ class LauncherContract:
 
     @pytest.fixture
     def workplace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-        """Work in a folder of the test, and undo what a job has done to the logs."""
+        """Work in a folder of the test, and restore the logging after it."""
         root, own = logging.getLogger(), logging.getLogger("rlzoo_plus")
         handlers, levels = list(root.handlers), (root.level, own.level)
         monkeypatch.chdir(tmp_path)
@@ -66,8 +67,8 @@ class LauncherContract:
         handles: list[Handle] = []
 
         def submit_it(function: str, limits: Limits | None = None, **data: Any) -> Handle:
-            target = f"rlzoo_plus.testing.jobs:{function}"
-            spec = JobSpec(f"{function}, a job", target, data, log, limits or Limits())
+            name, target = f"{function}, a job", JOBS + function
+            spec = JobSpec(name, target, data, log, limits or Limits())
             handles.append(launcher.submit(spec))
             return handles[-1]
 
@@ -78,9 +79,8 @@ class LauncherContract:
                 end_of(launcher, handle)
 
     def test_the_exit_code_of_the_function_comes_back(self, launcher, submit):
-        ends = [end_of(launcher, submit("say", word="x", code=code)) for code in (0, 1, 2, 73)]
-        assert [end.code for end in ends] == [0, 1, 2, 73]
-        assert all(end.limit is None for end in ends)
+        for code in (0, 1, 2, 73):
+            assert end_of(launcher, submit("say", word="x", code=code)) == JobEnd(code)
 
     def test_the_end_stays_what_it_was(self, launcher, submit):
         handle = submit("say", word="x", code=2)
@@ -117,8 +117,7 @@ class LauncherContract:
         assert text.count("complained") == 2
 
     def test_a_job_that_kills_itself_is_told_as_killed(self, beside, launcher, submit):
-        end = end_of(launcher, submit("kill_itself"))
-        assert (end.code, end.limit) == (-signal.SIGKILL, None)
+        assert end_of(launcher, submit("kill_itself")) == JobEnd(-signal.SIGKILL)
 
     def test_a_killed_job_does_not_touch_its_neighbour(self, beside, launcher, submit, tmp_path):
         first, second = (submit("wait", file=str(tmp_path / name)) for name in ("first", "second"))
@@ -145,8 +144,7 @@ class LauncherContract:
         handle = submit("wait", file=str(file))
         wait_for(file.exists)
         handle.stop()
-        end = end_of(launcher, handle)
-        assert (end.code, end.limit) == (75, None)
+        assert end_of(launcher, handle) == JobEnd(75)
         assert file.read_text() == "stopped"
 
     def test_a_second_wish_to_stop_does_not_change_how_a_job_has_ended(
@@ -195,10 +193,8 @@ class LauncherContract:
         assert time.monotonic() - began < 5.0
 
     def test_a_controller_keeps_to_the_slots(self, launcher, tmp_path):
-        jobs, book = _sweep(tmp_path, 4)
-        controller = Controller(
-            book, jobs, launcher, target="rlzoo_plus.testing.jobs:finish_slowly"
-        )
+        jobs, ledger = _sweep(tmp_path, 4)
+        controller = Controller(ledger, jobs, launcher, target=JOBS + "finish_slowly")
         assert controller.run() == 0
         assert all(entry.state is JobState.DONE for entry in controller.entries)
         times = [json.loads((job.path / "times.json").read_text()) for job in jobs]
@@ -206,8 +202,8 @@ class LauncherContract:
         assert at_once <= launcher.slots
 
     def test_a_small_sweep_trains(self, launcher, workplace):
-        jobs, book = _sweep(workplace, 2)
-        controller = Controller(book, jobs, launcher)
+        jobs, ledger = _sweep(workplace, 2)
+        controller = Controller(ledger, jobs, launcher)
         assert controller.run() == 0, [entry.reason for entry in controller.entries]
         steps = [job.run_dir.read_result()["num_timesteps"] for job in jobs]
         assert steps == [job.config.n_timesteps for job in jobs]

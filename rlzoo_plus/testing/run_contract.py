@@ -1,8 +1,10 @@
-"""What every run keeps to, whatever of the user's own takes part in it."""
+"""The contracts of all that takes part in training: of any kind, networks, VecEnvs."""
 
 from __future__ import annotations
 
+import copy
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,16 +14,24 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from rlzoo_plus.agents.policy import load_policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.interface import check_shape
+from rlzoo_plus.envs.own_vec_env import OwnVecEnv, make_own_vec_env
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.export import graph_files
+from rlzoo_plus.export.graph import PolicyGraph
+from rlzoo_plus.export.parity import compare, made_up
+from rlzoo_plus.export.signature import make_signature
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.testing.random_play import bytes_of
 from rlzoo_plus.verification.digests import run_digests
 
-# So short that a suite takes seconds; each may be given otherwise.
+# So short that a suite takes seconds; later overrides win.
 SHORT = (
     *("env=pendulum", "tuned=none", "n_timesteps=256", "eval.every_steps=128", "eval.episodes=1"),
     *("env.time_limit=50", "num_threads=1", "device=cpu", "log.tensorboard=false"),
@@ -62,10 +72,9 @@ class RunContract:
     def trained(
         cls, config: RunConfig, tmp_path_factory: pytest.TempPathFactory
     ) -> tuple[RunDir, Any]:
-        """Train once for all tests; return the run and the manager of it."""
+        """Train once for all tests; return the run directory and the result."""
         run_dir = _start(tmp_path_factory.mktemp("run") / "whole", config)
-        manager = ExpManager(config, run_dir)
-        return run_dir, manager.train()
+        return run_dir, ExpManager(config, run_dir).train()
 
     def test_it_trains_to_the_end(self, trained: tuple[RunDir, Any], config: RunConfig) -> None:
         run_dir, result = trained
@@ -76,8 +85,6 @@ class RunContract:
     def test_the_saved_policy_acts_within_the_bounds_and_always_alike(
         self, trained: tuple[RunDir, Any]
     ) -> None:
-        from rlzoo_plus.agents.policy import load_policy
-
         policies = [load_policy(trained[0].final, trust=True) for _ in range(2)]
         space = policies[0].network.observation_space
         space.seed(3)
@@ -89,8 +96,6 @@ class RunContract:
     def test_without_trust_a_policy_of_ones_own_code_is_refused_by_its_name(
         self, trained: tuple[RunDir, Any], config: RunConfig
     ) -> None:
-        from rlzoo_plus.agents.policy import load_policy
-
         names = own_code(config, "act")
         if not names:
             pytest.skip("the policy acts without code of its own")
@@ -101,7 +106,7 @@ class RunContract:
         self, trained: tuple[RunDir, Any], config: RunConfig, tmp_path: Path
     ) -> None:
         if not self.is_exact:
-            pytest.skip("it is not said to be exact")
+            pytest.skip("the suite does not claim that it is exact")
         run_dir = _start(tmp_path / "pieces", config)
         stops = 0
         while (result := ExpManager(config, run_dir, _StopSoon()).train()).state != "finished":
@@ -114,9 +119,86 @@ class RunContract:
         assert not differing, differing
 
     def test_the_command_trains_with_it(self, tmp_path: Path) -> None:
-        words = [*SHORT, *self.short, *self.overrides, f"run_dir={tmp_path / 'run'}"]
-        run_command("train", *words, folder=self.folder)
+        overrides = [*SHORT, *self.short, *self.overrides, f"run_dir={tmp_path / 'run'}"]
+        run_command("train", *overrides, folder=self.folder)
         assert RunDir(tmp_path / "run").read_status()["state"] == "finished"
+
+
+class NetworkContract(RunContract):
+    """The suite for policy classes and features extractors."""
+
+    @pytest.mark.parametrize("file_format", ["torchscript", "onnx"])
+    def test_an_exported_file_acts_as_the_policy(
+        self, trained: tuple[RunDir, Any], config: RunConfig, tmp_path: Path, file_format: str
+    ) -> None:
+        policy = load_policy(trained[0].final, trust=True)
+        signature = make_signature(policy)
+        graph = PolicyGraph(policy, signature)
+        if file_format == "onnx":
+            pytest.importorskip("onnxscript")
+            run = graph_files.onnx_runner(graph_files.write_onnx(graph, {}))
+        else:
+            data = graph_files.write_torchscript(graph, "{}")
+            run = graph_files.torchscript_runner(data, signature)
+        assert compare(policy, signature, run, made_up(policy, signature)).holds
+
+
+class VecEnvContract(RunContract):
+    """The suite for classes of `vec_env`; `overrides` name one, and more than one environment.
+
+    Attributes:
+        n_steps: Steps to play; episodes should end in them.
+    """
+
+    n_steps: ClassVar[int] = 120
+
+    @pytest.fixture
+    def pair(self, config: RunConfig) -> Iterator[list[OwnVecEnv]]:
+        """Return two instances with the same seed."""
+        arguments = (config.env, config.n_envs, config.vec_env)
+        made = [make_own_vec_env(*arguments, seed=7) for _ in range(2)]
+        yield made
+        for venv in made:
+            venv.close()
+
+    def test_resets_and_steps_return_what_the_spaces_say(self, pair: list[OwnVecEnv]) -> None:
+        pair[0].try_out()
+
+    def test_the_same_seed_gives_the_same_steps(self, pair: list[OwnVecEnv]) -> None:
+        assert _bytes(_play(pair[0], self.n_steps)) == _bytes(_play(pair[1], self.n_steps))
+
+    def test_another_seed_gives_other_episodes(self, pair: list[OwnVecEnv]) -> None:
+        pair[1].seed(8)
+        assert bytes_of(pair[0].reset()) != bytes_of(pair[1].reset())
+
+    def test_an_episode_that_ends_tells_its_last_observation_and_its_length(
+        self, pair: list[OwnVecEnv]
+    ) -> None:
+        space, n_ended = pair[0].observation_space, 0
+        for _, _, dones, infos in _play(pair[0], self.n_steps):
+            for rank in np.flatnonzero(dones):
+                last = infos[rank].get("terminal_observation")
+                assert last is not None, "an episode's last info needs terminal_observation"
+                check_shape(last, space, "terminal_observation")
+                n_ended += "episode" in infos[rank]
+        assert n_ended, f"no episode ended in {self.n_steps} steps"
+
+    def test_what_was_returned_stays_as_it_was(self, pair: list[OwnVecEnv]) -> None:
+        first = pair[0].reset()
+        kept = copy.deepcopy(first)
+        pair[0].step(_actions(pair[0]))
+        assert bytes_of(first) == bytes_of(kept)
+
+    def test_its_state_decides_how_it_goes_on(self, pair: list[OwnVecEnv]) -> None:
+        one, other = pair
+        if not one.has_state:
+            pytest.skip("it has no state_dict() and load_state_dict(state)")
+        _play(one, self.n_steps // 2 + 1)
+        other.reset()
+        assert other.restore(one.state()) is None
+        for _ in range(self.n_steps):
+            actions = _actions(one)
+            assert _bytes([one.step(actions)]) == _bytes([other.step(actions)])
 
 
 def short_config(*overrides: str) -> RunConfig:
@@ -124,17 +206,17 @@ def short_config(*overrides: str) -> RunConfig:
     return compose_run([*SHORT, *overrides])
 
 
-def run_command(verb: str, *words: str, folder: Path, code: int = 0) -> str:
-    """Run `rlzoo-plus VERB WORDS...` in a folder; return what it printed, errors too.
+def run_command(verb: str, *arguments: str, folder: Path, code: int = 0) -> str:
+    """Run `rlzoo-plus VERB ARGUMENTS...` in a folder; return its output, errors too.
 
     Args:
         verb: The command, e.g. `train`.
-        words: Its arguments.
-        folder: The current folder, where modules of the user's own are found.
+        arguments: Its arguments.
+        folder: The current folder, where modules of the user are found.
         code: The exit code that it must have.
     """
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "rlzoo_plus", verb, *words],
+        [sys.executable, "-P", "-m", "rlzoo_plus", verb, *arguments],
         cwd=folder.absolute(),
         env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
         capture_output=True,
@@ -149,27 +231,15 @@ def run_command(verb: str, *words: str, folder: Path, code: int = 0) -> str:
 class _StopSoon(StopRequest):
     """Asks to stop at the second iteration of a process; the first alone is no progress."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._left = 2
+    _n_iterations = 0
 
-    @property
-    def signal_number(self) -> int | None:  # type: ignore[override]
-        return 15 if self._left <= 0 else None
-
-    @signal_number.setter
-    def signal_number(self, number: int | None) -> None:
-        pass
-
-    @property
-    def checkpoint(self) -> bool:  # type: ignore[override]
-        # Asked once an iteration.
-        self._left -= 1
-        return False
-
-    @checkpoint.setter
-    def checkpoint(self, wanted: bool) -> None:
-        pass
+    def __getattribute__(self, name: str) -> Any:
+        # Read once an iteration.
+        if name == "checkpoint":
+            self._n_iterations += 1
+            if self._n_iterations == 2:
+                self.signal_number = signal.SIGTERM
+        return super().__getattribute__(name)
 
 
 def _start(path: Path, config: RunConfig) -> RunDir:
@@ -178,3 +248,19 @@ def _start(path: Path, config: RunConfig) -> RunDir:
     run_dir = RunDir(path)
     run_dir.start(config.model_dump(mode="json"), "a test", {})
     return run_dir
+
+
+def _play(venv: OwnVecEnv, n_steps: int) -> list[Any]:
+    """Return the result of each step, with the same random actions for every instance."""
+    venv.action_space.seed(3)
+    venv.reset()
+    return [venv.step(_actions(venv)) for _ in range(n_steps)]
+
+
+def _actions(venv: OwnVecEnv) -> np.ndarray:
+    return np.stack([venv.action_space.sample() for _ in range(venv.num_envs)])
+
+
+def _bytes(steps: list[Any]) -> list[tuple[bytes, ...]]:
+    """Return observations, rewards and ends of steps as bytes."""
+    return [tuple(map(bytes_of, step[:3])) for step in steps]

@@ -48,7 +48,7 @@ def controller(tmp_path):
 def test_numerical_libraries_find_one_thread_set(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     launcher = LocalLauncher(1)
-    spec = JobSpec("threads", "rlzoo_plus.testing.jobs:threads", {}, tmp_path / "log.txt")
+    spec = JobSpec("threads", "support.jobs:threads", {}, tmp_path / "log.txt")
     end_of(launcher, launcher.submit(spec))
     assert "OMP_NUM_THREADS" not in os.environ
     assert (tmp_path / "log.txt").read_text().split()[-1] == "1"

@@ -36,9 +36,9 @@ def book(tmp_path, jobs):
     return book
 
 
-def run(book, jobs, function, launcher=None):
+def run(book, jobs, function, launcher=None, module="rlzoo_plus.testing.jobs"):
     ended = []
-    target = f"rlzoo_plus.testing.jobs:{function}"
+    target = f"{module}:{function}"
     controller = Controller(book, jobs, launcher or DebugLauncher(), ended.append, target=target)
     return controller.run(), ended
 
@@ -54,7 +54,7 @@ def test_all_jobs_run_and_are_not_run_again(book, jobs, make):
 
 
 def test_a_job_that_fails_does_not_touch_the_others(book, jobs, capsys):
-    code, _ = run(book, jobs, "fail_seed_1")
+    code, _ = run(book, jobs, "fail_seed_1", module="support.jobs")
     assert code == 1
     states = [view.state for view in look_at(book.read())]
     assert states == [JobState.DONE, JobState.FAILED, JobState.DONE, JobState.DONE]
@@ -185,7 +185,7 @@ def test_a_summary_has_a_row_for_each_setting(tmp_path, book, jobs):
 def test_tables_can_be_drawn_of_any_state(book, jobs):
     from rich.console import Console
 
-    run(book, jobs[:2], "fail_seed_1")
+    run(book, jobs[:2], "fail_seed_1", module="support.jobs")
     views = look_at(book.read())
     console = Console(record=True, width=150, file=open(os.devnull, "w"))  # noqa: SIM115
     console.print(live_table(views, 2, 10.0))
