@@ -63,7 +63,7 @@ def collect_provenance(source: Path, user_files: Iterable[Path] = ()) -> dict[st
         "git": git_state(source),
         "user_git": _user_git(source, [Path.cwd(), *user_files]),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in PACKAGES},
         "machine": machine_fingerprint(),
         "working_directory": os.getcwd(),
     }
@@ -125,7 +125,8 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package, None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

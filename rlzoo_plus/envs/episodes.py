@@ -28,7 +28,7 @@ from rlzoo_plus.envs.lasting import (
     load_accounts,
 )
 from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
-from rlzoo_plus.resume.user_code import user_code, user_models
+from rlzoo_plus.resume.fingerprint import user_code, user_models
 
 _BLOCK = 4096
 _ACCOUNT = "state_dict() and load_state_dict(state) would keep it"

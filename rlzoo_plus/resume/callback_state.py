@@ -1,8 +1,7 @@
-"""What callbacks remember, as plain data: ours by their own account, others' by their attributes.
+"""The state of callbacks as plain data: by their `state_dict`, otherwise by their attributes.
 
-A callback of a user's can offer `state_dict()` and `load_state_dict(state)`. Otherwise its plain
-attributes (numbers, texts, arrays and containers of them) are kept, and what else changes in it
-is not; `unsaved` names that.
+A user's callback can have `state_dict()` and `load_state_dict(state)`. Otherwise its plain
+attributes (numbers, texts, arrays and containers of them) are saved; `unsaved` names the others.
 """
 
 from __future__ import annotations
@@ -22,49 +21,44 @@ from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.resume.plain import is_plain, replace_attributes, to_plain
 
 _OF_THE_PROCESS = {"locals", "globals", "model", "parent", "verbose"}
-# Settings, and parts of Stable-Baselines3 that are put back elsewhere.
+# Settings, and parts of Stable-Baselines3 that are restored elsewhere.
 _CONSTANT = (Path, BuiltinFunctionType, FunctionType, MethodType, ModuleType, Logger, type)
 
 
 @runtime_checkable
 class KeepsBest(Protocol):
-    """A callback whose best policy lies in a folder of its own, beside the checkpoints."""
+    """A callback that saves the best policy in a folder of its own, beside the checkpoints."""
 
     def missing_best(self) -> list[str]:
-        """Return what of it is lost, a text for each."""
+        """Return what is missing of it, a text for each."""
 
     def keep_saved_best(self) -> None:
-        """Take the policy that is saved for the best, if it is better than what is remembered."""
+        """Accept the saved policy as the best if it is better than the callback's state says."""
 
 
 def capture_callbacks(callbacks: Sequence[BaseCallback]) -> dict[str, dict[str, Any]]:
-    """Return the state of each callback, and of those inside it, by its place and class."""
+    """Return the state of each callback, and of callbacks inside it, by position and class."""
     return {path: _state(callback) for path, callback in _walk(callbacks)}
 
 
 def restore_callbacks(callbacks: Sequence[BaseCallback], state: dict[str, dict[str, Any]]) -> None:
-    """Put the states back; a callback that is new has none."""
+    """Restore the states; a new callback has none."""
     for path, callback in _walk(callbacks):
-        if path not in state:
-            continue
-        if _has_account(callback):
+        if path in state and _has_state_dict(callback):
             callback.load_state_dict(state[path]["account"])
             callback.n_calls = int(state[path]["n_calls"])
-        else:
+        elif path in state:
             replace_attributes(callback, state[path], _OF_THE_PROCESS)
 
 
 def unsaved(callbacks: Sequence[BaseCallback]) -> list[str]:
     """Return what a checkpoint misses of the callbacks, a text for each attribute."""
     missed = []
-    for _, callback in _walk(callbacks):
+    for callback in (callback for _, callback in _walk(callbacks) if not _has_state_dict(callback)):
         kind = type(callback).__name__
-        if _has_account(callback):
-            continue
         for name, value in _attributes(callback):
-            inner = isinstance(value, BaseCallback) or (
-                isinstance(value, list) and any(isinstance(v, BaseCallback) for v in value)
-            )
+            items = value if isinstance(value, list) else [value]
+            inner = any(isinstance(item, BaseCallback) for item in items)
             if isinstance(value, (VecEnv, gym.Env)):
                 missed.append(f"callback {kind} keeps an environment of its own, {name}")
             elif not is_plain(value) and not inner and not isinstance(value, _CONSTANT):
@@ -74,12 +68,12 @@ def unsaved(callbacks: Sequence[BaseCallback]) -> list[str]:
     return missed
 
 
-def _has_account(callback: Any) -> bool:
+def _has_state_dict(callback: Any) -> bool:
     return hasattr(callback, "state_dict") and hasattr(callback, "load_state_dict")
 
 
 def _state(callback: Any) -> dict[str, Any]:
-    if not _has_account(callback):
+    if not _has_state_dict(callback):
         return {
             name: to_plain(value)
             for name, value in _attributes(callback)
@@ -88,7 +82,7 @@ def _state(callback: Any) -> dict[str, Any]:
         }
     state = callback.state_dict()
     try:
-        pack(state)  # what cannot be written is the callback's mistake, and known by its name
+        pack(state)  # to name the callback in the error
     except TypeError as error:
         kind = type(callback).__name__
         raise TypeError(f"callback {kind}: state_dict(){error}") from error

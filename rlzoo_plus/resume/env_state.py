@@ -1,15 +1,14 @@
 """The state of vectorised environments, with every wrapper around them, as plain data.
 
-Taken between two iterations. It knows every wrapper of the chain that `envs.factory` builds. The
-past of a running episode that is long goes to chunks, so that it is written once: an episode that
-never ends would make each checkpoint longer than the one before.
+It is captured between two iterations, with every wrapper that `envs.factory` adds. The past of a
+long running episode goes to chunks, so that it is written once: otherwise an episode without an
+end would make each checkpoint larger than the last.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,18 +16,18 @@ import numpy as np
 from rlzoo_plus.artifacts.chunks import ChunkIndex
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
-from rlzoo_plus.resume.plain import fitted
+from rlzoo_plus.resume.plain import fitted, to_plain
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
+    from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 
-_NORMALIZE_ATTRIBUTES = ("returns", "old_reward", "training")
+_NORMALIZE_ATTRIBUTES = ("returns", "old_reward", "training", "old_obs")
 # They come from the configuration.
 _NORMALIZE_SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
-# Steps in a block of a long episode; what comes after the last full one is in the checkpoint.
+# Steps in a block of a long episode; those after the last full block are in the checkpoint.
 BLOCK = 4096
 PREFIX = "episode/"
-# Of all environments together, when a checkpoint is read that may come from anywhere.
+# Of all environments together, when an untrusted checkpoint is read.
 _LARGEST_BYTES = 2**32
 _DAMAGED = "the past of an episode is damaged"
 
@@ -37,9 +36,9 @@ def capture_envs(venv: VecEnv) -> dict[str, Any]:
     """Return the state of training environments from `make_train_env`.
 
     Returns:
-        `wrappers`, from the outermost inwards; `episodes`, one for each environment; `rewards`,
-        those of each running episode; `clock`, which depends on the time of day. Of a `vec_env`
-        that steps them as one, `vec_env` in place of all but the wrappers.
+        `wrappers`, the outermost first; `episodes`, one for each environment; `rewards` of each
+        running episode; `clock`, which depends on the time of day. A `vec_env` of the user's has
+        `vec_env` in place of all but the wrappers.
     """
     wrappers, base = _layers(venv)
     if isinstance(base, OwnVecEnv):
@@ -57,12 +56,12 @@ def capture_envs(venv: VecEnv) -> dict[str, Any]:
 
 
 def unrecorded_calls(venv: VecEnv) -> list[str]:
-    """Return what user code did to training environments that `capture_envs` does not hold."""
+    """Return what user code did to training environments that `capture_envs` misses."""
     return list(_layers(venv)[1].unrecorded)
 
 
 def forgotten(venv: VecEnv, state: dict[str, Any]) -> list[str]:
-    """Return what restored environments have lost of what lasts longer than an episode."""
+    """Return what restored environments have lost that outlasts an episode."""
     base = _layers(venv)[1]
     found = []
     for rank, episode in enumerate(state["episodes"]):
@@ -73,18 +72,18 @@ def forgotten(venv: VecEnv, state: dict[str, Any]) -> list[str]:
 
 
 def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False) -> list[str]:
-    """Bring freshly made environments to a state.
+    """Restore the state of freshly created environments.
 
     Args:
         venv: From `make_train_env`.
         state: From `capture_envs`.
-        may_call: Whether code of a user's, which is trusted, may have called their methods.
+        may_call: Whether trusted user code may have called their methods.
 
     Returns:
-        What is not the same as it was, a line for each environment; empty if all of it is.
+        What could not be restored exactly, a line for each environment.
 
     Raises:
-        ValueError: It is the state of other environments, or of none.
+        ValueError: The state does not fit the environments.
     """
     wrappers, base = _layers(venv)
     if isinstance(base, OwnVecEnv):
@@ -99,15 +98,14 @@ def restore_envs(venv: VecEnv, state: dict[str, Any], *, may_call: bool = False)
 
 def _restore_chains(base: VecEnv, state: dict[str, Any], *, may_call: bool) -> list[str]:
     problems = []
-    _check_monitors(state, base.num_envs)
     attributes = state.get("attributes", [{}] * base.num_envs)
-    _check_calls(state["episodes"], attributes, may_call=may_call)
+    _check_chains({**state, "attributes": attributes}, base.num_envs, may_call=may_call)
     for rank, episode in enumerate(state["episodes"]):
         rewards = state["rewards"][rank]
         (problem,) = base.env_method("restore_episode", episode, rewards, indices=rank)
         if problem is not None:
             problems.append(f"environment {rank}: {problem}")
-        # What Monitor knows of the running episode.
+        # Monitor's values of the running episode.
         base.set_attr("rewards", rewards.tolist(), indices=rank)
         base.set_attr("total_steps", state["total_steps"][rank], indices=rank)
         base.set_attr("t_start", state["clock"][rank], indices=rank)
@@ -117,33 +115,26 @@ def _restore_chains(base: VecEnv, state: dict[str, Any], *, may_call: bool) -> l
     return problems
 
 
-def _check_monitors(state: dict[str, Any], n_envs: int) -> None:
-    """Check what is set in the environments' monitors as it is."""
-    for key in ("episodes", "rewards", "total_steps", "clock"):
+def _check_chains(state: dict[str, Any], n_envs: int, *, may_call: bool) -> None:
+    """Check what is set and called in the environments: workers cannot refuse anything."""
+    for key in ("episodes", "rewards", "total_steps", "clock", "attributes"):
         if len(state[key]) != n_envs:
             raise ValueError(f"{key} are of {len(state[key])} environments, not of {n_envs}")
-    for rewards in state["rewards"]:
-        if rewards.dtype != np.float64 or rewards.ndim != 1:
-            raise ValueError("the rewards of an episode are none")
+    if any(rewards.dtype != np.float64 or rewards.ndim != 1 for rewards in state["rewards"]):
+        raise ValueError("the rewards of an episode are malformed")
     if not all(isinstance(number, (int, float)) for number in state["clock"]):
-        raise ValueError("the start of an episode is no time")
+        raise ValueError("the start of an episode is not a time")
     if not all(type(steps) is int for steps in state["total_steps"]):
-        raise ValueError("the steps of an environment are no number")
-
-
-def _check_calls(episodes: list[Any], attributes: list[Any], *, may_call: bool) -> None:
-    """Check what is to be called and set: it could be anything, and workers cannot refuse."""
-    records = [CallRecord.from_state(e["calls"]) for e in episodes if "calls" in e]
-    if len(attributes) != len(episodes):
-        raise ValueError(f"attributes are of {len(attributes)} environments")
-    for values in attributes:
+        raise ValueError("the steps of an environment are not a number")
+    for values in state["attributes"]:
         check_attributes(values)
-    if not may_call and (any(attributes) or any(r.before or r.during for r in records)):
+    records = [CallRecord.from_state(e["calls"]) for e in state["episodes"] if "calls" in e]
+    if not may_call and (any(state["attributes"]) or any(r.before or r.during for r in records)):
         raise ValueError("it calls methods of the environments, which nothing in this run does")
 
 
 def normalize_settings(venv: VecEnv) -> dict[str, Any]:
-    """Return how observations and rewards are normalised, apart from the statistics."""
+    """Return the settings of `VecNormalize`, empty without it."""
     from stable_baselines3.common.vec_env import VecNormalize
 
     layers = [layer for layer in _layers(venv)[0] if isinstance(layer, VecNormalize)]
@@ -166,21 +157,35 @@ def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
 def _capture_wrapper(layer: Any) -> dict[str, Any]:
     from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
-    if isinstance(layer, VecNormalize):
-        return _capture_normalize(layer)
     if isinstance(layer, VecFrameStack):
         return {"frames": {k: v.stacked_obs.copy() for k, v in _frames(layer).items()}}
-    return {}
+    if not isinstance(layer, VecNormalize):
+        return {}
+    state = {name: to_plain(getattr(layer, name)) for name in _NORMALIZE_ATTRIBUTES}
+    state["return_statistics"] = _statistics(layer.ret_rms)
+    if layer.norm_obs:
+        rms = layer.obs_rms if isinstance(layer.obs_rms, dict) else {"": layer.obs_rms}
+        state["observation_statistics"] = {key: _statistics(value) for key, value in rms.items()}
+    return state
 
 
-def _restore_wrapper(layer: Any, values: dict[str, Any]) -> None:
+def _restore_wrapper(layer: Any, state: dict[str, Any]) -> None:
     from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
-    if isinstance(layer, VecNormalize):
-        _restore_normalize(layer, values)
-    elif isinstance(layer, VecFrameStack):
+    if isinstance(layer, VecFrameStack):
         for key, part in _frames(layer).items():
-            part.stacked_obs = fitted(part.stacked_obs, values["frames"][key], "frames")
+            part.stacked_obs = fitted(part.stacked_obs, state["frames"][key], "frames")
+    if not isinstance(layer, VecNormalize):
+        return
+    for name in _NORMALIZE_ATTRIBUTES:
+        setattr(layer, name, fitted(vars(layer).get(name), state[name], name))
+    pairs = [(layer.ret_rms, state["return_statistics"])]
+    for key, value in state.get("observation_statistics", {}).items():
+        rms = layer.obs_rms[key] if isinstance(layer.obs_rms, dict) else layer.obs_rms
+        pairs.append((rms, value))
+    for target, value in pairs:
+        for name in ("mean", "var", "count"):
+            setattr(target, name, fitted(getattr(target, name), value[name], name))
 
 
 def _frames(layer: VecFrameStack) -> dict[str, Any]:
@@ -189,62 +194,20 @@ def _frames(layer: VecFrameStack) -> dict[str, Any]:
     return getattr(stacked, "sub_stacked_observations", None) or {"": stacked}
 
 
-def _capture_normalize(venv: VecNormalize) -> dict[str, Any]:
-    state = {name: _copied(getattr(venv, name)) for name in _NORMALIZE_ATTRIBUTES}
-    state["old_obs"] = _copied(venv.old_obs)
-    state["return_statistics"] = _statistics(venv.ret_rms)
-    if venv.norm_obs:
-        rms = venv.obs_rms if isinstance(venv.obs_rms, dict) else {"": venv.obs_rms}
-        state["observation_statistics"] = {key: _statistics(value) for key, value in rms.items()}
-    return state
-
-
-def _restore_normalize(venv: VecNormalize, state: dict[str, Any]) -> None:
-    for name in (*_NORMALIZE_ATTRIBUTES, "old_obs"):
-        setattr(venv, name, fitted(vars(venv).get(name), state[name], name))
-    pairs = [(venv.ret_rms, state["return_statistics"])]
-    for key, value in state.get("observation_statistics", {}).items():
-        pairs.append((venv.obs_rms[key] if isinstance(venv.obs_rms, dict) else venv.obs_rms, value))
-    for target, value in pairs:
-        for name in ("mean", "var", "count"):
-            setattr(target, name, fitted(getattr(target, name), value[name], name))
-
-
 def _statistics(rms: Any) -> dict[str, Any]:
     return {"mean": np.array(rms.mean), "var": np.array(rms.var), "count": rms.count}
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return value
-
-
-@dataclass(frozen=True)
-class Past:
-    """The full blocks of one environment's running episode.
-
-    Attributes:
-        start: The environment's steps before the episode; no other of its episodes has the same.
-        columns: `rewards`, and `actions` if they are kept, shape (n_steps, ...).
-        n_steps: Steps in full blocks, a multiple of `BLOCK`.
-    """
-
-    start: int
-    columns: dict[str, np.ndarray]
-    n_steps: int
-
-
-def take_past(envs: dict[str, Any]) -> dict[str, Past]:
-    """Move the full blocks out of the state of environments.
+def take_past(envs: dict[str, Any]) -> dict[str, tuple[int, dict[str, np.ndarray]]]:
+    """Move the full blocks of running episodes out of the state of environments.
 
     Args:
-        envs: From `capture_envs`; only what follows the blocks stays in it.
+        envs: From `capture_envs`; only the steps after the blocks stay in it.
 
     Returns:
-        The past of each environment that has one, by the name of its chunks.
+        By the name of its chunks, of each environment with a past: its steps before the episode,
+        which tell its episodes apart, and `rewards` and, if they are kept, `actions`, shape
+        (n_steps, ...), a multiple of `BLOCK`.
     """
     found = {}
     for rank, (held, rewards) in enumerate(zip(envs["episodes"], envs["rewards"], strict=True)):
@@ -258,8 +221,7 @@ def take_past(envs: dict[str, Any]) -> dict[str, Past]:
         if actions is not None:
             columns["actions"] = actions[:n_steps]
             episode["actions"] = actions[n_steps:].copy()
-        start = envs["total_steps"][rank] - len(rewards)
-        found[f"{PREFIX}{rank}"] = Past(start, columns, n_steps)
+        found[f"{PREFIX}{rank}"] = (envs["total_steps"][rank] - len(rewards), columns)
     return found
 
 
@@ -268,7 +230,7 @@ def put_past_back(
     chunks: Mapping[str, ChunkIndex],
     read: Callable[[str, Mapping[str, np.ndarray]], None],
 ) -> dict[str, int]:
-    """Join the blocks of a checkpoint with what follows them.
+    """Put the full blocks of a checkpoint's running episodes back into its state.
 
     Args:
         envs: The state of environments in the checkpoint; it is completed.
@@ -276,10 +238,10 @@ def put_past_back(
         read: Fills arrays with the rows of a name.
 
     Returns:
-        The start of each episode that has a past, by the name of its chunks.
+        The start of each episode with a past, as in `take_past`.
 
     Raises:
-        ValueError: They do not belong together.
+        ValueError: They do not fit the state.
     """
     mine = {name: index for name, index in chunks.items() if name.startswith(PREFIX)}
     if sum(index.used * index.row_bytes for index in mine.values()) > _LARGEST_BYTES:

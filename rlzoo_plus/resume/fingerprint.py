@@ -1,25 +1,64 @@
-"""What the last bits of a training depend on: processor, threads, device, versions."""
+"""What the numbers of a training depend on: machine, versions, and the code that it executes.
+
+Installed code is known by its version. Other code (modules in the working directory, on
+PYTHONPATH, or of an editable install) can change at any time: its files are hashed, and so are
+the robot models beside them.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
+import os
 import platform
-from collections.abc import Mapping
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint
+from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.own_code import own_modules
+from rlzoo_plus.config.schema import RunConfig
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_CODE = (
-    *(_PACKAGE / name for name in ("agents", "envs", "resume", "callbacks", "evaluation.py")),
-    *(_PACKAGE / name for name in ("runs/exp_manager.py", "statistics.py", "config/schedules.py")),
-    _PACKAGE.parent / "robots",
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+_OURS = Path(__file__).resolve().parents[1]
+_NUMERIC_CODE = (
+    *(_OURS / name for name in ("agents", "envs", "resume", "callbacks", "evaluation.py")),
+    *(_OURS / name for name in ("runs/exp_manager.py", "statistics.py", "config/schedules.py")),
+    _OURS.parent / "robots",
 )
-_CODE_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")
+_NUMERIC_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")
 # Two runs can differ in these and still give the same numbers.
 _WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
+MODULE, SCRIPT, MODEL, PACKAGE = "module", "script", "model", "package"
+_MODEL_SUFFIXES = (".urdf", ".sdf", ".xml", ".mjcf", ".xacro", ".obj", ".stl", ".dae", ".mtl")
+# Folders of many files, none of which is a model.
+_NOT_SEARCHED = ("outputs", "node_modules", "__pycache__")
+_DEEPEST, _MOST_ENTRIES = 3, 5000
+_LARGEST_TEXT_BYTES, _LARGEST_HASHED_BYTES = 2**24, 2**30
+# A model names its meshes and textures in attributes, a material its images on lines.
+_REFERENCE = re.compile(
+    rb"""(?:file|filename|url)\s*=\s*["']([^"']+)["']|^(?:mtllib|map_\w+)\s+(\S+)""", re.MULTILINE
+)
+# Simulators that an environment of Gymnasium's own uses, by the name of their module.
+_SIMULATORS = ("mujoco", "Box2D", "ale_py")
+# Versions of these are in `numeric_fingerprint`.
+_VERSIONED = {name.replace("-", "_") for name in PACKAGES}
+_OF_THE_SITE = ("sitecustomize", "usercustomize")
+_IMPORTING = {"env", "algo", "network", "callbacks", "packages", "vec_env", "eval"}
+_DOTTED = re.compile(r"([A-Za-z_]\w*)(?:[.:][A-Za-z_]\w*)+(?:-v\d+)?")
 
 
 def numeric_fingerprint(device: str) -> dict[str, str]:
@@ -40,8 +79,8 @@ def numeric_fingerprint(device: str) -> dict[str, str]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
-        "code of rlzoo-plus": _code_hash(),
-        **{name: _version(name) for name in names},
+        "code of rlzoo-plus": _hash_of_our_code(),
+        **{name: package_version(name) or "not installed" for name in names},
     }
 
 
@@ -54,19 +93,304 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     ]
 
 
+class RunCode:
+    """The user's modules, models and packages of a run, hashed when each is first seen."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._is_apart = config.vec_env == "subproc"
+        texts = list(_texts(config.model_dump(include=_IMPORTING)))
+        named = {match[1] for text in texts if (match := _DOTTED.fullmatch(text))}
+        named |= {name.partition(".")[0] for name in config.env.packages}
+        self._packages = sorted({*named, *own_modules(config)})
+        self._files = [text for text in texts if "/" in text or "." in text]
+        self._seen: dict[str, str] = {}
+
+    def look(self, venv: VecEnv) -> dict[str, str]:
+        """Return all code seen so far; later changes on the disk have no effect on this run.
+
+        Args:
+            venv: The training environments; a worker process reports its own code, too.
+        """
+        now = user_code(self._packages)
+        if not self._seen:
+            now |= user_models(self._files)
+            if self._is_apart:
+                (there,) = venv.env_method("loaded_code", self._packages, self._files, indices=[0])
+                now = there | now
+        self._seen = now | self._seen
+        return dict(self._seen)
+
+    def changes_since(self, stored: Any, venv: VecEnv) -> list[str]:
+        """Return what differs from the code of a checkpoint's process, a text for each.
+
+        Raises:
+            ValueError: The checkpoint's entry is no list of code.
+        """
+        if not isinstance(stored, Mapping) or not all(type(v) is str for v in stored.values()):
+            raise ValueError("its list of code is malformed")
+        return code_changes(stored, self.look(venv))
+
+
+def user_code(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return hashes of the user's modules by file, and versions of the packages they import.
+
+    Args:
+        named: Top-level packages that the configuration names; they count even if installed.
+    """
+    found: dict[str, str] = {}
+    imported = {name for name in _SIMULATORS if name in sys.modules}
+    for name, module in _user_modules():
+        imported |= module.imports
+        found[_module_key(name, module.file)] = module.digest
+    for name in sorted((imported | set(named)) - _VERSIONED):
+        place = _place_of(sys.modules.get(name))
+        if place is not None and place.is_installed:
+            tree = f"+{_hash_package(place.file)}" if name in named else ""
+            found[f"{PACKAGE} {name}"] = _version(name) + tree
+    return found
+
+
+def user_models(named: Iterable[str] = ()) -> dict[str, str]:
+    """Return hashes of the model files beside the user's modules, and of those loaded or named.
+
+    They are read at each call, since a new environment loads them again.
+
+    Args:
+        named: Paths in the configuration, which need not exist.
+    """
+    folders = {module.file.parent for _, module in _user_modules()}
+    # A folder inside another one is searched with it.
+    roots = [folder for folder in folders if not any(above in folders for above in folder.parents)]
+    files = {file for root in roots for file in _models_below(root)}
+    simulation = sys.modules.get("robots.simulation")
+    loaded = () if simulation is None else simulation.LOADED_MODELS
+    files |= {Path(path).resolve() for path in (*loaded, *named) if os.path.isfile(path)}
+    pending = list(files)
+    while pending:
+        new = set(_references(pending.pop())) - files
+        files |= new
+        pending += new
+    return {f"{MODEL} {_label(f)}": _hash(f) for f in sorted(files) if not _is_installed(f)}
+
+
+def code_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what was changed, a text for each file or package.
+
+    A module that only one process has loaded counts only if its file is there and differs: another
+    command may load more than training needs, and some modules are imported late.
+
+    Args:
+        before: Of the process that wrote a checkpoint; untrusted.
+        now: Of this process.
+    """
+    changes = []
+    for key, old in before.items():
+        kind, _, name = key.partition(" ")
+        new = now.get(key)
+        if new is None and kind == MODULE:
+            new = _hash_of_unloaded(name)
+        if new is not None and new != old:
+            text = f"{key} was {old}, is {new}" if kind == PACKAGE else f"{key} was changed"
+            changes.append(printable(text))
+    return changes
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The origin of a module.
+
+    Attributes:
+        file: Its file, links resolved.
+        is_installed: Whether it belongs to Python, an installed package, or this project.
+        digest: Hash of a user's module when it was first seen, soon after its import.
+        imports: The top-level names that such a module imports.
+    """
+
+    file: Path
+    is_installed: bool
+    digest: str = ""
+    imports: frozenset[str] = frozenset()
+
+
+# A module keeps the code of its import, whatever happens to its file later.
+_places: WeakKeyDictionary[ModuleType, _Place | None] = WeakKeyDictionary()
+
+
+def _user_modules() -> Iterator[tuple[str, _Place]]:
+    for name, module in list(sys.modules.items()):
+        place = _place_of(module)
+        if place is not None and not place.is_installed and name not in _OF_THE_SITE:
+            yield name, place
+
+
+def _place_of(module: object) -> _Place | None:
+    # Not isinstance() alone: objects can claim to be modules, as cffi's do.
+    if not issubclass(type(module), ModuleType) or not isinstance(module, ModuleType):
+        return None
+    if module not in _places:
+        name = vars(module).get("__file__")
+        place = None
+        if isinstance(name, str) and os.path.isfile(name):
+            file = Path(name).resolve()
+            if _is_installed(file):
+                place = _Place(file, is_installed=True)
+            else:
+                place = _Place(file, False, _hash(file), frozenset(_imports(file)))
+        _places[module] = place
+    return _places[module]
+
+
+def _is_installed(file: Path) -> bool:
+    is_in_site = {"site-packages", "dist-packages"} & set(file.parts)
+    return bool(is_in_site) or any(map(file.is_relative_to, _installed_roots()))
+
+
 @functools.cache
-def _code_hash() -> str:
-    """Return a hash of our own code that computes with numbers: a version alone misses changes."""
-    digest = hashlib.sha256()
-    files = {file for place in _CODE for file in (place.rglob("*") if place.is_dir() else [place])}
-    for file in sorted(files):
-        if file.suffix in _CODE_SUFFIXES:
-            digest.update(file.name.encode() + file.read_bytes())
-    return digest.hexdigest()[:12]
+def _installed_roots() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    names = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    names += [*site.getsitepackages(), site.getusersitepackages()]
+    ours = [_OURS, *(_OURS.parent / name for name in ("robots", "hydra_plugins", "train.py"))]
+    return tuple(dict.fromkeys([*(Path(name).resolve() for name in names), *ours]))
 
 
-def _version(name: str) -> str:
+def _module_key(name: str, file: Path) -> str:
+    """Return a name that does not depend on where a project lies."""
+    if name in ("__main__", "__mp_main__"):
+        return f"{SCRIPT} {file.name}"
+    parts = name.split(".")
+    above = parts if file.stem == "__init__" else parts[:-1]
+    return f"{MODULE} {'/'.join([*above, file.name])}"
+
+
+def _imports(file: Path) -> Iterator[str]:
+    if file.suffix != ".py":
+        return
     try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _hash_of_unloaded(name: str) -> str | None:
+    """Find a module's file without importing anything, and hash it; None if there is none."""
+    *above, last = name.split("/")
+    stem = last.partition(".")[0]
+    parts = above if stem == "__init__" else [*above, stem]
+    if not parts or not all(part.isidentifier() for part in parts):
+        return None
+    places: Iterable[str] | None = None
+    file: str | None = None
+    for number in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: number + 1]), places)  # type: ignore[arg-type]
+        if spec is None:
+            return None
+        places, file = spec.submodule_search_locations, spec.origin
+    return _hash(Path(file)) if file is not None and os.path.isfile(file) else None
+
+
+def _models_below(root: Path) -> Iterator[Path]:
+    """Yield model files in a folder and a few levels below it; of a huge tree, the first."""
+    pending, n_entries = [(root, 0)], 0
+    while pending and n_entries < _MOST_ENTRIES:
+        folder, depth = pending.pop(0)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        n_entries += len(entries)
+        names = {entry.name for entry in entries}
+        if "pyvenv.cfg" in names or {"config.yaml", "checkpoints"} <= names:
+            continue  # a virtual environment or a run
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name in _NOT_SEARCHED:
+                continue
+            if entry.name.lower().endswith(_MODEL_SUFFIXES) and entry.is_file():
+                yield Path(entry.path).resolve()
+            elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
+                pending.append((Path(entry.path), depth + 1))
+
+
+def _references(file: Path) -> Iterator[Path]:
+    """Yield the files that a model or a material names, where they can be found."""
+    try:
+        is_text = file.suffix.lower() in _MODEL_SUFFIXES and file.suffix.lower() != ".stl"
+        if not is_text or file.stat().st_size > _LARGEST_TEXT_BYTES:
+            return
+        text = file.read_bytes()
+    except OSError:
+        return
+    for match in _REFERENCE.finditer(text):
+        name = (match[1] or match[2]).decode(errors="replace").partition("://")
+        for folder in (file.parent, *file.parent.parents[:2]):
+            candidate = folder / (name[2] or name[0])
+            if os.path.isfile(candidate):
+                yield candidate.resolve()
+                break
+
+
+def _label(file: Path) -> str:
+    """Return a file's path below where modules are found, or its end."""
+    roots = [Path(path or os.curdir).resolve() for path in [os.curdir, *sys.path]]
+    inside = [file.relative_to(root).as_posix() for root in roots if file.is_relative_to(root)]
+    return min(inside, key=len, default="/".join(file.parts[-2:]))
+
+
+def _hash(file: Path) -> str:
+    try:
+        if (size := file.stat().st_size) > _LARGEST_HASHED_BYTES:
+            return f"{size} bytes"
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    except OSError:
+        return "unreadable"
+
+
+def _hash_all(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name}:{_hash(file)};".encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _hash_package(file: Path) -> str:
+    """Return one hash of an installed package's modules."""
+    is_package = file.stem == "__init__"
+    files = sorted(file.parent.rglob("*.py"))[:_MOST_ENTRIES] if is_package else [file]
+    return _hash_all(files)[:8]
+
+
+@functools.cache
+def _hash_of_our_code() -> str:
+    """Return a hash of our own code that computes with numbers: a version alone misses changes."""
+    places = [place.rglob("*") if place.is_dir() else [place] for place in _NUMERIC_CODE]
+    files = sorted(file for place in places for file in place)
+    return _hash_all(file for file in files if file.suffix in _NUMERIC_SUFFIXES)[:12]
+
+
+@functools.cache
+def _version(name: str) -> str:
+    """Return the version of the distribution that brings a module."""
+    version = package_version(name)
+    if version is None and name in (brought_by := metadata.packages_distributions()):
+        version = package_version(brought_by[name][0])
+    return version or "unknown"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in nested plain data, keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)

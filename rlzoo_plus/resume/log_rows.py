@@ -1,8 +1,7 @@
-"""The logs of a run at a resume: cut back to the checkpoint, and compared with what comes again.
+"""The logs of a resumed run: truncated to the checkpoint, and compared with what is logged again.
 
-A run that goes on from its newest checkpoint makes the rows after it once more. If one of them
-comes out otherwise, the run is not the one that would have been without the interruption. Rows
-are compared without what the clock decides.
+A run that resumes from its newest checkpoint logs the later rows once more. If one of them differs,
+the run is not the one that it would have been without the stop. Timings are not compared.
 """
 
 from __future__ import annotations
@@ -11,217 +10,198 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, PrivateAttr
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import parse_json, printable, read_plain_file, read_plain_part
+from rlzoo_plus.artifacts.untrusted import (
+    one_line,
+    parse_json,
+    printable,
+    read_plain_file,
+    read_plain_part,
+)
 
 log = logging.getLogger(__name__)
-# Of all logs together; what is beyond is not compared.
+# Of all logs together; rows beyond are not compared.
 _MOST_BYTES = 2**23
 _LARGEST_FILE_BYTES = 2 * _MOST_BYTES
 _LONGEST_VALUE = 60
-# Metrics that are measured with a clock, also by a callback of a user's.
-_OF_THE_CLOCK = re.compile(r"^(time|perf|system)/|(time|fps|seconds|_s|_ms)$")
+# Metrics that are timings, also those of a user's callback.
+_TIMING = re.compile(r"^(time|perf|system)/|(time|fps|seconds|_s|_ms)$")
 # Of a row in monitor/: return, length, time.
 _TIME_COLUMN = 2
+_Size = Annotated[int, Field(strict=True, ge=0)]
 
 
 def log_sizes(run_dir: RunDir) -> dict[str, int]:
-    """Return the length in bytes of each log file, by its path in the run; all are on disk then."""
+    """Make all log files durable, and return their sizes [bytes] by path in the run."""
     sizes = {}
-    for path in _log_files(run_dir):
+    for name, path in _log_files(run_dir).items():
         with path.open("rb+") as file:
             os.fsync(file.fileno())
-            sizes[path.relative_to(run_dir.path).as_posix()] = os.fstat(file.fileno()).st_size
+            sizes[name] = os.fstat(file.fileno()).st_size
     return sizes
 
 
 def rewind_logs(run_dir: RunDir, sizes: Mapping[str, int]) -> list[str]:
-    """Cut the log files back, so that what is trained again is not recorded twice.
+    """Truncate the log files, so that steps trained again are not recorded twice.
 
     Args:
         run_dir: The run; nothing writes to it now.
-        sizes: From `log_sizes`; a file that is not named there came later and is removed.
+        sizes: From `log_sizes`; a file that it does not name is newer and removed.
 
     Returns:
         The files that are shorter than they were, so that records are missing.
 
     Raises:
-        ValueError: The sizes are none.
+        ValueError: `sizes` is malformed.
     """
-    check_sizes(sizes)
-    found = {path.relative_to(run_dir.path).as_posix(): path for path in _log_files(run_dir)}
+    _check_sizes(sizes)
+    found = _log_files(run_dir)
     for name, path in found.items():
         if name not in sizes:
             path.unlink()
         elif path.stat().st_size > sizes[name]:
             os.truncate(path, sizes[name])
-    short = [
-        name
-        for name, size in sizes.items()
-        if name not in found or found[name].stat().st_size < size
-    ]
+    short = [n for n, size in sizes.items() if n not in found or found[n].stat().st_size < size]
     for name in short:
         log.warning("%s is shorter than at the checkpoint: records are missing", name)
     return short
 
 
-def check_sizes(sizes: Any) -> None:
-    """Check what a checkpoint says of the lengths of the logs.
+class _CutLog(BaseModel):
+    """The rows that were cut off one log, in their order, and where they begin again [bytes]."""
 
-    Raises:
-        ValueError: They are no lengths.
-    """
-    if not isinstance(sizes, Mapping) or not all(_is_size(size) for size in sizes.values()):
-        raise ValueError("the sizes of its log files are none")
-
-
-@dataclass
-class _Cut:
-    """What one log held behind a byte at which it was cut.
-
-    Attributes:
-        offset: Where the log was cut [bytes]; the rows made again begin there.
-        rows: The rows that were there, comparable, in their order.
-    """
-
-    offset: int
+    offset: _Size
     rows: list[str]
 
 
-@dataclass
-class CutRows:
-    """The rows of a run that are to come again.
+class CutRows(BaseModel):
+    """The rows of a run that a resume cut off and that are to be logged again.
 
     Attributes:
-        run_dir: The run.
-        since: Environment steps of the checkpoint after which the first of them came.
-        difference: What came out otherwise, None as long as nothing did.
+        since: Environment steps of the checkpoint that the oldest of them came after.
+        difference: The first row that differs, as a text; None as long as there is none.
+        logs: The rows by log; a log without any is left out of the file.
     """
 
-    run_dir: RunDir
-    since: int
-    difference: str | None = None
-    _logs: dict[str, _Cut] = field(default_factory=dict)
+    since: _Size
+    difference: Annotated[str, AfterValidator(printable)] | None = None
+    logs: dict[str, _CutLog] = Field(default_factory=dict)
+    _run_dir: RunDir = PrivateAttr()
 
     @classmethod
     def keep(cls, run_dir: RunDir, sizes: Mapping[str, int], step: int) -> CutRows:
-        """Take down the rows that are about to be cut off, and write them to the disk.
+        """Write the rows that are about to be cut off to the disk.
 
-        Rows of an earlier interruption that were not made again before this one stay.
+        Rows of an earlier stop that were not logged again before this one stay.
 
         Args:
             run_dir: The run; nothing writes to it now.
-            sizes: The length that each log had at the checkpoint [bytes].
+            sizes: The size of each log at the checkpoint [bytes].
             step: Environment steps of the checkpoint.
+
+        Raises:
+            ValueError: `sizes` is malformed.
         """
-        kept = cls._read(run_dir) or cls(run_dir, step)
+        _check_sizes(sizes)
+        kept = cls(since=step)
+        try:
+            # A damaged file is the same as none.
+            data = parse_json(read_plain_file(run_dir.cut_rows_file, _LARGEST_FILE_BYTES))
+            kept = cls.model_validate(data)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            log.warning("%s is damaged: %s", run_dir.cut_rows_file, one_line(error))
+        kept._run_dir = run_dir
         paths = _row_files(run_dir)
         for name, path in paths.items() if kept.difference is None else ():
-            size = sizes.get(name, 0)
-            before = kept._logs.get(name, _Cut(size, []))
-            kept._logs[name] = kept._joined(name, path, size, before, _MOST_BYTES // len(paths))
-        if not any(cut.rows for cut in kept._logs.values()):
+            kept._extend(name, path, sizes.get(name, 0), _MOST_BYTES // len(paths))
+        if not any(cut.rows for cut in kept.logs.values()):
             kept.since = step
         kept._write()
         return kept
 
     def compare(self, *, is_over: bool = False) -> str | None:
-        """Compare the rows made again so far; return what differs, or None.
+        """Compare the rows logged again so far; return what differs, or None.
 
         Args:
-            is_over: Whether the run makes no more rows.
+            is_over: Whether the run logs no more rows.
         """
-        if self.difference is not None or not self._logs:
+        if self.difference is not None or not self.logs:
             return self.difference
-        paths = _row_files(self.run_dir)
-        for name, cut in self._logs.items():
-            if cut.rows:
-                lines = _lines(paths[name], cut.offset, _MOST_BYTES) if name in paths else []
-                self._compare_log(name, cut, lines, is_over=is_over)
-        if self.difference is not None or not any(cut.rows for cut in self._logs.values()):
-            self._logs = {}
+        paths = _row_files(self._run_dir)
+        for name, cut in self.logs.items():
+            lines = _lines(paths[name], cut.offset, _MOST_BYTES) if name in paths else []
+            lines = lines[: len(cut.rows)]
+            self._note(name, cut.rows, [_comparable(name, line) for line in lines])
+            cut.offset += sum(len(line) + 1 for line in lines)
+            cut.rows = cut.rows[len(lines) :]
+            if is_over and cut.rows and self.difference is None:
+                self.difference = f"{name}: a row did not come again: {_short(cut.rows[0])}"
+        if self.difference is not None or not any(cut.rows for cut in self.logs.values()):
+            self.logs = {}
             self._write()
         return self.difference
 
-    def _compare_log(self, name: str, cut: _Cut, lines: list[bytes], *, is_over: bool) -> None:
-        made = [_comparable(name, line) for line in lines[: len(cut.rows)]]
-        self._note(name, cut.rows, made)
-        cut.offset += sum(len(line) + 1 for line in lines[: len(made)])
-        cut.rows = cut.rows[len(made) :]
-        if is_over and cut.rows and self.difference is None:
-            self.difference = f"{name}: a row did not come again: {_short(cut.rows[0])}"
-
-    def _joined(self, name: str, path: Path, size: int, before: _Cut, most: int) -> _Cut:
-        """Return the rows behind `size`: those of earlier interruptions, then those of the log."""
-        if size - before.offset > most:
-            before = _Cut(size, [])
+    def _extend(self, name: str, path: Path, size: int, most: int) -> None:
+        """Keep the rows of a log behind `size`: those of earlier stops, then those of the file."""
+        before = self.logs.get(name)
+        if before is None or size - before.offset > most:
+            before = _CutLog(offset=size, rows=[])
         start = min(size, before.offset)
         lines = _lines(path, start, most)
-        made = [_comparable(name, line) for line in lines]
-        rows = made[: _count(lines, before.offset - start)] + before.rows
-        self._note(name, rows, made)
-        return _Cut(size, (rows + made[len(rows) :])[_count(lines, size - start) :])
+        logged = [_comparable(name, line) for line in lines]
+        rows = logged[: _count(lines, before.offset - start)] + before.rows
+        self._note(name, rows, logged)
+        rows += logged[len(rows) :]
+        self.logs[name] = _CutLog(offset=size, rows=rows[_count(lines, size - start) :])
 
-    def _note(self, name: str, expected: list[str], made: list[str]) -> None:
-        for old, new in zip(expected, made, strict=False):
+    def _note(self, name: str, expected: list[str], logged: list[str]) -> None:
+        for old, new in zip(expected, logged, strict=False):
             if old != new and self.difference is None:
                 self.difference = f"{name}: {_describe(old, new)}"
 
-    @classmethod
-    def _read(cls, run_dir: RunDir) -> CutRows | None:
-        """Read what an interruption before left; whatever is damaged is as if it was not there."""
-        try:
-            data = parse_json(read_plain_file(run_dir.cut_rows_file, _LARGEST_FILE_BYTES))
-            difference = data["difference"]
-            logs = {
-                str(name): _Cut(_number(cut["offset"]), [str(row) for row in cut["rows"]])
-                for name, cut in data["logs"].items()
-            }
-            reason = None if difference is None else printable(difference)
-            return cls(run_dir, _number(data["since"]), reason, logs)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("%s is damaged: %s", run_dir.cut_rows_file, printable(error))
-            return None
-
     def _write(self) -> None:
-        logs = {n: {"offset": c.offset, "rows": c.rows} for n, c in self._logs.items() if c.rows}
+        self.logs = {name: cut for name, cut in self.logs.items() if cut.rows}
         try:
-            if not logs and self.difference is None:
-                self.run_dir.cut_rows_file.unlink(missing_ok=True)
-                return
-            data = {"since": self.since, "difference": self.difference, "logs": logs}
-            write_atomic(self.run_dir.cut_rows_file, json.dumps(data) + "\n")
+            if self.logs or self.difference is not None:
+                write_atomic(self._run_dir.cut_rows_file, self.model_dump_json() + "\n")
+            else:
+                self._run_dir.cut_rows_file.unlink(missing_ok=True)
         except OSError as error:
             log.warning("the rows cut off cannot be compared after another stop: %s", error)
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _check_sizes(sizes: Any) -> None:
+    is_mapping = isinstance(sizes, Mapping)
+    if not is_mapping or not all(type(size) is int and size >= 0 for size in sizes.values()):
+        raise ValueError("the sizes of its log files are malformed")
 
 
-def _log_files(run_dir: RunDir) -> Iterator[Path]:
+def _log_files(run_dir: RunDir) -> dict[str, Path]:
+    """Return the existing log files by their path in the run."""
     files = [run_dir.metrics_file, run_dir.evaluations_file]
     files += sorted(run_dir.tensorboard.glob("events.out.*"))
     files += sorted(run_dir.monitor.glob("*.csv"))
-    return (path for path in files if path.is_file() and not path.is_symlink())
+    plain = [path for path in files if path.is_file() and not path.is_symlink()]
+    return {path.relative_to(run_dir.path).as_posix(): path for path in plain}
 
 
 def _row_files(run_dir: RunDir) -> dict[str, Path]:
-    """Return the logs that hold rows of text, by their path in the run."""
-    files = [run_dir.metrics_file, run_dir.evaluations_file, *run_dir.monitor.glob("*.csv")]
-    return {path.relative_to(run_dir.path).as_posix(): path for path in sorted(files)}
+    """Return the logs that hold rows of text."""
+    logs = _log_files(run_dir)
+    return {name: path for name, path in logs.items() if path.suffix in (".jsonl", ".csv")}
 
 
 def _lines(path: Path, start: int, most: int) -> list[bytes]:
-    """Return the whole lines behind a byte of a file; a last one without an end is torn."""
+    """Return the whole lines behind a byte of a file; a last line without an end is torn."""
     try:
         return read_plain_part(path, start, most).split(b"\n")[:-1]
     except (OSError, ValueError):
@@ -238,20 +218,17 @@ def _count(lines: list[bytes], n_bytes: int) -> int:
 
 
 def _comparable(name: str, line: bytes) -> str:
-    """Return a row without what the clock decides."""
+    """Return a row without timings."""
     text = line.decode("utf-8", "replace")
     if name.endswith(".csv"):
         columns = text.split(",")
-        return (
-            ""
-            if text.startswith("#")
-            else ",".join(columns[:_TIME_COLUMN] + columns[_TIME_COLUMN + 1 :])
-        )
+        del columns[_TIME_COLUMN : _TIME_COLUMN + 1]
+        return "" if text.startswith("#") else ",".join(columns)
     record = _record(text)
     if record is None:
         return text
     record.pop("ts", None)
-    if _OF_THE_CLOCK.search(str(record.get("key"))):
+    if _TIMING.search(str(record.get("key"))):
         record.pop("value", None)
     return json.dumps(record)
 
@@ -265,7 +242,7 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def _describe(old: str, new: str) -> str:
-    """Return what differs between two rows, in short."""
+    """Return the difference between two rows, in short."""
     before, after = _record(old), _record(new)
     if before is None or after is None:
         return f"a row was {_short(old)}, is {_short(new)}"
@@ -280,9 +257,3 @@ def _describe(old: str, new: str) -> str:
 
 def _short(value: Any) -> str:
     return printable(value, _LONGEST_VALUE)
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no number of bytes or steps")
-    return value

@@ -1,4 +1,4 @@
-"""Plain data: what of an object is saved (numbers, arrays, tensors, containers), and put back.
+"""Plain data (numbers, arrays, tensors, containers) of objects, for checkpoints and back.
 
 A checkpoint may be forged: only plain data is replaced, by plain data of the same kind and shape,
 so that no method, network or environment of an object can become something else.
@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.artifacts.atomic import map_leaves
+
 _DEEPEST = 6
 _ABSENT = object()
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Tell whether a value can be written to a checkpoint as data, and replaced from there.
+    """Return whether a value can be written to a checkpoint as data, and replaced from there.
 
-    A list or dictionary of tensors is not: Stable-Baselines3 keeps references to parts of
-    networks in such.
+    A list or dictionary of tensors cannot: Stable-Baselines3 refers to parts of networks so.
     """
     import torch
 
@@ -48,53 +49,26 @@ def to_plain(value: Any) -> Any:
     """Copy a value; tensors become arrays, other sequences lists or tuples."""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy().copy()
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(to_plain(item) for item in value)
-    if isinstance(value, (list, deque)):
-        return [to_plain(item) for item in value]
-    return value
+    def copied(leaf: Any) -> Any:
+        array = leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else leaf
+        return array.copy() if isinstance(array, np.ndarray) else array
 
-
-def like(template: Any, value: Any) -> Any:
-    """Return what `to_plain` made plain, in the types of the object that it replaces."""
-    import torch
-
-    if isinstance(template, torch.Tensor):
-        return torch.from_numpy(np.array(value)).to(template.device)
-    if isinstance(template, deque):
-        return deque(value, maxlen=template.maxlen)
-    if isinstance(template, tuple) and isinstance(value, tuple) and len(template) == len(value):
-        items = [like(t, v) for t, v in zip(template, value, strict=True)]
-        # A named tuple takes its fields one by one.
-        return type(template)(*items) if hasattr(template, "_fields") else tuple(items)
-    if isinstance(template, dict) and isinstance(value, dict):
-        return {key: like(template.get(key), item) for key, item in value.items()}
-    return value
+    return map_leaves(value, copied)
 
 
 def tensors_of(value: Any) -> Any:
     """Return nested data with every array as a tensor."""
     import torch
 
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(value)
-    if isinstance(value, dict):
-        return {key: tensors_of(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(tensors_of(item) for item in value)
-    return value
+    return map_leaves(
+        value, lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
+    )
 
 
 def layout_of(value: Any) -> Any:
-    """Return the order of an array's axes in memory, where it is not that of the axes themselves.
+    """Return the memory order of an array's axes, None if the array is C-contiguous.
 
-    Pictures are transposed without being copied, and a convolution rounds by the order in memory.
+    Images are transposed without being copied, and a convolution rounds by the order in memory.
     """
     if isinstance(value, dict):
         layouts = {key: layout_of(item) for key, item in value.items()}
@@ -105,7 +79,7 @@ def layout_of(value: Any) -> Any:
 
 
 def in_layout(value: Any, layout: Any) -> Any:
-    """Return the same numbers in an order of axes in memory that `layout_of` told."""
+    """Return the same numbers in a memory order of axes from `layout_of`."""
     if isinstance(value, dict) and isinstance(layout, dict):
         return {key: in_layout(item, layout.get(key)) for key, item in value.items()}
     if not isinstance(value, np.ndarray) or layout is None:
@@ -118,29 +92,26 @@ def in_layout(value: Any, layout: Any) -> Any:
 def replace_attributes(
     target: object, values: Mapping[str, Any], kept_out: Collection[str] = ()
 ) -> None:
-    """Set attributes of a freshly built object to what `to_plain` made of an earlier one's.
+    """Set plain attributes of a freshly built object to those of an earlier one.
 
     Args:
         target: The object.
-        values: By attribute.
-        kept_out: Attributes that are not to be set.
+        values: From `to_plain`, by attribute.
+        kept_out: Attributes that must not be set.
 
     Raises:
-        ValueError: A name is of something else than plain data, or a value does not fit.
+        ValueError: An attribute is not plain data, or a value does not fit it.
     """
     for name, value in values.items():
         if not isinstance(name, str) or name.startswith("__") or name in kept_out:
-            raise ValueError(f"{type(target).__name__} has no {name!r} to be put back")
+            raise ValueError(f"{type(target).__name__} has no {name!r} to restore")
         own = vars(target).get(name, _ABSENT)
-        # Some are set by the first step only: then nothing else may be in their place.
+        # The first step creates some: until then the class must have nothing of that name.
         current = inspect.getattr_static(type(target), name, _ABSENT) if own is _ABSENT else own
-        if current is not _ABSENT and not is_plain(current):
-            raise ValueError(f"{type(target).__name__}.{name} is no plain data")
-        if current is not _ABSENT:
-            value = fitted(current, value, name)
-        elif not is_plain(value):
-            raise ValueError(f"{name} is no plain data")
-        setattr(target, name, value)
+        is_new = current is _ABSENT
+        if not is_plain(value if is_new else current):
+            raise ValueError(f"{type(target).__name__}.{name} is not plain data")
+        setattr(target, name, value if is_new else fitted(current, value, name))
 
 
 def fitted(template: Any, value: Any, where: str) -> Any:
@@ -154,33 +125,38 @@ def fitted(template: Any, value: Any, where: str) -> Any:
     Raises:
         ValueError: It is of another kind, type or shape.
     """
-    if not _fits(template, value):
-        raise ValueError(f"{where} does not fit: {type(value).__name__}")
-    return like(template, value)
-
-
-def _fits(template: Any, value: Any) -> bool:
     import torch
 
+    result = value
     if template is None or value is None:
-        # What is not there yet, and what is not there any more.
-        return is_plain(value)
-    if isinstance(template, torch.Tensor):
-        template = template.detach().cpu().numpy()
-    if isinstance(template, np.ndarray):
-        if not isinstance(value, np.ndarray) or template.size == 0:
-            # VecNormalize begins with empty arrays, of any type.
-            return isinstance(value, np.ndarray)
-        return value.dtype == template.dtype and value.shape == template.shape
-    if isinstance(template, (list, deque)):
-        return isinstance(value, list) and is_plain(value)
-    if isinstance(template, tuple):
-        is_alike = isinstance(value, tuple) and len(value) == len(template)
-        return is_alike and all(map(_fits, template, value))
-    if isinstance(template, dict):
-        is_alike = isinstance(value, dict) and is_plain(value)
-        return is_alike and all(_fits(template[k], value[k]) for k in template.keys() & value)
-    return _kind(template) == _kind(value)
+        # It did not exist yet, or does not exist any more.
+        fits = is_plain(value)
+    elif isinstance(template, (np.ndarray, torch.Tensor)):
+        own = to_plain(template)
+        fits = isinstance(value, np.ndarray)
+        if fits and own.size:  # VecNormalize begins with empty arrays, of any type
+            fits = (value.dtype, value.shape) == (own.dtype, own.shape)
+        if fits and isinstance(template, torch.Tensor):
+            result = torch.from_numpy(np.array(value)).to(template.device)
+    elif isinstance(template, (list, deque)):
+        fits = isinstance(value, list) and is_plain(value)
+        if fits and isinstance(template, deque):
+            result = deque(value, maxlen=template.maxlen)
+    elif isinstance(template, tuple):
+        fits = isinstance(value, tuple) and len(value) == len(template)
+        if fits:
+            items = [fitted(own, item, where) for own, item in zip(template, value, strict=True)]
+            # A named tuple takes its fields one by one.
+            result = type(template)(*items) if hasattr(template, "_fields") else tuple(items)
+    elif isinstance(template, dict):
+        fits = isinstance(value, dict) and is_plain(value)
+        if fits:
+            result = {key: fitted(template.get(key), item, where) for key, item in value.items()}
+    else:
+        fits = _kind(template) == _kind(value)
+    if not fits:
+        raise ValueError(f"{where} does not fit: {type(value).__name__}")
+    return result
 
 
 def _kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A replay buffer as rows: the arrays a checkpoint keeps in chunks, and which rows are new."""
+"""A replay buffer as rows: the arrays that a checkpoint keeps in chunks, and which are new."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RowGroup:
     Attributes:
         columns: Arrays by name, each of shape (buffer_size, n_envs, ...); not copies.
         used: Rows in use, from the first.
-        append_only: Whether rows stay as they are until they are overwritten by new ones.
+        append_only: Whether rows never change until new ones overwrite them.
     """
 
     columns: dict[str, np.ndarray]
@@ -33,12 +33,19 @@ class RowGroup:
 
 def row_groups(buffer: Any) -> dict[str, RowGroup]:
     """Return the row arrays of a replay buffer of Stable-Baselines3, by group."""
+    named: dict[str, Any] = {}
+    for name, value in vars(buffer).items():
+        if isinstance(value, dict):
+            named |= {f"{name}/{key}": part for key, part in value.items()}
+        else:
+            named[name] = value
     rows = {
-        name: array
-        for name, array in _named_arrays(buffer)
-        if len(array) == buffer.buffer_size and array.dtype.kind in "biuf"
+        name: value
+        for name, value in named.items()
+        if not name.startswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        if value.ndim and len(value) == buffer.buffer_size
     }
-    # The memory-saving variant keeps each next observation one row further on.
+    # The memory-saving variant stores each next observation in the next row.
     beyond = 1 if getattr(buffer, "optimize_memory_usage", False) else 0
     used = buffer.buffer_size if buffer.full else min(buffer.pos + beyond, buffer.buffer_size)
     episodes = {name: rows.pop(name) for name in _REWRITTEN if name in rows}
@@ -49,7 +56,7 @@ def row_groups(buffer: Any) -> dict[str, RowGroup]:
 
 
 def buffer_state(buffer: Any) -> dict[str, Any]:
-    """Return what a replay buffer knows besides its rows, as plain data."""
+    """Return the attributes of a replay buffer besides its rows, as plain data."""
     return {
         name: to_plain(value)
         for name, value in vars(buffer).items()
@@ -59,28 +66,28 @@ def buffer_state(buffer: Any) -> dict[str, Any]:
 
 
 def restore_buffer_state(buffer: Any, state: dict[str, Any], changed: Collection[str] = ()) -> None:
-    """Put back what `buffer_state` took; the rows are filled in place by the chunk store.
+    """Restore a replay buffer; the chunk store fills its rows in place.
 
     Args:
-        buffer: Built from the configuration of now.
+        buffer: Built from the present configuration.
         state: From `buffer_state`.
-        changed: Hyperparameters that were changed since; they stay as they are configured.
+        changed: Hyperparameters that were changed since; they stay as configured.
 
     Raises:
-        ValueError: It is not of such a buffer.
+        ValueError: The state does not fit the buffer.
     """
     for name in CONSTANT:
         if name in state and state[name] != getattr(buffer, name):
-            raise ValueError(f"the replay buffer's {name} is another one")
+            raise ValueError(f"the replay buffer's {name} differs")
     kept = set(changed) - set(CONSTANT)
     replace_attributes(buffer, {k: v for k, v in state.items() if k not in kept})
     rows = np.append(getattr(buffer, "_current_ep_start", 0), buffer.pos)
     if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= buffer.buffer_size:
-        raise ValueError("the replay buffer is at no row of its own")
+        raise ValueError("the replay buffer's position is out of range")
 
 
 def end_running_episodes(buffer: Any) -> None:
-    """Let no return over several steps, and no goal, reach from the last rows into what follows."""
+    """End the episodes in the last rows, so that no n-step return or goal crosses their end."""
     if hasattr(buffer, "truncate_last_trajectory"):
         buffer.truncate_last_trajectory()
     elif buffer.full or buffer.pos:
@@ -90,38 +97,26 @@ def end_running_episodes(buffer: Any) -> None:
         buffer.dones[last] = 1.0
 
 
-def unsaved_parts(buffer: Any) -> str | None:
-    """Tell what a checkpoint would miss, or None."""
+def unsaved_parts(buffer: Any) -> list[str]:
+    """Return what a checkpoint misses of a replay buffer, a text for each."""
     if getattr(buffer, "copy_info_dict", False):
-        return "the replay buffer keeps the info dictionaries (copy_info_dict), which are not saved"
-    return None
+        return ["the replay buffer has info dictionaries (copy_info_dict), which are not saved"]
+    return []
 
 
 def changed_rows(buffer: Any, pos_before: int, n_added: int) -> list[range] | None:
-    """Return the rows written since a moment, or None if that cannot be told.
+    """Return the rows written since an earlier position, or None if that is unknown.
 
     Args:
         buffer: The replay buffer now.
-        pos_before: Its position at that moment.
+        pos_before: Its earlier position.
         n_added: Vectorised steps stored since then.
     """
     size = buffer.buffer_size
     if n_added >= size or (pos_before + n_added) % size != buffer.pos:
         return None
-    # One row on either side, around the end: the memory-saving variant writes one ahead, and an
-    # episode that is given up is marked in its last row.
+    # One more row on either side, across the end: the memory-saving variant writes one ahead, and
+    # an abandoned episode is marked in its last row.
     begin, end = pos_before - 1, pos_before + n_added + 1
     parts = [range(max(begin + s, 0), min(end + s, size)) for s in (size, 0, -size)]
     return [part for part in parts if part]
-
-
-def _named_arrays(buffer: Any) -> list[tuple[str, np.ndarray]]:
-    found = []
-    for name, value in vars(buffer).items():
-        if name.startswith("_"):
-            continue
-        parts = value.items() if isinstance(value, dict) else [(None, value)]
-        for key, part in parts:
-            if isinstance(part, np.ndarray) and part.ndim >= 1:
-                found.append((name if key is None else f"{name}/{key}", part))
-    return found

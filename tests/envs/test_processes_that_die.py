@@ -155,7 +155,7 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
 
 
 def test_a_process_that_dies_while_a_run_is_restored_blames_no_checkpoint(tmp_path, monkeypatch):
-    from rlzoo_plus.resume import snapshot
+    from rlzoo_plus.resume import env_state
 
     config = tiny_config("ppo", "tests/TinyReach-v0", *PROCESSES, "checkpoint.every_steps=64")
     run_dir, made = start_run(tmp_path, config), []
@@ -164,9 +164,9 @@ def test_a_process_that_dies_while_a_run_is_restored_blames_no_checkpoint(tmp_pa
         "rlzoo_plus.runs.exp_manager.make_train_env",
         lambda *args: made.append(make_train_env(*args)) or made[-1],
     )
-    real = snapshot.restore_envs
+    real = env_state.restore_envs
     monkeypatch.setattr(
-        snapshot, "restore_envs", lambda *args, **kw: _kill(made[0], 1) and real(*args, **kw)
+        env_state, "restore_envs", lambda *args, **kw: _kill(made[0], 1) and real(*args, **kw)
     )
     longer = config.model_copy(update={"n_timesteps": 256})
     with pytest.raises(RunError, match=r"^the process of environment 1"):

@@ -5,7 +5,7 @@ from support.resuming import StopAfter, assert_same_in_pieces
 from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.artifacts.tree import TENSOR_FILE
-from rlzoo_plus.resume import env_state, snapshot
+from rlzoo_plus.resume import env_state
 from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.training
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(env_state, "BLOCK", 16)
-    monkeypatch.setattr(snapshot, "BLOCK", 16)
 
 
 def _config(*overrides, algo="ppo", env="tests/TinyEndless-v0"):

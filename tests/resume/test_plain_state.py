@@ -9,7 +9,7 @@ import torch
 from support.training import assert_same_tree
 
 from rlzoo_plus.artifacts.tree import pack, unpack
-from rlzoo_plus.resume.plain import in_layout, is_plain, layout_of, like, tensors_of, to_plain
+from rlzoo_plus.resume.plain import fitted, in_layout, is_plain, layout_of, tensors_of, to_plain
 
 
 class Pair(NamedTuple):
@@ -73,27 +73,27 @@ def test_something_that_holds_itself_is_not_plain():
 @pytest.mark.parametrize("kind", list(PLAIN))
 def test_plain_data_can_be_written_and_comes_back_in_its_own_types(kind):
     value = PLAIN[kind]
-    back = like(value, unpack(pack(to_plain(value))))
+    back = fitted(value, unpack(pack(to_plain(value))), "it")
     assert_same_tree(_comparable(back), _comparable(value))
 
 
 def test_a_queue_keeps_its_longest_length():
-    assert like(deque(maxlen=2), [1, 2]).maxlen == 2
+    assert fitted(deque(maxlen=2), [1, 2], "it").maxlen == 2
 
 
 def test_a_named_tuple_stays_one():
-    back = like(Pair(torch.zeros(1), None), to_plain(Pair(torch.ones(1), 2)))
+    back = fitted(Pair(torch.zeros(1), None), to_plain(Pair(torch.ones(1), 2)), "it")
     assert isinstance(back, Pair)
     assert torch.equal(back.left, torch.ones(1))
 
 
 def test_without_anything_to_replace_the_data_stay_as_they_are():
-    assert like(None, [1, 2]) == [1, 2]
+    assert fitted(None, [1, 2], "it") == [1, 2]
 
 
 def test_what_was_nothing_may_become_something():
-    assert like((None,), (3,)) == (3,)
-    assert like({}, {"new": 1}) == {"new": 1}
+    assert fitted((None,), (3,), "it") == (3,)
+    assert fitted({}, {"new": 1}, "it") == {"new": 1}
 
 
 def test_a_copy_shares_no_memory():
@@ -112,7 +112,7 @@ def test_a_copy_shares_no_memory():
 
 def test_a_tensor_put_back_shares_no_memory_with_the_data():
     data = np.zeros(2)
-    tensor = like(torch.ones(2, dtype=torch.float64), data)
+    tensor = fitted(torch.ones(2, dtype=torch.float64), data, "it")
     data[:] = 5
     assert tensor.tolist() == [0.0, 0.0]
 

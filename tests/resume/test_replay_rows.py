@@ -151,9 +151,9 @@ def test_the_state_holds_no_rows():
 
 def test_kept_info_dictionaries_are_told_as_missing():
     buffer = make("hindsight")
-    assert unsaved_parts(buffer) is None
+    assert unsaved_parts(buffer) == []
     buffer.copy_info_dict = True
-    assert "copy_info_dict" in unsaved_parts(buffer)
+    assert "copy_info_dict" in unsaved_parts(buffer)[0]
 
 
 # Which rows changed

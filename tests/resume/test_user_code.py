@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rlzoo_plus.resume.user_code import code_changes, user_code, user_models
+from rlzoo_plus.resume.fingerprint import code_changes, user_code, user_models
 
 MESH = '<robot name="arm"><link name="a"><mesh filename="meshes/a.obj"/></link></robot>'
 
