@@ -1,4 +1,4 @@
-"""One dimension of a search space: what is drawn, and the value that a draw stands for."""
+"""A dimension of a search space: how it is written, what is drawn, and the value that gives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.schedules import parse_schedule
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.override_values import same_value, value_text
+from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.tuning.override_values import PARTS, parse_override, same_value, value_text
 
 if TYPE_CHECKING:
     import optuna
+    from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
 
+TRANSFORMS = ("pow2", "one_minus", "linear")
+_TAGS = ("log", *TRANSFORMS)
+_EXAMPLE = "Write choice(a, b), interval(1e-5, 1e-2), range(8, 65, 8) or tag(log, interval(...))."
+_MAX_EXPONENT = 30
 _KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?")
+_PARTS_OF_NET = {"pi": "actor", "vf": "critic", "qf": "critic"}
+
+Number = int | float
+Primitive = None | bool | int | float | str
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,25 @@ class Limit:
     source: str
     factors: tuple[tuple[str | float, bool], ...]
 
+    @classmethod
+    def parse(cls, key: str, source: Any) -> Limit:
+        """Read `algo.hyperparams.n_steps * n_envs`, or a number, as the limit of a key.
+
+        Raises:
+            ConfigError: It is no such product.
+        """
+        parts = [part.strip() for part in re.split(r"([*/])", str(source))]
+        factors: list[tuple[str | float, bool]] = []
+        for operator, part in zip(["*", *parts[1::2]], parts[::2], strict=True):
+            is_number = _NUMBER.fullmatch(part)
+            if not is_number and not _KEY.fullmatch(part):
+                raise ConfigError(
+                    f"hpo.space.{key}.at_most={source}: must be configuration keys and numbers "
+                    "with * and / between them, e.g. algo.hyperparams.n_steps * n_envs."
+                )
+            factors.append((float(part) if is_number else part, operator == "/"))
+        return cls(str(source), tuple(factors))
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The configuration keys in it."""
@@ -43,42 +71,10 @@ class Limit:
         product = 1.0
         for factor, is_divisor in self.factors:
             number = look_up(factor) if isinstance(factor, str) else factor
-            if isinstance(number, bool) or not isinstance(number, (int, float)):
-                return None
-            if is_divisor and number == 0:
+            if not _is_number(number) or (is_divisor and number == 0):
                 return None
             product = product / number if is_divisor else product * number
         return product
-
-
-def parse_limit(key: str, source: Any) -> Limit:
-    """Read `algo.hyperparams.n_steps * n_envs`, or a number.
-
-    Args:
-        key: The key whose limit it is, for the error's text.
-        source: The text.
-
-    Raises:
-        ConfigError: It is no such product.
-    """
-    words = [word.strip() for word in re.split(r"([*/])", str(source))]
-    factors: list[tuple[str | float, bool]] = []
-    for operator, word in zip(["*", *words[1::2]], words[::2], strict=True):
-        if _NUMBER.fullmatch(word):
-            factors.append((float(word), operator == "/"))
-        elif _KEY.fullmatch(word):
-            factors.append((word, operator == "/"))
-        else:
-            raise ConfigError(
-                f"hpo.space.{key}.at_most={source}: must be configuration keys and numbers with "
-                "* and / between them, e.g. algo.hyperparams.n_steps * n_envs."
-            )
-    return Limit(str(source), tuple(factors))
-
-
-Number = int | float
-Primitive = None | bool | int | float | str
-_PARTS = {"pi": "actor", "vf": "critic", "qf": "critic"}
 
 
 class Kind(StrEnum):
@@ -91,7 +87,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Dimension:
-    """A configuration key, and where its values are drawn from.
+    """A configuration key, and the range that its values are drawn from.
 
     A draw is a parameter: a primitive that a study can store. The key's value follows from it.
 
@@ -106,8 +102,8 @@ class Dimension:
         transform: `pow2`: the value is 2 to the parameter; `one_minus`: 1 less the parameter;
             `linear`: a schedule that falls from the parameter to 0.
         choices: The values of a choice.
-        when: What other keys must be for this one to be drawn.
-        at_most: What a value is cut down to.
+        when: The values that other keys must have for this one to be drawn.
+        at_most: The upper limit of a value.
     """
 
     key: str
@@ -146,7 +142,12 @@ class Dimension:
     def value(self, param: Any) -> Any:
         """Return the key's value that a parameter stands for."""
         if self.kind is Kind.CHOICE:
-            return self.choices[self._position(param)]
+            for choice in self.choices:
+                if same_value(_param(choice), param):
+                    return choice
+            raise ConfigError(
+                f"hpo.space.{self.key}={self.source}: {param!r} is not among the choices."
+            )
         if self.kind is Kind.FLOAT and self.step is not None:
             param = self._at(round((param - self.low) / self.step))
         if self.transform == "pow2":
@@ -173,8 +174,8 @@ class Dimension:
     def params(self) -> tuple[Primitive, ...]:
         """Return all parameters; errors as of `count`."""
         if self.kind is Kind.CHOICE:
-            return tuple(_param(choice) for choice in self.choices)
-        return tuple(self._at(index) for index in range(self.count()))
+            return tuple(map(_param, self.choices))
+        return tuple(map(self._at, range(self.count())))
 
     def encode(self, value: Any) -> tuple[Primitive, bool]:
         """Return the parameter nearest to a value, and whether it stands for just that value.
@@ -195,7 +196,9 @@ class Dimension:
             number = math.log2(number)
         elif self.transform == "one_minus":
             number = 1 - number
-        param = self._nearest(number)
+        param: Number = float(min(max(number, self.low), self.high))
+        if self.step is not None:
+            param = self._at(round((param - self.low) / self.step))
         return param, is_exact and math.isclose(param, number, rel_tol=1e-12, abs_tol=1e-12)
 
     def with_choice(self, value: Any) -> Dimension:
@@ -226,8 +229,7 @@ class Dimension:
         return float(Decimal(str(self.low)) + position * Decimal(str(self.step)))
 
     def _number(self, value: Any) -> tuple[float, bool]:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if is_number and math.isfinite(value):
+        if _is_number(value) and math.isfinite(value):
             return value, self.transform != "linear"
         if not isinstance(value, str):
             raise ValueError("no number")
@@ -238,25 +240,11 @@ class Dimension:
         is_linear = self.transform == "linear" and schedule.kind == "lin" and schedule.end == 0
         return schedule.start, is_linear or schedule.start == schedule.end
 
-    def _nearest(self, number: float) -> Number:
-        clipped = min(max(number, self.low), self.high)
-        if self.step is None:
-            return float(clipped)
-        return self._at(round((clipped - self.low) / self.step))
-
-    def _position(self, param: Primitive) -> int:
-        for position, other in enumerate(self.params()):
-            if same_value(other, param):
-                return position
-        raise ConfigError(
-            f"hpo.space.{self.key}={self.source}: {param!r} is not among the choices."
-        )
-
 
 def canonical(key: str, value: Any) -> Any:
     """Return a value in the one form that all its spellings have in common."""
     if key == "network.net_arch" and isinstance(value, Mapping):
-        parts = {_PARTS.get(part, part): sizes for part, sizes in value.items()}
+        parts = {_PARTS_OF_NET.get(part, part): sizes for part, sizes in value.items()}
         sizes = list(parts.values())
         is_same = len(sizes) > 1 and all(same_value(sizes[0], other) for other in sizes)
         return sizes[0] if is_same else parts
@@ -272,3 +260,153 @@ def canonical(key: str, value: Any) -> Any:
 def _param(choice: Any) -> Primitive:
     """Return a choice as a study can store it: lists and mappings as their text."""
     return value_text(choice) if isinstance(choice, (list, dict)) else choice
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def parse_entry(key: str, entry: Any) -> Dimension:
+    """Read an entry of `hpo.space`: a sweep, or a mapping of `space`, `when` and `at_most`.
+
+    Raises:
+        ConfigError: It names the key, what it was given, and the rule.
+    """
+    if not isinstance(entry, Mapping):
+        return parse_sweep(key, entry)
+    for part in entry:
+        if part not in PARTS:
+            raise ConfigError(unknown_name(f"part of hpo.space.{key}", str(part), PARTS))
+    if "space" not in entry:
+        raise ConfigError(f"hpo.space.{key}={dict(entry)}: has no space. Add space: choice(...).")
+    when = entry.get("when") or {}
+    if not isinstance(when, Mapping):
+        raise ConfigError(
+            f"hpo.space.{key}.when={when}: must be a mapping of keys to the values that they must "
+            "have, e.g. {algo.hyperparams.use_sde: true}."
+        )
+    return parse_sweep(key, entry["space"], when=when, at_most=entry.get("at_most"))
+
+
+def parse_sweep(
+    key: str, text: Any, *, when: Mapping[str, Any] | None = None, at_most: Any = None
+) -> Dimension:
+    """Read a sweep in Hydra's syntax; arguments and errors as of `parse_entry`."""
+    from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
+    from hydra.errors import HydraException
+
+    where = f"hpo.space.{key}={text}"
+    try:
+        # What YAML has read as a number or a list is one value, whatever its text is to Hydra.
+        override = parse_override(f"{key}={text}") if isinstance(text, str) else None
+    except HydraException as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        if "NoneType is incompatible" in reason:
+            reason = "choice(...) takes no null. Write the values without it: null,0.1,0.2"
+        raise ConfigError(f"{where}: {reason}. {_EXAMPLE}") from None
+    if override is None or not override.is_sweep_override():
+        raise ConfigError(f"{where}: one value is no space. {_EXAMPLE}")
+    sweep: Any = override._value
+    if getattr(sweep, "shuffle", False):
+        raise ConfigError(f"{where}: the order has no meaning here. Leave shuffle out.")
+    common: dict[str, Any] = {"key": key, "source": text, "when": dict(when or {})}
+    if isinstance(sweep, ChoiceSweep):
+        if at_most is not None:
+            raise ConfigError(f"hpo.space.{key}.at_most is for numbers, not for {text}.")
+        return Dimension(kind=Kind.CHOICE, choices=_choices(sweep, where), **common)
+    if isinstance(sweep, RangeSweep):
+        bounds = _range_bounds(sweep, where)
+    elif isinstance(sweep, IntervalSweep):
+        bounds = _interval_bounds(sweep, where)
+    else:
+        raise ConfigError(f"{where}: glob is not possible here. Write the names: choice(a, b).")
+    tags = _check_tags(sweep.tags, bounds, where)
+    limit = None if at_most is None else Limit.parse(key, at_most)
+    if limit is not None and tags["transform"] in ("one_minus", "linear"):
+        raise ConfigError(f"hpo.space.{key}.at_most does not go with {tags['transform']}.")
+    return Dimension(**common, **bounds, **tags, at_most=limit)
+
+
+def _choices(sweep: ChoiceSweep, where: str) -> tuple[Any, ...]:
+    if sweep.tags:
+        raise ConfigError(f"{where}: tags are for interval and range. {_EXAMPLE}")
+    values: list[Any] = []
+    for value in map(_unquoted, sweep.list):
+        try:
+            text = value_text(value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}.") from None
+        # A study compares its parameters as Python does, for which true is 1.
+        if any(_param(value) == _param(other) for other in values):
+            raise ConfigError(f"{where}: {text} is there twice, or cannot be told from another.")
+        values.append(value)
+    return tuple(values)
+
+
+def _unquoted(value: Any) -> Any:
+    # Not through Hydra's own text of it, in which '1e-3' has become 1e-3.
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_unquoted(item) for item in value]
+    if isinstance(value, dict):
+        return {_unquoted(key): _unquoted(item) for key, item in value.items()}
+    return value
+
+
+def _interval_bounds(sweep: IntervalSweep, where: str) -> dict[str, Any]:
+    low, high = sweep.start, sweep.end
+    assert low is not None
+    assert high is not None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigError(f"{where}: an interval needs two finite ends, the smaller one first.")
+    if isinstance(low, int) and isinstance(high, int):
+        return {"kind": Kind.INT, "low": low, "high": high, "step": 1}
+    return {"kind": Kind.FLOAT, "low": float(low), "high": float(high)}
+
+
+def _range_bounds(sweep: RangeSweep, where: str) -> dict[str, Any]:
+    """Return the bounds of a range; as in Hydra and in Python, `stop` is not part of it."""
+    numbers = (sweep.start, sweep.stop, sweep.step)
+    is_whole = all(isinstance(number, int) for number in numbers)
+    if not all(math.isfinite(number or 0) for number in numbers) or sweep.step == 0:
+        raise ConfigError(f"{where}: a range needs finite numbers, and a step other than 0.")
+    start, stop, step = (Decimal(str(number)) for number in numbers)
+    count = math.ceil((stop - start) / step)
+    if count < 1:
+        raise ConfigError(f"{where}: is empty. The first number is its begin, the second its end.")
+    low, high = sorted((start, start + (count - 1) * step))
+    as_number, kind = (int, Kind.INT) if is_whole else (float, Kind.FLOAT)
+    return {
+        "kind": kind,
+        "low": as_number(low),
+        "high": as_number(high),
+        "step": as_number(abs(step)),
+    }
+
+
+def _check_tags(tags: set[str], bounds: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for tag in sorted(tags):
+        if tag not in _TAGS:
+            raise ConfigError(f"{where}: {unknown_name('tag', tag, _TAGS)}")
+    transforms = [tag for tag in TRANSFORMS if tag in tags]
+    transform = transforms[0] if transforms else None
+    is_log, is_int = "log" in tags, bounds["kind"] is Kind.INT
+    is_exponent = is_int and 0 <= bounds["low"] <= bounds["high"] <= _MAX_EXPONENT
+    mistakes = {
+        f"{' and '.join(transforms)} do not go together.": len(transforms) > 1,
+        "log needs numbers above 0.": is_log and bounds["low"] <= 0,
+        "log does not go with a step. Use interval(...).": is_log
+        and bounds.get("step") not in ((None, 1) if is_int else (None,)),
+        "pow2 draws exponents, and is logarithmic without log.": is_log and transform == "pow2",
+        f"pow2 needs whole exponents from 0 to {_MAX_EXPONENT}, e.g. tag(pow2, range(5, 12)) for "
+        "32 to 2048.": transform == "pow2" and not is_exponent,
+        f"{transform} needs fractions, e.g. interval(1e-4, 0.1).": is_int
+        and transform in ("one_minus", "linear"),
+    }
+    for mistake, is_made in mistakes.items():
+        if is_made:
+            raise ConfigError(f"{where}: {mistake}")
+    return {"log": is_log, "transform": transform}

@@ -1,7 +1,7 @@
-"""The file of an experiment: a run's configuration under a name, so that it can be trained again.
+"""Experiment files: a run's configuration under a name, so that it can be trained again.
 
-The file chooses the run's environment and algorithm and states what differs from their files.
-Tuned values are left out (`tuned=none`): the file holds the run's own.
+The file chooses the run's environment and algorithm and has the values that differ from their
+files. Tuned values are left out (`tuned=none`): the file has the run's own.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rlzoo_plus.artifacts.atomic import write_atomic
-from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.compose import conf_dir, group_options
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.compose import compose_once, conf_dir, config_dirs, group_options
 from rlzoo_plus.config.literals import PlainDumper
-from rlzoo_plus.config.references import REFERENCE, plain_values
+from rlzoo_plus.config.references import REFERENCE
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.config.search_path import searched_first
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
 GROUP = "experiment"
@@ -48,19 +47,22 @@ class _NotMergeableError(Exception):
 def experiment_name(text: str) -> str:
     """Return a text as a name that `experiment=<name>` takes: `my study.1` -> `my_study_1`."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-") or "best"
-    is_usable = _NAME.fullmatch(name) and name.lower() not in _NO_NAMES
-    return name if is_usable else f"study_{name}"
+    return name if _is_name(name) else f"study_{name}"
+
+
+def _is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(text)) and text.lower() not in _NO_NAMES
 
 
 def write_experiment(
     target: Path, config: RunConfig, header: Sequence[str], *, overwrite: bool = False
 ) -> None:
-    """Write a run's configuration as an experiment file, and prove that it gives the run again.
+    """Write a run's configuration as an experiment file, and check that it gives the run again.
 
     Args:
         target: `<folder>/experiment/<name>.yaml`; the folder is what `--config-dir` takes.
         config: A checked configuration, with `num_threads` as the run had it.
-        header: Lines of the comment at the beginning: what it is, and how to use it.
+        header: Lines of the comment at the beginning.
         overwrite: Whether a file that is there already is replaced.
 
     Raises:
@@ -68,30 +70,26 @@ def write_experiment(
             as such a file, or the file cannot be written. Nothing was written then.
     """
     target = target.absolute()
-    _check_target(target, overwrite=overwrite)
-    root = target.parent.parent
-    text = _render(config, header, root)
-    _check_text(text, target.stem, config, root)
-    try:
-        write_atomic(target, text)
-    except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
-
-
-def _check_target(target: Path, *, overwrite: bool) -> None:
+    name, root = target.stem, target.parent.parent
     if target.parent.name != GROUP or target.suffix != ".yaml":
         raise ConfigError(f"{target}: an experiment file is FOLDER/{GROUP}/NAME.yaml.")
-    if not _NAME.fullmatch(target.stem) or target.stem.lower() in _NO_NAMES:
+    if not _is_name(name):
         raise ConfigError(
-            f"{GROUP}={printable(target.stem)}: a name is made of letters, digits, _ and -, and "
-            f"begins with a letter. Use {experiment_name(target.stem)}."
+            f"{GROUP}={printable(name)}: a name is made of letters, digits, _ and -, and "
+            f"begins with a letter. Use {experiment_name(name)}."
         )
     shipped = conf_dir() / GROUP / target.name
     if shipped.exists() and shipped != target:
         # It would be used in place of the other one.
-        raise ConfigError(f"{GROUP}={target.stem} is taken by {shipped}. Choose another name.")
+        raise ConfigError(f"{GROUP}={name} is taken by {shipped}. Choose another name.")
     if target.exists() and not overwrite:
         raise ConfigError(f"{target} exists already. Choose another name, or remove the file.")
+    text = _render(config, header, root)
+    _check_text(text, name, config, root)
+    try:
+        write_atomic(target, text)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from error
 
 
 def _render(config: RunConfig, header: Sequence[str], root: Path) -> str:
@@ -124,25 +122,24 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
     known = group_options("env", dirs)
     for name in [name for name in (env, _NEUTRAL_ENV) if name in known]:
         groups = {"env": name, "algo": algo}
-        base, _ = _compose([f"env={name}", f"algo={algo}", "tuned=none"], [root])
+        base = _compose([f"env={name}", f"algo={algo}", "tuned=none"], [root]).values
         if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
             continue
         base["env"].setdefault("name", None if name == _NEUTRAL_ENV else name)
         try:
-            return groups, _with_stated(_difference(base, values), values)
+            content = _difference(base, values)
         except _NotMergeableError as error:
             problem = str(error)
+            continue
+        # Readers want to see these even where they are defaults, in the order of the values.
+        hyperparams = values["algo"]["hyperparams"]
+        content["algo"] = {**content.get("algo", {}), "hyperparams": hyperparams}
+        content |= {key: values[key] for key in _ALWAYS}
+        return groups, {key: content[key] for key in values if key in content}
     raise ConfigError(
         f"{problem} is set in a file of conf/, and not in this run: an experiment file cannot "
         "remove a key. Give the key a value."
     )
-
-
-def _with_stated(content: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what a reader wants to see even where it is a default, in the order of the values."""
-    algo = {**content.get("algo", {}), "hyperparams": values["algo"]["hyperparams"]}
-    stated = {**content, "algo": algo, **{key: values[key] for key in _ALWAYS}}
-    return {key: stated[key] for key in values if key in stated}
 
 
 def _difference(base: Mapping[str, Any], wanted: Mapping[str, Any], path: str = "") -> Any:
@@ -179,55 +176,31 @@ def _check_text(text: str, name: str, config: RunConfig, root: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder)
         write_atomic(trial / GROUP / f"{name}.yaml", text)
-        values, env_name = _compose([f"{GROUP}={name}"], [trial, root])
-        again = resolve(values, env_name=env_name).config
+        composed = _compose([f"{GROUP}={name}"], [trial, root])
+        again = resolve(composed.values, env_name=str(composed.choices["env"])).config
     wanted, got = (each.model_copy(update={"hpo": None}) for each in (config, again))
     if config_hash(wanted) == config_hash(got):
         return
-    differing = _differing(wanted.model_dump(), got.model_dump())
+    before, now = ({k: _text(v) for k, v in each.model_dump().items()} for each in (wanted, got))
+    keys = [key for key in before if key not in _LEFT_OUT and before[key] != now.get(key)]
+    differing = [f"{key}={before[key]} became {now.get(key)}" for key in keys]
     raise ConfigError(
         f"{GROUP}={name} would not be the same run: {printable(', '.join(differing))}. The file "
         "was not written."
     )
 
 
-def _differing(wanted: Mapping[str, Any], got: Mapping[str, Any]) -> list[str]:
-    keys = [key for key in wanted if key not in _LEFT_OUT]
-    return [
-        f"{key}={_text(wanted[key])} became {_text(got.get(key))}"
-        for key in keys
-        if _text(wanted[key]) != _text(got.get(key))
-    ]
-
-
-def _compose(overrides: list[str], folders: list[Path]) -> tuple[dict[str, Any], str]:
-    """Compose as `train` does, with folders searched first; return values and env's choice."""
-    from hydra import compose, initialize_config_dir
+def _compose(overrides: list[str], folders: list[Path]) -> Composed:
+    """Compose as `train` does, with folders searched first."""
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    # A sweeper calls from within another Hydra, and only one may be at work.
-    at_work = GlobalHydra.instance().hydra
+    # A sweeper calls from within another Hydra, and only one may be active.
+    active = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with (
-            searched_first([folder for folder in folders if folder.is_dir()]),
-            initialize_config_dir(str(conf_dir()), version_base="1.3"),
-        ):
-            cfg = compose("config", overrides, return_hydra_config=True)
-        choices = cfg.hydra.runtime.choices
-        # Hydra's own node has values that only a started job can fill in.
-        nodes = {key: value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
-        plain = plain_values(OmegaConf.create(nodes))
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(
-            f"{' '.join(overrides)} cannot be composed: {one_line(error)}."
-        ) from error
+        return compose_once([*(f"--config-dir={folder}" for folder in folders), *overrides])
     finally:
-        GlobalHydra.instance().hydra = at_work
-    return plain, str(choices["env"])
+        GlobalHydra.instance().hydra = active
 
 
 def _plain(value: Any) -> Any:
@@ -277,7 +250,7 @@ CONF = "conf"
 def write_winner(
     plan: StudyPlan, number: int, config: RunConfig, arguments: list[str]
 ) -> tuple[Path, str]:
-    """Write the winner's file; return it, and the option with which it is found.
+    """Write the winner's file; return it, and the option of `train` that finds it.
 
     Args:
         plan: The study.
@@ -300,12 +273,12 @@ def write_winner(
 
 def winner_options(study: Path, experiment: str) -> list[str]:
     """Return the option that finds a winner below its study, none if it is elsewhere."""
-    file = study / CONF / "experiment" / f"{experiment}.yaml"
+    file = study / CONF / GROUP / f"{experiment}.yaml"
     return ["--config-dir", str(study / CONF)] if file.is_file() else []
 
 
 def check_target(plan: StudyPlan, arguments: list[str]) -> None:
-    """See that the winner's file would replace none of the user's.
+    """Check that the winner's file would replace none of the user's.
 
     Raises:
         ConfigError: It would.
@@ -319,10 +292,14 @@ def check_target(plan: StudyPlan, arguments: list[str]) -> None:
 
 
 def _target(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
-    """Return where the winner's file lies, and the option with which it is found."""
+    """Return the path of the winner's file, and the option of `train` that finds it.
+
+    It is in the user's own folder, beside whose files it may need to be, or below the study.
+    """
+    *own, _ = config_dirs(arguments)
+    root = own[0] if own else plan.folder / CONF
     name = plan.hpo.experiment or f"{experiment_name(plan.name)}_best"
-    root, option = _conf_root(plan, arguments)
-    return root / "experiment" / f"{name}.yaml", option
+    return root / GROUP / f"{name}.yaml", f"--config-dir {shlex.quote(str(root))} "
 
 
 def _first_words(plan: StudyPlan) -> str:
@@ -339,15 +316,3 @@ def _is_ours(target: Path, plan: StudyPlan) -> bool:
     # A long name is wrapped, at spaces and hyphens.
     wanted, found = (re.sub(r"[\s#]+", "", text) for text in (_first_words(plan), head))
     return f"{wanted}trial" in found
-
-
-def _conf_root(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
-    """Return the folder of configuration files for the winner, and the option that names it.
-
-    It is the user's own, beside whose files the winner may need to lie, or one below the study.
-    """
-    from rlzoo_plus.config.compose import config_dirs
-
-    *own, _ = config_dirs(arguments)
-    root = own[0] if own else plan.folder / CONF
-    return root, f"--config-dir {shlex.quote(str(root))} "

@@ -1,4 +1,4 @@
-"""Values of a configuration: as Hydra's command line writes them, and by dotted key."""
+"""Configuration values: as text of Hydra's command line, and by dotted key."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _interval(start: int | float, end: int | float) -> IntervalSweep:
 def _text(value: Any) -> str:
     item = getattr(value, "item", None)
     if callable(item) and not isinstance(value, (Mapping, list, tuple)):
-        value = item()  # a number of NumPy's
+        value = item()  # a NumPy number
     match value:
         case None:
             return "null"
@@ -110,37 +110,25 @@ _ABSENT = object()
 
 
 class Values:
-    """A configuration that keys are looked up in."""
+    """A configuration, nested or by dotted key, with drawn values on top of it."""
 
     def __init__(self, fixed: Mapping[str, Any]) -> None:
-        """Start with a configuration, nested or by dotted key."""
         self._fixed = fixed
-        self._drawn: dict[str, Any] = {}
-
-    def set(self, key: str, value: Any) -> None:
-        """Put a drawn value on top."""
-        self._drawn[key] = value
-
-    def has_drawn(self, key: str) -> bool:
-        """Tell whether the key itself was drawn."""
-        return key in self._drawn
+        self.drawn: dict[str, Any] = {}
 
     def has(self, key: str) -> bool:
         """Tell whether the key has a value, be it null."""
-        return self._find(key) is not _ABSENT
+        return self.get(key, _ABSENT) is not _ABSENT
 
-    def get(self, key: str) -> Any:
-        """Return the key's value, None if it has none."""
-        value = self._find(key)
-        return None if value is _ABSENT else value
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the key's value, the default if it has none."""
+        found = _below(self.drawn, key)
+        found = _below(self._fixed, key) if found is _ABSENT else found
+        return default if found is _ABSENT else found
 
     def keys(self) -> list[str]:
         """Return all keys of single values."""
-        return [*self._drawn, *_keys_of(self._fixed, "")]
-
-    def _find(self, key: str) -> Any:
-        found = _below(self._drawn, key)
-        return _below(self._fixed, key) if found is _ABSENT else found
+        return [*self.drawn, *_keys_of(self._fixed, "")]
 
 
 def ancestors(key: str) -> list[str]:
@@ -166,23 +154,21 @@ def _below(values: Mapping[str, Any], key: str) -> Any:
 
 def _keys_of(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _keys_of(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
+        is_section = isinstance(value, Mapping) and value
+        yield from _keys_of(value, f"{prefix}{key}.") if is_section else (f"{prefix}{key}",)
 
 
 PARTS = ("space", "when", "at_most")
 
 
 def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a space by the keys that they are for.
+    """Return the entries of a space by their configuration keys.
 
-    In a file a key is one word, dots and all. Hydra takes `hpo.space.network.net_arch=null` on a
-    command line for a mapping in a mapping; such an entry replaces the file's.
+    In a file a key has dots. Hydra reads `hpo.space.network.net_arch=null` on a command line as
+    nested mappings; such an entry replaces the file's.
 
     Raises:
-        ConfigError: An entry is taken out that is not there.
+        ConfigError: An entry is removed that is not there.
     """
     from omegaconf import DictConfig, OmegaConf
 

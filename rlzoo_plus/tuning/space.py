@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.config.compose import GROUPS
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import import_user_module
-from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical
+from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical, parse_entry, parse_sweep
 from rlzoo_plus.tuning.override_values import (
     Values,
     ancestors,
@@ -21,7 +22,6 @@ from rlzoo_plus.tuning.override_values import (
     same_value,
     value_text,
 )
-from rlzoo_plus.tuning.sweep_syntax import parse_entry, parse_sweep
 
 if TYPE_CHECKING:
     import optuna
@@ -77,47 +77,40 @@ class Space:
         dimensions = {dimension.key: dimension for dimension in self.dimensions}
         for override in overrides:
             parsed = parse_override(override) if isinstance(override, str) else override
-            key = parsed.key_or_group
-            before = dimensions.get(key)
-            if not parsed.is_sweep_override() and key in _CHOICES:
-                continue
-            if key.startswith(("hydra.", "hydra/")):
+            key, is_sweep = parsed.key_or_group, parsed.is_sweep_override()
+            if key.startswith(("hydra.", "hydra/")) or (key in _CHOICES and not is_sweep):
                 continue
             dimensions = {
                 other: dimension
                 for other, dimension in dimensions.items()
-                if other == key or not are_related(other, key)
+                if (other == key and is_sweep) or not are_related(other, key)
             }
-            if not parsed.is_sweep_override():
-                dimensions.pop(key, None)
+            if not is_sweep:
                 continue
             _check_key(key)
-            dimension = parse_sweep(key, parsed.get_value_string())
-            dimensions[key] = _with_conditions(dimension, before)
+            dimension, before = parse_sweep(key, parsed.get_value_string()), dimensions.get(key)
+            if before is not None:
+                is_cut = dimension.kind is not Kind.CHOICE and dimension.transform in (None, "pow2")
+                at_most = before.at_most if is_cut else None
+                dimension = replace(dimension, when=before.when, at_most=at_most)
+            dimensions[key] = dimension
         return replace(self, dimensions=_in_order(list(dimensions.values())))
 
     def with_present(self, values: Mapping[str, Any]) -> Space:
-        """Return the space in which each choice has a configuration's present value among it.
-
-        Args:
-            values: The configuration, nested or by dotted key.
-        """
+        """Return the space with the values of a configuration, by key, among the choices."""
         present = Values(values)
-        return replace(
-            self,
-            dimensions=tuple(
-                dimension.with_choice(present.get(dimension.key))
-                if dimension.kind is Kind.CHOICE and present.has(dimension.key)
-                else dimension
-                for dimension in self.dimensions
-            ),
-        )
+        with_them = [
+            dimension.with_choice(present.get(dimension.key))
+            if dimension.kind is Kind.CHOICE and present.has(dimension.key)
+            else dimension
+            for dimension in self.dimensions
+        ]
+        return replace(self, dimensions=tuple(with_them))
 
     def settled(self, values: Mapping[str, Any]) -> Space:
-        """Return the space without what nothing that is drawn could change.
+        """Return the space without dimensions that are never drawn, and conditions always met.
 
-        A dimension whose condition can never hold goes, and a condition that always holds. A
-        function may give any key a value, so that with one everything stays.
+        A custom function may give any key a value, so that with one everything stays.
 
         Args:
             values: The configuration, nested or by dotted key.
@@ -131,28 +124,27 @@ class Space:
         kept = []
         for dimension in self.dimensions:
             for key in dimension.depends_on:
-                self._look_up(dimension, key, present)
+                self._look_up(dimension, present, key)
             open_, closed = {}, {}
             for key, wanted in dimension.when.items():
                 is_open = self.custom or any(are_related(key, other) for other in drawn)
                 (open_ if is_open else closed)[key] = wanted
-            if not self._is_drawn(replace(dimension, when=closed), present):
-                drawn.discard(dimension.key)
-                # Whoever looks for its key must still find it.
-                if dimension.key not in needed:
-                    continue
-            else:
-                dimension = replace(dimension, when=open_)
-            kept.append(dimension)
+            if self._is_drawn(replace(dimension, when=closed), present):
+                kept.append(replace(dimension, when=open_))
+                continue
+            drawn.discard(dimension.key)
+            # A limit that names its key must still find it.
+            if dimension.key in needed:
+                kept.append(dimension)
         return replace(self, dimensions=tuple(kept))
 
     def entries(self) -> dict[str, Any]:
         """Return the space as `hpo.space` would write it."""
         found: dict[str, Any] = {}
         for dimension in self.dimensions:
-            parts = {"when": dict(dimension.when)} if dimension.when else {}
-            limit = {"at_most": dimension.at_most.source} if dimension.at_most else {}
-            more = {**parts, **limit}
+            more: dict[str, Any] = {"when": dict(dimension.when)} if dimension.when else {}
+            if dimension.at_most:
+                more["at_most"] = dimension.at_most.source
             found[dimension.key] = {"space": dimension.source, **more} if more else dimension.source
         return found
 
@@ -177,13 +169,17 @@ class Space:
         overrides = []
         if self.custom is not None:
             for key, value in draw_custom(self.custom, trial).items():
-                values.set(key, value)
+                values.drawn[key] = value
                 overrides.append(f"{key}={value_text(value)}")
         for dimension in self.dimensions:
-            if values.has_drawn(dimension.key) or not self._is_drawn(dimension, values):
+            if dimension.key in values.drawn or not self._is_drawn(dimension, values):
                 continue
-            value = self._cut(dimension, dimension.suggest(trial), values)
-            values.set(dimension.key, value)
+            value = dimension.suggest(trial)
+            if dimension.at_most is not None:
+                look_up = functools.partial(self._look_up, dimension, values)
+                limit = dimension.at_most.evaluate(look_up)
+                value = value if limit is None else dimension.limited(value, limit)
+            values.drawn[dimension.key] = value
             overrides.append(f"{dimension.key}={value_text(value)}")
         return overrides
 
@@ -242,20 +238,13 @@ class Space:
         return {dimension.name: list(dimension.params()) for dimension in self.dimensions}
 
     def _is_drawn(self, dimension: Dimension, values: Values) -> bool:
+        found = {key: self._look_up(dimension, values, key) for key in dimension.when}
         return all(
-            same_value(
-                canonical(key, self._look_up(dimension, key, values)), canonical(key, wanted)
-            )
+            same_value(canonical(key, found[key]), canonical(key, wanted))
             for key, wanted in dimension.when.items()
         )
 
-    def _cut(self, dimension: Dimension, value: Any, values: Values) -> Any:
-        if dimension.at_most is None:
-            return value
-        limit = dimension.at_most.evaluate(lambda key: self._look_up(dimension, key, values))
-        return value if limit is None else dimension.limited(value, limit)
-
-    def _look_up(self, dimension: Dimension, key: str, values: Values) -> Any:
+    def _look_up(self, dimension: Dimension, values: Values, key: str) -> Any:
         keys = [other.key for other in self.dimensions]
         if not values.has(key) and key not in keys:
             raise ConfigError(
@@ -271,20 +260,19 @@ def _check_key(key: str) -> None:
         raise ConfigError(f"hpo.space.{key}: a study does not search for {first}.{hint}")
 
 
-def _with_conditions(dimension: Dimension, before: Dimension | None) -> Dimension:
-    if before is None:
-        return dimension
-    can_be_cut = dimension.kind is not Kind.CHOICE and dimension.transform in (None, "pow2")
-    return replace(dimension, when=before.when, at_most=before.at_most if can_be_cut else None)
-
-
 def _in_order(dimensions: list[Dimension]) -> tuple[Dimension, ...]:
     """Sort so that each comes after those it depends on; otherwise the order stays."""
     ordered: list[Dimension] = []
     waiting = list(dimensions)
     while waiting:
         keys = {dimension.key for dimension in waiting}
-        ready = next((d for d in waiting if not _needs(d) & (keys - {d.key})), None)
+        # A mapping is drawn before a part of it.
+        needs = [
+            dimension.depends_on.union(*map(ancestors, (dimension.key, *dimension.depends_on)))
+            for dimension in waiting
+        ]
+        pairs = zip(waiting, needs, strict=True)
+        ready = next((d for d, needed in pairs if not needed & (keys - {d.key})), None)
         if ready is None or ready.key in ready.depends_on:
             names = ", ".join(sorted(keys))
             raise ConfigError(f"hpo.space: {names} wait for one another. Remove a when or at_most.")
@@ -293,22 +281,12 @@ def _in_order(dimensions: list[Dimension]) -> tuple[Dimension, ...]:
     return tuple(ordered)
 
 
-def _needs(dimension: Dimension) -> set[str]:
-    # A mapping is drawn before a part of it.
-    keys = {dimension.key, *dimension.depends_on}
-    return dimension.depends_on | {above for key in keys for above in ancestors(key)}
-
-
 _KEY = re.compile(r"[A-Za-z_][\w/@]*(\.\w+)*")
 _SHAPE = "It must return a mapping of keys to values, e.g. {'algo.hyperparams.gamma': 0.98}"
 
 
 def load_custom(path: str) -> Callable[[Any], Any]:
-    """Return the function that `hpo.custom` names.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the function that `hpo.custom` names, or raise a ConfigError."""
     module, _, name = path.rpartition(".")
     if not module:
         raise ConfigError(f"hpo.custom={path}: must be module.function, e.g. my_module.my_space.")
@@ -320,20 +298,18 @@ def load_custom(path: str) -> Callable[[Any], Any]:
 
 
 def draw_custom(path: str, trial: optuna.Trial | optuna.trial.FixedTrial) -> dict[str, Any]:
-    """Ask the user's function for values; return them by key.
+    """Return what the user's function draws, by key.
 
     Raises:
         ConfigError: It fails, or gives what no configuration can hold.
     """
+    from optuna import TrialPruned
+
     try:
         drawn = load_custom(path)(trial)
-    except ConfigError:
+    except (ConfigError, TrialPruned):
         raise
     except Exception as error:
-        from optuna import TrialPruned
-
-        if isinstance(error, TrialPruned):
-            raise
         raise ConfigError(f"hpo.custom={path}: {type(error).__name__}: {error}") from error
     if not isinstance(drawn, Mapping):
         raise ConfigError(f"hpo.custom={path} returned {type(drawn).__name__}. {_SHAPE}.")

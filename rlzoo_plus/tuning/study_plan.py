@@ -1,4 +1,4 @@
-"""What a study is to do: its settings, its space, and how a trial becomes a configuration."""
+"""The plan of a study: its settings, its space, and the configurations of its trials."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ FRESH_SEEDS = 1_000
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A study.
+    """What a study is to do.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         folder: Its directory.
         hpo: Its settings.
-        space: Where values are drawn from.
+        space: Its search space.
         fixed: The overrides of the command line that hold for every trial.
         base: The configuration that `train` would take with nothing drawn.
         trial_base: The same with the length of a trial.
-        compose: Makes the configuration of `fixed` and some more overrides, as `train` does.
+        compose: Composes the configuration of `fixed` and some more overrides, as `train` does.
         trust: Compose whatever the study has stored.
-        drawn: What this plan's own space has drawn that a stored override may not say untrusted.
+        drawn: Overrides that this plan's own space has drawn, and that need trust when stored.
     """
 
     name: str
@@ -93,19 +93,21 @@ class StudyPlan:
             self.draw(FixedTrial(view.params, view.number))
 
     def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
-        """Return the configuration of one run of a trial: what `train` would make, placed.
+        """Return the configuration of one run of a trial: what `train` would take, placed.
 
         Raises:
             ConfigError: The values cannot go together.
             UntrustedError: They are not drawn here, and may import code.
         """
         length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
-        config = self._composed(overrides, length)
+        config = self._composed([*overrides, *length])
         if config.eval.every_steps is None:
             raise ConfigError(
                 "eval.every_steps=null: without evaluations there is nothing to aim at."
             )
-        return self._placed(config, self.base.seed + seed_index, self.run_path(folder, seed_index))
+        run_dir = str(self.run_path(folder, seed_index))
+        seed = self.base.seed + seed_index
+        return config.model_copy(update={"seed": seed, "run_dir": run_dir, "sweep": None})
 
     def full_config(self, overrides: Sequence[str], seed_index: int) -> RunConfig:
         """Return the configuration of a trial's values at full length, with a fresh seed.
@@ -115,31 +117,23 @@ class StudyPlan:
             UntrustedError: They are not drawn here, and may import code.
         """
         config = self._composed(overrides)
-        sweep = str(self.folder / "retrain")
-        config = self._placed(config, self.base.seed + FRESH_SEEDS + seed_index, None)
-        return config.model_copy(update={"sweep": sweep})
+        seed, sweep = self.base.seed + FRESH_SEEDS + seed_index, str(self.folder / "retrain")
+        return config.model_copy(update={"seed": seed, "run_dir": None, "sweep": sweep})
 
     def run_path(self, folder: str, seed_index: int) -> Path:
         """Return the directory of one run of a trial."""
         return self.folder / folder / f"s{seed_index}"
 
-    def _composed(self, overrides: Sequence[str], more: Sequence[str] = ()) -> RunConfig:
-        """Compose overrides that may have been stored by anybody."""
+    def _composed(self, overrides: Sequence[str]) -> RunConfig:
+        """Compose overrides that may come from an untrusted storage, as a trial trains them."""
         where = f"the study {self.folder}"
         refuse_foreign(overrides, where, trust=self.trust, own=self.drawn)
-        return self.compose([*overrides, *more])
-
-    def _placed(self, config: RunConfig, seed: int, path: Path | None) -> RunConfig:
+        config = self.compose(overrides)
         # Threads change the last bits of a result, and so does nothing else of where it runs.
-        threads = 1 if config.num_threads == "auto" else config.num_threads
-        report = config.report.model_copy(update={"plot": False, "video": False})
         placed = {
-            "seed": seed,
-            "num_threads": threads,
-            "run_dir": None if path is None else str(path),
-            "report": report,
+            "num_threads": 1 if config.num_threads == "auto" else config.num_threads,
+            "report": config.report.model_copy(update={"plot": False, "video": False}),
             "tracker": None,
-            "sweep": None,
             "resume": "auto",
             "restart": False,
         }
@@ -182,27 +176,20 @@ def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
     return mistakes
 
 
-def _is_placement(word: str) -> bool:
-    """Tell whether an override only says where and how something is run or shown."""
-    return word.lstrip("+~").split("=")[0].split(".")[0] in (*UNHASHED, "device")
-
-
 def about_study(plan: StudyPlan) -> dict[str, Any]:
     """Return what must stay the same for as long as a study goes on."""
     hpo: Mapping[str, Any] = plan.hpo.model_dump(mode="json")
     decisive = ("objectives", "seeds", "constraints")
+    # Without where and how something is run or shown. Of a key that is there twice, the last.
+    no_matter = (*UNHASHED, "device")
+    keys = {word: word.split("=")[0] for word in plan.fixed}
+    last = {keys[w]: w for w in plan.fixed if keys[w].lstrip("+~").split(".")[0] not in no_matter}
     return {
-        "base": _decisive_words(plan.fixed),
+        "base": sorted(last.values()),
         "n_timesteps": plan.trial_timesteps,
         "config_hash": config_hash(plan.trial_base),
         **{name: hpo[name] for name in decisive},
     }
-
-
-def _decisive_words(words: Sequence[str]) -> list[str]:
-    """Return what decides the outcome, in one order: of a key that is there twice, the last."""
-    last = {word.split("=")[0]: word for word in words if not _is_placement(word)}
-    return sorted(last.values())
 
 
 # So many draws without one configuration are no accident, and fewer if all say the same.
@@ -216,38 +203,28 @@ def check_draws(plan: StudyPlan) -> None:
     Raises:
         ConfigError: None is; it names the reason.
     """
+    import optuna
+
     reasons: list[str] = []
     for number in range(_MOST_DRAWS):
-        reason = _draw(plan, number)
-        if reason is None:
-            return
-        reasons.append(reason)
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=number))
+        try:
+            # An error here is one of the space itself.
+            overrides = plan.draw(study.ask())
+        except optuna.TrialPruned as error:
+            reasons.append(str(error) or f"{plan.hpo.custom} pruned it.")
+        else:
+            try:
+                plan.trial_config(overrides, 0, "trials/0000")
+                return
+            except ConfigError as error:
+                reasons.append(str(error))
         if len(reasons) >= _SAME_REASON and len(set(reasons)) == 1:
             break
     raise ConfigError(
         f"hpo.space: {len(reasons)} draws were tried and none is a configuration, "
         f"the last: {reasons[-1]}"
     )
-
-
-def _draw(plan: StudyPlan, number: int) -> str | None:
-    """Return why a random draw is no configuration, None if it is one.
-
-    Raises:
-        ConfigError: The space itself is wrong.
-    """
-    import optuna
-
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=number))
-    try:
-        overrides = plan.draw(study.ask())
-    except optuna.TrialPruned as error:
-        return str(error) or f"{plan.hpo.custom} pruned it."
-    try:
-        plan.trial_config(overrides, 0, "trials/0000")
-    except ConfigError as error:
-        return str(error)
-    return None
 
 
 Compose = Callable[[Sequence[str]], "Composed"]
@@ -263,7 +240,7 @@ _ONE_OF = {
 
 
 def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[str]]:
-    """Make the plan of a study; return it and what the user should know.
+    """Plan a study; return the plan and what the user should know.
 
     Args:
         arguments: The command line, as typed.
@@ -274,8 +251,9 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     """
     words = overrides_of(arguments)
     sweeps = [word for word in words if _is_sweep(word)]
-    plain = [word for word in words if word not in sweeps]
     _refuse_sweeps(sweeps)
+    plain = [word for word in words if word not in sweeps]
+    plain += _algorithm_of_space(compose, plain)
     from rlzoo_plus.envs.single import scheduled
 
     resolver = Resolver(arguments)
@@ -285,7 +263,6 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
         # The space and the rungs of a study count on numbers.
         return scheduled(config), told
 
-    plain += _algorithm_of_space(compose, plain)
     base, notes = resolve(plain, tunes=True)
     hpo = base.hpo
     assert hpo is not None
@@ -293,18 +270,17 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     if mistakes:
         raise ConfigError("\n".join(mistakes))
     fixed = [word for word in plain if not _is_hpo(word)]
-    base = base.model_copy(update={"hpo": None})
-    trial_base = _at_length(resolve, fixed, hpo.n_timesteps)
+    length = [] if hpo.n_timesteps is None else [f"n_timesteps={hpo.n_timesteps}"]
+    trial_base, _ = resolve([*fixed, *length])
     space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
-    name = hpo.study or f"{base.env.name}-{base.algo.name}"
-    folder = study_folder(name)
+    folder = study_folder(hpo.study or f"{base.env.name}-{base.algo.name}")
     plan = StudyPlan(
         name=folder.name,
         folder=folder,
         hpo=hpo,
         space=space,
         fixed=tuple(fixed),
-        base=base,
+        base=base.model_copy(update={"hpo": None}),
         trial_base=trial_base,
         compose=lambda overrides: resolve([*fixed, *overrides])[0],
         trust=TRUST in arguments,
@@ -313,11 +289,11 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
 
 
 def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Space, HpoConfig]:
-    """Return the space that the command line leaves, and the settings that say so.
+    """Return the space that is searched, and the settings that say so.
 
     Args:
         hpo: The settings as they were composed.
-        words: The overrides and sweeps of the command line.
+        words: The overrides and sweeps of the command line, which change the space.
         present: What `train` would take, at the length of a trial.
 
     Raises:
@@ -325,16 +301,14 @@ def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Spa
     """
     values = present.model_dump(mode="json")
     space = Space.parse(hpo.space, hpo.custom).with_overrides(words)
-    if hpo.sampler != "grid":
-        # What train takes can then be the first trial.
-        space = space.with_present(values)
-    space = space.settled(values)
-    # What is searched for in fact: with the sweeps of the command line, without its values.
-    changes: dict[str, Any] = {"space": space.entries()}
     if hpo.sampler == "grid":
+        space = space.settled(values)
         size = math.prod(len(params) for params in space.grid().values())
-        changes["n_trials"] = min(hpo.n_trials, size)
-    return space, hpo.model_copy(update=changes)
+        hpo = hpo.model_copy(update={"n_trials": min(hpo.n_trials, size)})
+    else:
+        # What train takes can then be the first trial.
+        space = space.with_present(values).settled(values)
+    return space, hpo.model_copy(update={"space": space.entries()})
 
 
 def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
@@ -344,15 +318,6 @@ def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
         return []
     hpo = compose(prepare_overrides(plain)).values.get("hpo")
     return [f"algo={hpo['algo']}"] if hpo and hpo.get("algo") else []
-
-
-def _at_length(
-    resolve: Callable[[Sequence[str]], tuple[RunConfig, list[str]]],
-    fixed: list[str],
-    n_timesteps: int | None,
-) -> RunConfig:
-    length = [] if n_timesteps is None else [f"n_timesteps={n_timesteps}"]
-    return resolve([*fixed, *length])[0]
 
 
 def _is_sweep(word: str) -> bool:

@@ -1,7 +1,7 @@
-"""The plots of a study: its overview, the importance of its values, and Optuna's own plots.
+"""The plots of a study: an overview, the importance of its parameters, and Optuna's own plots.
 
 Optuna draws each plot as a figure of its own, without the trials that were pruned or failed. The
-overview shows them, with what matters beside it, in one picture.
+overview shows them too, with what matters beside them, in one figure.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 _SIZE_IN, _OPTUNA_SIZE_IN = (17.0, 9.8), (11.0, 7.0)
 _MOST_BARS, _SLICES, _LONGEST_NAME = 8, 3, 24
 # With fewer, the answer is the luck of the draw.
 FEWEST_TRIALS = 4
-# Numbers further apart than this are drawn over a logarithmic axis.
+# Numbers further apart than this get a logarithmic axis.
 _WIDE = 30.0
 _MOST_LABELS, _LONGEST_LABEL = 8, 14
 # Optuna's plots by the name of their function, and whether it takes a list of parameters.
@@ -75,9 +73,8 @@ class Picture:
     @property
     def params(self) -> list[str]:
         """The parameters, the most important first."""
-        names = dict.fromkeys(self.importances)
-        names |= dict.fromkeys(name for view in self.done for name in view.params)
-        return list(names)
+        drawn = (name for view in self.done for name in view.params)
+        return list(dict.fromkeys([*self.importances, *drawn]))
 
 
 def importances(study: Study, objective: int = 0) -> dict[str, float]:
@@ -104,14 +101,13 @@ def importances(study: Study, objective: int = 0) -> dict[str, float]:
         return {}
     # The evaluator takes low targets for good ones, whatever the study's direction.
     sign = 1.0 if study.directions[objective] is StudyDirection.MINIMIZE else -1.0
-
-    def target(trial: FrozenTrial) -> float:
-        found: Sequence[float] = trial.values or ()
-        return sign * found[objective]
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(), target=target)
+        found = get_param_importances(
+            study,
+            evaluator=PedAnovaImportanceEvaluator(),
+            target=lambda trial: sign * trial.values[objective],
+        )
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
@@ -121,14 +117,20 @@ def plot_study(picture: Picture, out: Path) -> Path:
     Raises:
         ConfigError: No trial has a value yet, or the file cannot be written.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     if not any(view.values or view.intermediate for view in picture.trials):
         raise ConfigError(f"{picture.title}: no trial has a value yet. Let the study go on first.")
-    figure, panels = _panels(picture.title)
+    layout = ConstrainedLayoutEngine(w_pad=0.16, h_pad=0.16, wspace=0.03, hspace=0.05)
+    figure = Figure(figsize=_SIZE_IN, dpi=DPI, layout=layout)
+    FigureCanvasAgg(figure)
+    title = escaped(picture.title)
+    figure.suptitle(title, fontsize=18, color=INK, fontweight="bold", x=0.012, ha="left")
+    panels = list(figure.subplots(2, 3).flat)
     _draw_history(panels[0], picture)
-    if len(picture.objectives) > 1:
-        _draw_front(panels[1], picture)
-    else:
-        _draw_curves(panels[1], picture)
+    (_draw_front if len(picture.objectives) > 1 else _draw_curves)(panels[1], picture)
     _draw_importances(panels[2], picture)
     names = picture.params[:_SLICES]
     for axes, name in zip(panels[3:], [*names, *[None] * _SLICES], strict=False):
@@ -158,10 +160,10 @@ def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Pa
         raise ConfigError(unknown_name("plot", kind, ["overview", *OPTUNA_PLOTS]))
     if not picture.done:
         raise ConfigError(f"{picture.title}: no trial is done yet. Let the study go on first.")
-    options: dict[str, Any] = {}
     names = {name: short_name(name) for name in picture.params}
     if len(set(names.values())) < len(names):
         names = {name: printable(name, 200) for name in names}
+    options: dict[str, Any] = {}
     if OPTUNA_PLOTS[kind]:
         options["params"] = list(names.values())[:_MOST_PARAMS]
     if kind != "timeline":
@@ -201,30 +203,18 @@ def _renamed(study: Study, names: Mapping[str, str]) -> Study:
 
 
 def short_name(name: str) -> str:
-    """Return a parameter's name without what goes without saying, cut to a length."""
+    """Return a parameter's name without `algo.hyperparams`, cut to a length."""
     text = printable(name.replace("algo.hyperparams.", ""), 200)
     return text if len(text) <= _LONGEST_NAME else "..." + text[-(_LONGEST_NAME - 3) :]
 
 
 def escaped(text: str) -> str:
-    """Return text for a picture: a dollar would begin a formula."""
+    """Return text for a figure: a dollar would begin a formula."""
     return text.replace("$", r"\$")
 
 
-def _panels(title: str) -> tuple[Figure, list[Axes]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    layout = ConstrainedLayoutEngine(w_pad=0.16, h_pad=0.16, wspace=0.03, hspace=0.05)
-    figure = Figure(figsize=_SIZE_IN, dpi=DPI, layout=layout)
-    FigureCanvasAgg(figure)
-    figure.suptitle(escaped(title), fontsize=18, color=INK, fontweight="bold", x=0.012, ha="left")
-    return figure, list(figure.subplots(2, 3).flat)
-
-
 def _dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    """Give a panel its titles and the look of all pictures."""
+    """Give a panel its titles and the style of all panels."""
     axes.set_title(escaped(title), fontsize=14, color=INK, loc="left", pad=10)
     axes.set_xlabel(escaped(x_label), fontsize=12.5, color=INK, labelpad=6)
     axes.set_ylabel(escaped(y_label), fontsize=12.5, color=INK, labelpad=6)
@@ -239,8 +229,7 @@ def _dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 def _say(axes: Axes, text: str) -> None:
     """Write why a panel is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY, fontsize=12.5)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
 
 
 def _dots(axes: Axes, x: Any, y: Any, color: str, **look: Any) -> None:
@@ -263,38 +252,34 @@ def _draw_history(axes: Axes, picture: Picture) -> None:
     done = picture.done
     if done:
         _dots(axes, *_numbers_and_values(done), PALETTE[0], alpha=0.75, label="done")
-        _draw_best_so_far(axes, picture, [view for view in done if view.is_feasible])
+    feasible = [view for view in done if view.is_feasible]
+    if feasible:
+        numbers, values = _numbers_and_values(feasible)
+        is_maximized = picture.objectives[picture.aim] == "maximize"
+        so_far = (np.maximum if is_maximized else np.minimum).accumulate(values)
+        steps = [*numbers, max(view.number for view in picture.trials)]
+        look: dict[str, Any] = {"drawstyle": "steps-post", "color": INK, "linewidth": 2.0}
+        axes.plot(steps, [*so_far, so_far[-1]], label=f"best: {so_far[-1]:,.4g}", **look)
     broken = [view for view in done if not view.is_feasible]
     if broken:
         look = {"markeredgecolor": PALETTE[3], "label": "breaks a constraint"}
         _dots(axes, *_numbers_and_values(broken), "white", **look)
-    # Trials without a value stand at the foot of the axes: where they would be is not known.
-    for state, marker, colour in (
+    # Trials without a value are at the bottom of the axes: where they would be is not known.
+    for state, marker, color in (
         (TrialState.PRUNED, "x", PALETTE[5]),
         (TrialState.FAILED, "s", PALETTE[1]),
     ):
         numbers = [view.number for view in picture.trials if view.state is state]
         if numbers:
-            place = {"transform": axes.get_xaxis_transform(), "clip_on": False}
-            foot, label = np.full(len(numbers), 0.015), f"{state} ({len(numbers)})"
-            _dots(axes, numbers, foot, colour, marker=marker, label=label, **place)
+            look = {"transform": axes.get_xaxis_transform(), "clip_on": False, "marker": marker}
+            bottom = np.full(len(numbers), 0.015)
+            _dots(axes, numbers, bottom, color, label=f"{state} ({len(numbers)})", **look)
     _add_legend(axes)
 
 
 def _numbers_and_values(views: Sequence[TrialView]) -> tuple[list[int], np.ndarray]:
     values = [view.values[0] for view in views if view.values is not None]
     return [view.number for view in views], np.array(values)
-
-
-def _draw_best_so_far(axes: Axes, picture: Picture, feasible: list[TrialView]) -> None:
-    if not feasible:
-        return
-    numbers, values = _numbers_and_values(feasible)
-    is_maximized = picture.objectives[picture.aim] == "maximize"
-    so_far = (np.maximum if is_maximized else np.minimum).accumulate(values)
-    steps = [*numbers, max(view.number for view in picture.trials)]
-    look: dict[str, Any] = {"drawstyle": "steps-post", "color": INK, "linewidth": 2.0}
-    axes.plot(steps, [*so_far, so_far[-1]], label=f"best: {so_far[-1]:,.4g}", **look)
 
 
 def _draw_curves(axes: Axes, picture: Picture) -> None:
@@ -308,21 +293,20 @@ def _draw_curves(axes: Axes, picture: Picture) -> None:
         _say(axes, "no trial has reported yet")
         return
     best = next((view for view in reported if view.number in picture.front), None)
+    ends = []
     for view in reported:
-        look: dict[str, Any] = {"color": PALETTE[0], "linewidth": 1.1, "alpha": 0.35, "zorder": 2}
-        if view.state is TrialState.PRUNED:
-            look |= {"color": GREY}
+        points = [(rung / RUNGS, view.intermediate[rung]) for rung in sorted(view.intermediate)]
+        is_pruned = view.state is TrialState.PRUNED
+        look: dict[str, Any] = {"color": GREY if is_pruned else PALETTE[0], "linewidth": 1.1}
+        look |= {"alpha": 0.35, "zorder": 2}
         if view is best:
             look = {"color": PALETTE[1], "linewidth": 2.8, "zorder": 4}
             look["label"] = f"best: trial {view.number}"
-        rungs = sorted(view.intermediate)
-        axes.plot([r / RUNGS for r in rungs], [view.intermediate[r] for r in rungs], **look)
-    pruned = [view for view in reported if view.state is TrialState.PRUNED]
-    if pruned:
-        ends = [max(view.intermediate) for view in pruned]
-        values = [view.intermediate[end] for view, end in zip(pruned, ends, strict=True)]
+        axes.plot(*zip(*points, strict=True), **look)
+        ends += points[-1:] if is_pruned else []
+    if ends:
         look = {"marker": "x", "zorder": 3, "label": "pruned here"}
-        _dots(axes, [end / RUNGS for end in ends], values, PALETTE[5], **look)
+        _dots(axes, *zip(*ends, strict=True), PALETTE[5], **look)
     for seed in range(1, picture.seeds):
         axes.axvline(seed, color=GREY, linewidth=1.0, linestyle=":")
     _add_legend(axes)
@@ -343,35 +327,29 @@ def _draw_front(axes: Axes, picture: Picture) -> None:
         look = {"markersize": 8.5, "linewidth": 1.6, "markeredgecolor": "white", "linestyle": line}
         ordered = zip(*sorted(front.values()), strict=True)
         _dots(axes, *ordered, PALETTE[1], label="Pareto front", **look)
-    _name_points(axes, front)
-    _add_legend(axes)
-
-
-def _name_points(axes: Axes, points: Mapping[int, tuple[float, ...]]) -> None:
-    """Write numbers beside points, except where one would lie on another."""
     # Limits are known only after all is drawn.
     axes.autoscale_view()
     placed: list[np.ndarray] = []
-    for number, (x, y) in points.items():
-        place = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-        if any(np.all(np.abs(place - other) < (0.08, 0.055)) for other in placed):
-            continue
-        placed.append(place)
-        look: dict[str, Any] = {"fontsize": 10.5, "color": INK, "textcoords": "offset points"}
-        axes.annotate(str(number), (x, y), xytext=(7, -13), **look)
+    for number, point in front.items():
+        place = (axes.transData - axes.transAxes).transform(point)
+        # No number is written on another.
+        if all(np.any(np.abs(place - other) >= (0.08, 0.055)) for other in placed):
+            placed.append(place)
+            label: dict[str, Any] = {"xytext": (7, -13), "textcoords": "offset points"}
+            axes.annotate(str(number), point, fontsize=10.5, color=INK, **label)
+    _add_legend(axes)
 
 
 def _draw_importances(axes: Axes, picture: Picture) -> None:
-    known = bool(picture.importances)
-    _dress(axes, f"importance for {picture.aim}", "share" if known else "", "")
-    if not known:
+    shown = dict(list(picture.importances.items())[:_MOST_BARS])
+    _dress(axes, f"importance for {picture.aim}", "share" if shown else "", "")
+    if not shown:
         _say(axes, "too few finished trials to tell")
         return
-    shown = dict(list(picture.importances.items())[:_MOST_BARS])
     places = np.arange(len(shown))[::-1]
-    axes.barh(places, list(shown.values()), color=PALETTE[0], height=0.62)
-    for place, share in zip(places, shown.values(), strict=True):
-        axes.text(share + 0.01, place, f"{100 * share:.0f} %", va="center", fontsize=11, color=INK)
+    bars = axes.barh(places, list(shown.values()), color=PALETTE[0], height=0.62)
+    shares = [f"{100 * share:.0f} %" for share in shown.values()]
+    axes.bar_label(bars, shares, padding=4, fontsize=11, color=INK)
     axes.set_yticks(places, [escaped(short_name(name)) for name in shown])
     axes.set_xlim(0, max(max(shown.values()) * 1.18, 0.05))
     axes.set_ylim(-0.6, max(len(shown), 4) - 0.4)
@@ -384,17 +362,26 @@ def _draw_slice(axes: Axes, name: str, picture: Picture) -> None:
     _dress(axes, short_name(name), "", picture.aim)
     views = [view for view in picture.done if name in view.params]
     drawn = [view.params[name] for view in views]
+    are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in drawn)
     distinct = len(set(map(repr, drawn)))
     # Few different numbers were chosen from a list: 32, 64, 128.
     is_choice = distinct <= _MOST_LABELS and distinct < len(drawn) / 2
-    if all(map(_is_number, drawn)) and not is_choice:
+    if not are_numbers or is_choice:
+        labels = [escaped(printable(value, _LONGEST_LABEL)) for value in drawn]
+        pairs = sorted(zip(drawn, labels, strict=True), key=lambda pair: pair[not are_numbers])
+        names = list(dict.fromkeys(label for _, label in pairs))
+        axes.set_xticks(range(len(names)), names if len(names) <= _MOST_LABELS else [])
+        axes.set_xlim(-0.6, len(names) - 0.4)
+        axes.tick_params(axis="x", labelcolor=INK, rotation=0 if len(names) <= 4 else 20)
+        # Dots of one category are moved apart.
+        apart = np.random.default_rng(0).uniform(-0.16, 0.16, size=len(drawn))
+        places = np.array([names.index(label) for label in labels], dtype=float) + apart
+    else:
         places = np.array(drawn, dtype=float)
         if places.size and places.min() > 0 and places.max() / places.min() > _WIDE:
             axes.set_xscale("log")
         else:
             axes.locator_params(axis="x", nbins=5)
-    else:
-        places = _categories(axes, drawn)
     numbers, values = _numbers_and_values(views)
     look: dict[str, Any] = {"s": 46, "cmap": "Blues", "edgecolor": PALETTE[0], "linewidth": 0.6}
     # The palest blue could not be seen.
@@ -404,22 +391,3 @@ def _draw_slice(axes: Axes, name: str, picture: Picture) -> None:
     if best:
         look = {"s": 230, "marker": "*", "color": PALETTE[1], "edgecolor": "white", "zorder": 3}
         axes.scatter(places[best], values[best], linewidth=0.8, **look)
-
-
-def _categories(axes: Axes, values: Sequence[Any]) -> np.ndarray:
-    """Give each value a place of its own; dots of one category are moved apart."""
-    ordered = sorted(values) if all(map(_is_number, values)) else sorted(values, key=_label)
-    names = list(dict.fromkeys(map(_label, ordered)))
-    axes.set_xticks(range(len(names)), names if len(names) <= _MOST_LABELS else [])
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.tick_params(axis="x", labelcolor=INK, rotation=0 if len(names) <= 4 else 20)
-    apart = np.random.default_rng(0).uniform(-0.16, 0.16, size=len(values))
-    return np.array([names.index(_label(value)) for value in values], dtype=float) + apart
-
-
-def _label(value: Any) -> str:
-    return escaped(printable(value, _LONGEST_LABEL))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

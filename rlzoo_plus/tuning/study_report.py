@@ -1,7 +1,7 @@
 """The report of a study: what was tried, and how good the best trials are on fresh seeds.
 
-A trial is chosen because its metric is high, so that metric flatters. Beside it stands what the
-same values give on seeds that no trial has seen, and on held-out episodes.
+A trial is chosen because its metric is high, so that metric is too optimistic. The report also has
+the metric of the same values on seeds that no trial has seen, and on held-out episodes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from rlzoo_plus.sweeps.summary import Estimate, estimate, shown
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 FILES = ("report.json", "report.md")
-# What is told of retrained runs besides the objectives.
+# What is reported of retrained runs besides the objectives.
 RETURNS = ("final_return", "best_return")
+_MOST_REASONS = 20
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,24 @@ class StudyReport:
             return chosen.number
         return self.best[0].number if self.best else None
 
+    @property
+    def ranked(self) -> list[TrialView]:
+        """The best trials, and behind them those that were trained again besides."""
+        again = {each.number for each in self.retrained} - {view.number for view in self.best}
+        return [*self.best, *(view for view in self.trials if view.number in again)]
+
+    def retrained_of(self, view: TrialView) -> Retrained | None:
+        """Return the retrained runs of a trial."""
+        return next((each for each in self.retrained if each.number == view.number), None)
+
+    def values_of(self, view: TrialView) -> dict[str, float | None]:
+        """Return the objectives' values that a trial was chosen by, None where it has none."""
+        values: Sequence[float | None] = view.values or ()
+        if len(values) != len(self.objectives):
+            values = [None] * len(self.objectives)
+        pairs = zip(self.objectives, values, strict=True)
+        return {name: value if _is_number(value) else None for name, value in pairs}
+
 
 def choose_winner(retrained: Sequence[Retrained], hpo: HpoConfig) -> Retrained | None:
     """Return which trial is best on fresh seeds by the first objective; None if none is known."""
@@ -113,6 +132,11 @@ def counts(trials: Sequence[TrialView]) -> dict[str, int]:
     """Return how many trials are in each state, without the states that none is in."""
     found = Counter(view.state for view in trials)
     return {str(state): found[state] for state in TrialState if found[state]}
+
+
+def counts_text(trials: Sequence[TrialView]) -> str:
+    """Return how many trials are in each state, as text."""
+    return ", ".join(f"{n} {state}" for state, n in counts(trials).items()) or "none yet"
 
 
 def write_report(folder: Path, report: StudyReport) -> list[Path]:
@@ -132,51 +156,19 @@ def as_data(report: StudyReport) -> dict[str, Any]:
         "trial_timesteps": report.trial_timesteps,
         "full_timesteps": report.full_timesteps,
         "counts": counts(report.trials),
-        "best": [_trial(report, view) for view in ranked(report)],
+        "best": [_trial(report, view) for view in report.ranked],
         "winner": report.winner,
         "experiment": report.experiment,
-        "commands": [train_command(report.name, view.number) for view in ranked(report)],
+        "commands": [_train_command(report.name, view.number) for view in report.ranked],
     }
     return {key: finite(value) for key, value in data.items()}
 
 
-def ranked(report: StudyReport) -> list[TrialView]:
-    """Return the best trials, and behind them those that were trained again besides."""
-    numbers = {view.number for view in report.best}
-    again = {each.number for each in report.retrained} - numbers
-    return [*report.best, *(view for view in report.trials if view.number in again)]
-
-
-def retrained_of(report: StudyReport, number: int) -> Retrained | None:
-    """Return what became of a trial's values on fresh seeds."""
-    return next((each for each in report.retrained if each.number == number), None)
-
-
-def first_value(report: StudyReport, view: TrialView, name: str) -> float | None:
-    """Return the metric that a trial was chosen by, None if it has none."""
-    if view.values is None or len(view.values) != len(report.objectives):
-        return None
-    value = view.values[report.objectives.index(name)]
-    return value if _is_number(value) else None
-
-
-def change(first: float | None, again: Estimate | None) -> float | None:
-    """Return by how much the metric differs on fresh seeds; below 0: it has shrunk."""
-    return None if first is None or again is None else again.iqm - first
-
-
-def train_command(study: str, number: int) -> str:
-    """Return the command that trains a trial's values."""
-    from rlzoo_plus.artifacts.provenance import command_line
-
-    return command_line(["rlzoo-plus", "train", f"study={study}", f"trial={number}"])
-
-
 def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:
-    again = retrained_of(report, view.number)
+    values, again = report.values_of(view), report.retrained_of(view)
     data: dict[str, Any] = {
         "number": view.number,
-        "values": {name: first_value(report, view, name) for name in report.objectives},
+        "values": values,
         "metrics": dict(view.metrics),
         "params": dict(view.params),
         "overrides": list(view.overrides),
@@ -184,25 +176,24 @@ def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:
         "retrained": None,
     }
     if again is not None:
-        data["retrained"] = _again(report, view, again)
+        found = {name: again.estimate(name) for name in dict.fromkeys((*values, *RETURNS))}
+        data["retrained"] = {
+            "seeds": list(again.seeds),
+            "runs": [dict(metrics) for metrics in again.metrics],
+            "iqm": {name: None if each is None else asdict(each) for name, each in found.items()},
+            "change": {name: _change(value, found[name]) for name, value in values.items()},
+            "held_out": None if again.held_out is None else asdict(again.held_out),
+        }
     return data
 
 
-def _again(report: StudyReport, view: TrialView, again: Retrained) -> dict[str, Any]:
-    names = dict.fromkeys((*report.objectives, *RETURNS))
-    estimates = {name: again.estimate(name) for name in names}
-    return {
-        "seeds": list(again.seeds),
-        "runs": [dict(metrics) for metrics in again.metrics],
-        "iqm": {
-            name: None if found is None else asdict(found) for name, found in estimates.items()
-        },
-        "change": {
-            name: change(first_value(report, view, name), estimates[name])
-            for name in report.objectives
-        },
-        "held_out": None if again.held_out is None else asdict(again.held_out),
-    }
+def _change(first: float | None, again: Estimate | None) -> float | None:
+    """Return by how much the metric differs on fresh seeds; below 0: it is smaller."""
+    return None if first is None or again is None else again.iqm - first
+
+
+def _train_command(study: str, number: int) -> str:
+    return command_line(["rlzoo-plus", "train", f"study={study}", f"trial={number}"])
 
 
 def _is_number(value: object) -> bool:
@@ -214,12 +205,10 @@ def number_text(value: float | None) -> str:
     return f"{value:.4g}" if value is not None and math.isfinite(value) else "-"
 
 
-def value_text(value: object) -> str:
-    """Return a trial's value as text that is safe to print."""
+def param_text(view: TrialView, name: str) -> str:
+    """Return a trial's parameter as text that is safe to print, `-` if it has none."""
+    value = view.params.get(name, "-")
     return number_text(value) if isinstance(value, float) else printable(value, 60)
-
-
-_MOST_REASONS = 20
 
 
 def markdown(report: StudyReport) -> str:
@@ -238,13 +227,12 @@ def markdown(report: StudyReport) -> str:
 def _overview(report: StudyReport) -> list[str]:
     hpo = report.hpo
     aims = ", ".join(f"{direction} {name}" for name, direction in hpo.objectives.items())
-    numbers = ", ".join(f"{n} {state}" for state, n in counts(report.trials).items())
+    constraints = f"; {', '.join(map(_cell, hpo.constraints))}" if hpo.constraints else ""
     seeds = "1 seed" if hpo.seeds == 1 else f"{hpo.seeds} seeds"
     length = "" if report.trial_timesteps is None else f", {report.trial_timesteps:,} steps each"
     lines = [
-        f"- aim: {aims}"
-        + (f"; {', '.join(map(_cell, hpo.constraints))}" if hpo.constraints else ""),
-        f"- trials: {numbers or 'none yet'} (of {hpo.n_trials}), {seeds}{length}",
+        f"- aim: {aims}{constraints}",
+        f"- trials: {counts_text(report.trials)} (of {hpo.n_trials}), {seeds}{length}",
         f"- sampler {_cell(hpo.sampler)}, pruner {_cell(hpo.pruner)}, seed {hpo.seed}",
     ]
     if report.base:
@@ -253,14 +241,28 @@ def _overview(report: StudyReport) -> list[str]:
 
 
 def _best(report: StudyReport) -> list[str]:
-    views = ranked(report)
-    if not views:
+    if not report.ranked:
         done = any(view.state is TrialState.DONE for view in report.trials)
         return ["No trial keeps the constraints." if done else "No trial is done yet."]
     title = "Best trials" if len(report.objectives) == 1 else "Pareto front"
     more = [name for name in RETURNS if name not in report.objectives]
-    heads, *rows = best_table(report, "retrained", more)
-    return [f"## {title}", "", *_table(heads, rows), "", *_legend(report)]
+    lines = [f"## {title}", "", *_table(*best_table(report, "retrained", more)), ""]
+    lines.append(
+        f"`{report.objectives[0]}` is the metric that a trial was chosen by, and is too optimistic "
+        "for that reason. The columns behind it are from runs with fresh seeds: interquartile mean "
+        "[95 % bootstrap interval], or (lowest to highest) of fewer than five seeds; `change` is "
+        "their difference from the first one. Held-out episodes: mean ± deviation (episodes)."
+    )
+    steps, full = report.trial_timesteps, report.full_timesteps
+    if steps is not None and full is not None and steps != full:
+        lines += [
+            "",
+            f"Trials ran {steps:,} steps and the retrained runs {full:,}: the change also has the "
+            "effect of that.",
+        ]
+    if not report.retrained:
+        lines += ["", "No trial was trained again: what the metrics are worth is not known."]
+    return lines
 
 
 def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> list[list[str]]:
@@ -268,81 +270,43 @@ def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> lis
 
     Args:
         report: The report.
-        again: What the columns of the retrained runs are called.
+        again: The title of the columns of the retrained runs.
         more: Metrics of the retrained runs to show besides the objectives.
 
     Returns:
         The row of heads, then a row for each trial.
     """
-    heads = ["trial"]
-    for name in report.objectives:
-        heads += [name, f"{name}, {again}", "change"]
-    rows = [[*heads, *more, "held-out episodes"]]
-    for view in ranked(report):
-        runs = retrained_of(report, view.number)
+    heads = [part for name in report.objectives for part in (name, f"{name}, {again}", "change")]
+    rows = [["trial", *heads, *more, "held-out episodes"]]
+    for view in report.ranked:
+        runs = report.retrained_of(view)
+        values = report.values_of(view)
+        found = {name: runs and runs.estimate(name) for name in (*values, *more)}
         mark = " (winner)" if view.number == report.winner and runs is not None else ""
         row = [f"{view.number}{mark}"]
-        for name in report.objectives:
-            first, estimate = first_value(report, view, name), _estimate(runs, name)
-            row += [number_text(first), shown(estimate), change_text(first, estimate)]
-        row += [shown(_estimate(runs, name)) for name in more]
-        rows.append([*row, held_out_text(runs)])
+        for name, first in values.items():
+            difference = _change(first, found[name])
+            change = "-" if difference is None else f"{difference:+.4g}"
+            if difference is not None and first:
+                change += f" ({100 * difference / abs(first):+.0f} %)"
+            row += [number_text(first), shown(found[name]), change]
+        held_out = None if runs is None else runs.held_out
+        played = "-"
+        if held_out is not None:
+            mean, std = number_text(held_out.mean), number_text(held_out.std)
+            played = f"{mean} ± {std} ({held_out.episodes})"
+        rows.append([*row, *(shown(found[name]) for name in more), played])
     return rows
 
 
-def _estimate(again: Retrained | None, name: str) -> Estimate | None:
-    return None if again is None else again.estimate(name)
-
-
-def change_text(first: float | None, again: Estimate | None) -> str:
-    """Return how the metric changed on fresh seeds: `-12.5 (-5 %)`, `-` if that is not known."""
-    difference = change(first, again)
-    if difference is None or not first:
-        return "-" if difference is None else f"{difference:+.4g}"
-    return f"{difference:+.4g} ({100 * difference / abs(first):+.0f} %)"
-
-
-def held_out_text(again: Retrained | None) -> str:
-    """Return what the policy returned on held-out episodes, `-` if it played none."""
-    if again is None or again.held_out is None:
-        return "-"
-    held_out = again.held_out
-    mean, std = number_text(held_out.mean), number_text(held_out.std)
-    return f"{mean} ± {std} ({held_out.episodes})"
-
-
-def _legend(report: StudyReport) -> list[str]:
-    name = report.objectives[0]
-    lines = [
-        f"`{name}` is the metric that a trial was chosen by, and flatters for that reason. The "
-        "columns behind it are from runs with fresh seeds: interquartile mean [95 % bootstrap "
-        "interval], or (lowest to highest) of fewer than five seeds; `change` is their difference "
-        "from the first one. Held-out episodes: mean ± deviation (episodes)."
-    ]
-    steps, full = report.trial_timesteps, report.full_timesteps
-    if steps is not None and full is not None and steps != full:
-        lines += [
-            "",
-            f"Trials ran {steps:,} steps and the retrained runs {full:,}: the change also holds "
-            "what that brings.",
-        ]
-    if not report.retrained:
-        lines += ["", "No trial was trained again: what the metrics are worth is not known."]
-    return lines
-
-
 def _values(report: StudyReport) -> list[str]:
-    views = ranked(report)
+    views = report.ranked
     names = list(dict.fromkeys(name for view in views for name in view.params))
     if not names:
         return []
     heads = ["value", *(f"trial {view.number}" for view in views)]
-    rows = [[_code(name), *(_param(view.params, name) for view in views)] for name in names]
-    return ["## Values", "", *_table(heads, rows)]
-
-
-def _param(params: Mapping[str, Any], name: str) -> str:
-    return _cell(value_text(params[name])) if name in params else "-"
+    rows = [[_code(name), *(_cell(param_text(view, name)) for view in views)] for name in names]
+    return ["## Values", "", *_table(heads, *rows)]
 
 
 def _commands(report: StudyReport) -> list[str]:
@@ -352,29 +316,25 @@ def _commands(report: StudyReport) -> list[str]:
     if report.experiment is not None:
         words = printable(f"{report.option}experiment={report.experiment}")
         lines.append(f"rlzoo-plus train {words}   # the winner")
-    lines.append(f"{train_command(printable(report.name), report.winner)}   # any trial's number")
-    return [*lines, "```"]
+    command = _train_command(printable(report.name), report.winner)
+    return [*lines, f"{command}   # any trial's number", "```"]
 
 
 def _space(report: StudyReport) -> list[str]:
-    if not report.hpo.space:
-        return []
     rows = [[_code(key), _code(value)] for key, value in report.hpo.space.items()]
-    return ["## Search space", "", *_table(["key", "values"], rows)]
+    return ["## Search space", "", *_table(["key", "values"], *rows)] if rows else []
 
 
 def _problems(report: StudyReport) -> list[str]:
     failed = [view for view in report.trials if view.state is TrialState.FAILED]
-    if not failed:
-        return []
     lines = [f"- trial {view.number}: {_cell(view.reason)}" for view in failed[:_MOST_REASONS]]
     more = len(failed) - _MOST_REASONS
-    return ["## Failed trials", "", *lines, *([f"- and {more} more"] if more > 0 else [])]
+    lines += [f"- and {more} more"] if more > 0 else []
+    return ["## Failed trials", "", *lines] if lines else []
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
+def _table(heads: Sequence[str], *rows: Iterable[str]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
 
 
 def _cell(text: object) -> str:

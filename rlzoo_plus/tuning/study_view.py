@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.analysis.runs import duration
@@ -15,9 +15,9 @@ from rlzoo_plus.tuning.storage import driver_url
 from rlzoo_plus.tuning.study_report import (
     StudyReport,
     best_table,
-    counts,
+    counts_text,
     number_text,
-    value_text,
+    param_text,
 )
 from rlzoo_plus.tuning.trials import COUNTED, TrialState, TrialView
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_PARAMS = 8
 _MOST_FAILED = 20
 _READ_AGAIN_S = 2.0
-# The trial keeps all of it: `study show` and the report have it.
+# The trial has all of it: `study show` and the report print it.
 _LONGEST_REASON = 160
 
 
@@ -60,8 +60,10 @@ class TuningView(LiveView):
         self.console.print(text, markup=False, style=style)
 
     def show(self, report: StudyReport) -> None:
-        """Print the best trials beside what they gave on fresh seeds."""
-        print_report(report, self.console)
+        """Print the best trials: the metric they were chosen by, and what it is on fresh seeds."""
+        heads, *rows = best_table(report, "retrained (IQM)")
+        self.console.print()
+        self.console.print(_table(heads, rows))
 
     def of_jobs(self, n_jobs: int, launcher: Launcher) -> SweepView:
         """Return what shows the runs on fresh seeds."""
@@ -70,19 +72,19 @@ class TuningView(LiveView):
         return view
 
     def ended(self, number: int, state: TrialState, reason: str) -> None:
-        """Say how a trial ended."""
+        """Print how a trial ended."""
         self._n_ended += 1
         self._views = self.study.trials()
         view = next(view for view in self._views if view.number == number)
         over = [v for v in self._views if v.state in COUNTED and v.state is not TrialState.RUNNING]
         head = f"[{len(over)}/{self.plan.hpo.n_trials}] trial {number}"
-        colour = {TrialState.FAILED: "red", TrialState.PRUNED: "yellow"}.get(state)
-        self.console.print(f"{head}: {self._outcome(view, reason)}", markup=False, style=colour)
+        color = {TrialState.FAILED: "red", TrialState.PRUNED: "yellow"}.get(state)
+        self.say(f"{head}: {self._outcome(view, reason)}", color)
 
     def tick(self, progress: Progress) -> None:
-        """Tell what happened, and draw the table again if it is time."""
+        """Print what happened, and draw the table again if it is time."""
         for note in progress.notes:
-            self.console.print(f"note: {note}", markup=False)
+            self.say(f"note: {note}")
         progress.notes.clear()
         self.draw(lambda: self._table(progress))
 
@@ -93,10 +95,9 @@ class TuningView(LiveView):
         took = "" if view.duration_s is None else f" in {duration(view.duration_s)}"
         if view.state is TrialState.PRUNED:
             return f"pruned{took}: {reason}"
-        names = list(self.plan.hpo.objectives)
-        shown = ", ".join(
-            f"{name} {value:.6g}" for name, value in zip(names, view.values or (), strict=False)
-        )
+        names = self.plan.hpo.objectives
+        pairs = zip(names, view.values or (), strict=False)
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
         several = len(names) > 1
         best = self.study.best(len(self._views) if several else 1)
         praise = "on the Pareto front so far" if several else "the best so far"
@@ -117,37 +118,35 @@ class TuningView(LiveView):
         return Group(Text(self._headline(), style="bold"), table)
 
     def _headline(self) -> str:
-        counts = {state: 0 for state in (*COUNTED, TrialState.WAITING)}
-        for view in self._views:
-            if view.state in counts:
-                counts[view.state] += 1
+        states = [view.state for view in self._views]
+        counts = {state: states.count(state) for state in (*COUNTED, TrialState.WAITING)}
         text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        value = ""
+        for best in self.study.best(1):
+            value = f"; best {(best.values or (0.0,))[0]:.6g} (trial {best.number})"
         over = sum(counts[state] for state in COUNTED) - counts[TrialState.RUNNING]
-        best = self.study.best(1)
-        value = (
-            f"; best {best[0].values[0]:.6g} (trial {best[0].number})"
-            if best and best[0].values
-            else ""
-        )
-        left = self.plan.hpo.n_trials - over
-        rate = (time.monotonic() - self._started) / self._n_ended if self._n_ended else None
-        eta = "" if rate is None or left <= 0 else f"; about {duration(rate * left)} left"
+        left, eta = self.plan.hpo.n_trials - over, ""
+        if self._n_ended and left > 0:
+            rate = (time.monotonic() - self._started) / self._n_ended
+            eta = f"; about {duration(rate * left)} left"
         return f"{self.plan.hpo.n_trials} trials: {text or 'none yet'}{value}{eta}"
 
 
 def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Console) -> None:
-    """Print what a study is for, how far it is, and where it is kept."""
+    """Print what a study is for, how far it is, and where it is stored."""
     hpo = stored.hpo
-    numbers = ", ".join(f"{n} {state}" for state, n in counts(views).items())
     seeds = "" if hpo.seeds == 1 else f", {hpo.seeds} seeds each"
+    # SQLAlchemy would look for another driver.
+    place = stored.place if stored.storage == "journal" else driver_url(stored.place)
+    dashboard = command_line(["optuna-dashboard", place])
     lines = {
         "aim": ", ".join(f"{how} {name}" for name, how in hpo.objectives.items()),
         "subject to": ", ".join(hpo.constraints),
-        "trials": f"{numbers or 'none yet'} (of {hpo.n_trials}{seeds})",
+        "trials": f"{counts_text(views)} (of {hpo.n_trials}{seeds})",
         "search": f"sampler {hpo.sampler}, pruner {hpo.pruner}, seed {hpo.seed}",
         "fixed": command_line([*stored.config_options, *stored.base]),
         "storage": stored.place,
-        "dashboard": dashboard_command(stored),
+        "dashboard": f"{dashboard}   (pip install optuna-dashboard)",
     }
     console.print(f"study {printable(stored.folder, LONGEST_LINE)}", markup=False, style="bold")
     for name, text in lines.items():
@@ -155,32 +154,24 @@ def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Cons
             console.print(f"  {name:<13}{printable(text, LONGEST_LINE)}", markup=False)
 
 
-def dashboard_command(stored: KnownStudy) -> str:
-    """Return the command that shows a study in a browser."""
-    place = stored.place if stored.storage == "journal" else driver_url(stored.place)
-    return command_line(["optuna-dashboard", place]) + "   (pip install optuna-dashboard)"
-
-
 def trials_table(views: Sequence[TrialView], objectives: Sequence[str]) -> Table:
-    """Return trials with what they gave and what was drawn for them."""
-    from rich.text import Text
-
+    """Return trials with their values and the parameters that were drawn for them."""
     names = list(dict.fromkeys(name for view in views for name in view.params))[:_MOST_PARAMS]
-    short = [_short(name) for name in names]
-    table = _table(["trial", "state", *objectives, "time", *short])
-    for view in views:
-        values = view.values or ()
-        metrics = [number_text(v) for v in values] if values else ["-"] * len(objectives)
-        drawn = [value_text(view.params[n]) if n in view.params else "-" for n in names]
-        took = "-" if view.duration_s is None else duration(view.duration_s)
-        state = str(view.state) if view.is_feasible else "breaks a constraint"
-        cells = [str(view.number), state, *metrics, took, *drawn]
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    rows = [
+        [
+            str(view.number),
+            str(view.state) if view.is_feasible else "breaks a constraint",
+            *([number_text(value) for value in view.values or ()] or ["-"] * len(objectives)),
+            "-" if view.duration_s is None else duration(view.duration_s),
+            *(param_text(view, name) for name in names),
+        ]
+        for view in views
+    ]
+    return _table(["trial", "state", *objectives, "time", *map(_short, names)], rows)
 
 
 def print_running(views: Sequence[TrialView], console: Console) -> None:
-    """Say which trials run, and how far they are."""
+    """Print which trials run, and how far they are."""
     for view in views:
         if view.state is not TrialState.RUNNING:
             continue
@@ -192,46 +183,32 @@ def print_running(views: Sequence[TrialView], console: Console) -> None:
 
 
 def print_ended(views: Sequence[TrialView], console: Console) -> None:
-    """Say why trials failed, a line each."""
+    """Print why trials failed, a line each."""
     failed = [view for view in views if view.state is TrialState.FAILED]
     for view in failed[-_MOST_FAILED:]:
         reason = printable(view.reason)
         console.print(f"failed: trial {view.number}: {reason}", markup=False, style="red")
 
 
-def print_report(report: StudyReport, console: Console) -> None:
-    """Print the best trials: the metric they were chosen by, and what it is on fresh seeds."""
-    from rich.text import Text
-
-    heads, *rows = best_table(report, "retrained (IQM)")
-    table = _table(heads)
-    for cells in rows:
-        table.add_row(*map(Text, cells))
-    console.print()
-    console.print(table)
-
-
 def importance_table(shares: dict[str, float]) -> Table:
     """Return parameters with their shares, the largest first."""
-    from rich.text import Text
-
-    table = _table(["value", "share", ""])
-    for name, share in shares.items():
-        bar = "█" * round(30 * share)
-        table.add_row(Text(_short(name)), Text(f"{100 * share:.1f} %"), Text(bar))
-    return table
+    rows = [
+        [_short(n), f"{100 * share:.1f} %", "█" * round(30 * share)] for n, share in shares.items()
+    ]
+    return _table(["value", "share", ""], rows)
 
 
 def _short(name: str) -> str:
-    """Return a parameter's name without what goes without saying."""
     return printable(name).replace("algo.hyperparams.", "")
 
 
-def _table(heads: Sequence[str]) -> Table:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in heads:
         table.add_column(Text(printable(name)))
+    for cells in rows:
+        table.add_row(*map(Text, cells))
     return table

@@ -3,10 +3,9 @@
 import pytest
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.dimensions import Kind
+from rlzoo_plus.tuning.dimensions import Kind, parse_entry
 from rlzoo_plus.tuning.override_values import parse_override, same_value, value_text
 from rlzoo_plus.tuning.space import Space
-from rlzoo_plus.tuning.sweep_syntax import parse_entry
 
 
 @pytest.mark.parametrize(
