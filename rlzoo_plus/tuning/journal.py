@@ -20,7 +20,6 @@ from rlzoo_plus.errors import ConfigError
 JOURNAL = "journal.log"
 # A record is written in milliseconds: whoever waits so long waits for a stopped process.
 _LOCK_PATIENCE_S = 300.0
-_BLOCK = 2**16
 LARGEST_BYTES = 2**29
 # The most records that one trial or study may have, by Optuna's code of the kind of record. Optuna
 # copies all earlier ones for each. A study's directory holds one study.
@@ -104,30 +103,17 @@ class SafeJournal(BaseJournalBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append records with one write, and flush them to the disk."""
         data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
-        with self._lock.acquire(poll_interval=0.005):
-            # A file that was removed must not come back without its beginning.
-            handle = os.open(self._path, os.O_RDWR | os.O_APPEND)
-            with open(handle, "r+b", buffering=0) as file:
-                os.ftruncate(handle, _sound_size(handle))
-                view = memoryview(data)
-                while view:
-                    view = view[file.write(view) :]
-                os.fsync(handle)
-
-
-def _sound_size(handle: int) -> int:
-    """Return the length of a journal without a torn last record [bytes]."""
-    size = os.fstat(handle).st_size
-    tail, start = b"", size
-    while start > 0 and tail.count(b"\n") < 2:
-        step = min(_BLOCK, start)
-        start -= step
-        tail = os.pread(handle, step, start) + tail
-    whole = tail[: tail.rfind(b"\n") + 1]
-    last = whole[whole[:-1].rfind(b"\n") + 1 :]
-    sound = start + len(whole)
-    # After a power failure a record may have its length, and zeros for its text.
-    return sound if not last or _record(last) is not None else sound - len(last)
+        # A file that was removed must not come back without its beginning: "r+b".
+        with self._lock.acquire(poll_interval=0.005), open(self._path, "r+b", buffering=0) as file:
+            # Up to the last whole record. After a power failure there may be zeros behind it.
+            for _ in self.read_logs(self._read[0]):
+                pass
+            file.truncate(self._read[1])
+            file.seek(self._read[1])
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

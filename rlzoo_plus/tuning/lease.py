@@ -58,13 +58,8 @@ class Leases(StoredStudy):
         """Wrap a study; `grid` has the values of each parameter, for `hpo.sampler=grid`."""
         super().__init__(study, storage, folder, hpo.storage)
         self.hpo, self.grid = hpo, grid
-        self._study_id = storage.get_study_id_from_name(study.study_name)
         # Journals have no heartbeats: who can read one can see its controllers' locks beside it.
         self._heartbeats = storage if isinstance(storage, RDBStorage) else None
-
-    def trial_id(self, number: int) -> int:
-        """Return the storage's id of a trial."""
-        return self.storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
 
     @patient
     def claim(self, owner: str, ticket: str) -> int | None:
@@ -318,10 +313,6 @@ class Ownership:
             folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
             self._here = f"{platform.node()}-{folder}-"
         self.owner = f"{self._here}{presence.name}"
-
-    def is_mine(self, owner: str) -> bool:
-        """Tell whether a trial belongs to this controller."""
-        return owner == self.owner
 
     def is_dead(self, owner: str) -> bool | None:
         """Tell whether a controller has ended; None if that cannot be seen from here."""

@@ -15,7 +15,7 @@ from rlzoo_plus.errors import ConfigError, unknown_name
 
 RUNGS = 20
 _LATE = 3
-# Those that are known while a run goes on, and what an evaluation calls them.
+# Metrics that are known while a run goes on, and their keys in an evaluation.
 FOLLOWED = {
     "late_return": "mean_return",
     "final_return": "mean_return",
@@ -32,12 +32,15 @@ def run_metrics(run: RunDir) -> dict[str, float]:
     Returns:
         late_return: Mean return of the last three evaluations.
         final_return, best_return, mean_return: Of the last, the best and all evaluations.
-        success_rate: Of the last three evaluations, where the task tells success.
+        success_rate: Of the last three evaluations, where the task reports success.
         steps_per_s: Environment steps a second in the learning loop, evaluations included.
         training_time_s: Seconds in that loop.
     """
-    records = [record for _, record in sorted(_by_step(run).items())]
-    returns = _values(records, "mean_return")
+    records = _by_step(run).values()
+    returns, success = (
+        [value for record in records if (value := followed_value(record, name)) is not None]
+        for name in ("mean_return", "success_rate")
+    )
     metrics = {}
     if returns:
         metrics |= {
@@ -46,7 +49,6 @@ def run_metrics(run: RunDir) -> dict[str, float]:
             "best_return": max(returns),
             "mean_return": _mean(returns),
         }
-    success = _values(records, "success_rate")
     if success:
         metrics["success_rate"] = _mean(success[-_LATE:])
     result = run.read_result()
@@ -68,9 +70,9 @@ def rung_of(step: int, n_timesteps: int, seed_index: int = 0) -> int:
 
 
 def rung_values(run: RunDir, n_timesteps: int, name: str) -> dict[int, float]:
-    """Return what a run's evaluations say at each rung; of several the first."""
+    """Return a metric of a run's evaluations at each rung; of several the first."""
     values: dict[int, float] = {}
-    for step, record in sorted(_by_step(run).items()):
+    for step, record in _by_step(run).items():
         value = followed_value(record, name)
         if value is not None:
             values.setdefault(rung_of(step, n_timesteps), value)
@@ -78,27 +80,22 @@ def rung_values(run: RunDir, n_timesteps: int, name: str) -> dict[int, float]:
 
 
 def followed_value(record: Mapping[str, Any], name: str) -> float | None:
-    """Return what an evaluation says of a metric; NaN if the policy has diverged."""
+    """Return a metric of an evaluation; NaN if the policy has diverged."""
     value = record.get(FOLLOWED[name])
     if isinstance(value, (int, float)) and type(value) is not bool:
         return float(value)
-    # Records hold null where there was no number; not every task tells success.
+    # Records have null where there was no number; not every task reports success.
     return math.nan if FOLLOWED[name] == "mean_return" else None
 
 
 def _by_step(run: RunDir) -> dict[int, dict[str, Any]]:
-    """Return a run's evaluations; that of the untrained policy says nothing of a trial."""
+    """Return a run's evaluations without that of the untrained policy, in their order."""
     records = {}
     for record in iter_records(run.evaluations_file):
         step = record.get("step")
         if type(step) is int and step > 0:
             records[step] = record
-    return records
-
-
-def _values(records: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    found = [followed_value(record, name) for record in records]
-    return [value for value in found if value is not None]
+    return dict(sorted(records.items()))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -116,7 +113,7 @@ class Constraint:
         metric: The metric's name.
         is_lower: True for `>=`, False for `<=`.
         bound: The bound, in the metric's unit.
-        key: Its name in the storage; in the order of the settings when sorted.
+        key: Its name in the storage; sorted, they are in the order of the settings.
     """
 
     metric: str
@@ -128,7 +125,7 @@ class Constraint:
         """Return how much it is broken, in the metric's unit; zero or less: it is kept."""
         value = metrics.get(self.metric, math.nan)
         if not math.isfinite(value):
-            # What was not measured was not kept; samplers cannot use infinities.
+            # A metric that was not measured breaks it; samplers cannot use infinities.
             return max(abs(self.bound), 1.0)
         return self.bound - value if self.is_lower else value - self.bound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
@@ -15,7 +15,7 @@ from rlzoo_plus.infra.launcher import JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import JobsStopped, run_together
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
-from rlzoo_plus.sweeps.multirun import Listener, run_jobs
+from rlzoo_plus.sweeps.multirun import run_jobs
 from rlzoo_plus.tuning.experiment_file import write_winner
 from rlzoo_plus.tuning.metrics import run_metrics
 from rlzoo_plus.tuning.study import Study
@@ -30,18 +30,8 @@ from rlzoo_plus.tuning.study_report import (
 from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED
 from rlzoo_plus.tuning.trials import TrialView
 
-
-class StudyView(Protocol):
-    """What shows the end of a study."""
-
-    def say(self, text: str, style: str | None = None) -> None:
-        """Show a line."""
-
-    def show(self, report: StudyReport) -> None:
-        """Show the best trials beside what they gave on fresh seeds."""
-
-    def of_jobs(self, n_jobs: int, launcher: Launcher) -> Listener:
-        """Return what shows the runs on fresh seeds."""
+if TYPE_CHECKING:
+    from rlzoo_plus.tuning.study_view import TuningView
 
 
 def many(count: int, noun: str) -> str:
@@ -50,9 +40,9 @@ def many(count: int, noun: str) -> str:
 
 
 def conclude(
-    plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], view: StudyView
+    plan: StudyPlan, study: Study, launcher: Launcher, arguments: list[str], view: TuningView
 ) -> int:
-    """Train the best again, write the report and the winner's file, and say what was found.
+    """Train the best again, write the report and the winner's file, and print the results.
 
     Args:
         plan: The study's plan.
@@ -66,22 +56,32 @@ def conclude(
     """
     best = study.best(max(plan.hpo.retrain.best, 1))
     if not best:
-        return _conclude_without_winner(plan, study, view)
+        done = sum(each.state == "done" for each in study.trials())
+        kept = ", ".join(plan.hpo.constraints)
+        reason = f"none of {done} finished trials keeps {kept}" if done else "no trial was finished"
+        files = write_report(plan.folder, _report(plan, study, best=[]))
+        view.say(f"{reason}, so there is no winner", "red")
+        view.say(f"report: {files[-1]}")
+        return 1
     pairs = retraining_jobs(plan, best) if plan.hpo.retrain.best else []
     code = _retrain(plan, [job for _, jobs in pairs for job in jobs], launcher, view)
     if code > 1:
         return code
-    again = [retrained(trial, jobs) for trial, jobs in pairs]
+    again = [_retrained(trial, jobs) for trial, jobs in pairs]
     winner = choose_winner(again, plan.hpo)
     job: SweepJob | None = None
     if winner is not None:
-        jobs = next(jobs for trial, jobs in pairs if trial.number == winner.number)
-        job = best_job(jobs)
+        job = _best_job(pairs[again.index(winner)][1])
     if job is not None:
+        episodes = plan.hpo.retrain.episodes
+        view.say(f"the winner plays {many(episodes, 'held-out episode')}")
         try:
-            again = _examined(plan, again, job, launcher, view)
+            held_out = examine(job, episodes, launcher)
         except JobsStopped as stopped:
             return stopped.code
+        if held_out is None:
+            view.say(f"it could not play them; {job.path / 'log.txt'} says why", "red")
+        again = [replace(each, held_out=held_out) if each is winner else each for each in again]
     report = _report(plan, study, best=best, retrained=again)
     return max(code, _publish(plan, report, job, arguments, view))
 
@@ -91,16 +91,11 @@ def _publish(
     report: StudyReport,
     job: SweepJob | None,
     arguments: list[str],
-    view: StudyView,
+    view: TuningView,
 ) -> int:
     """Write the winner's file and the report; return 1 if the file cannot be written.
 
-    Args:
-        plan: The study.
-        report: All but the winner's file.
-        job: The winner's best run on fresh seeds, None if it was not trained again.
-        arguments: The command line, as typed.
-        view: What shows it.
+    `job` is the winner's best run on fresh seeds, None if it was not trained again.
     """
     code, winner = 0, next(each for each in report.trials if each.number == report.winner)
     plan.draw_again(winner)
@@ -108,7 +103,7 @@ def _publish(
         config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
         file, option = write_winner(plan, winner.number, config, arguments)
     except ConfigError as error:
-        # Hours of training are not to be without a report for a file's sake.
+        # Hours of training still get their report.
         view.say(f"the winner's file is not written: {error}", "red")
         code, following = 1, f"study={plan.folder} trial={winner.number}"
     else:
@@ -120,17 +115,6 @@ def _publish(
     view.say(f"report: {files[-1]}")
     view.say(f"next: rlzoo-plus train {following}")
     return code
-
-
-def _conclude_without_winner(plan: StudyPlan, study: Study, view: StudyView) -> int:
-    """Say why there is no winner, and write what there is to report."""
-    done = sum(each.state == "done" for each in study.trials())
-    kept = ", ".join(plan.hpo.constraints)
-    reason = f"none of {done} finished trials keeps {kept}" if done else "no trial was finished"
-    files = write_report(plan.folder, _report(plan, study, best=[]))
-    view.say(f"{reason}, so there is no winner", "red")
-    view.say(f"report: {files[-1]}")
-    return 1
 
 
 def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
@@ -145,7 +129,7 @@ def _report(plan: StudyPlan, study: Study, **found: Any) -> StudyReport:
     )
 
 
-def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, view: StudyView) -> int:
+def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, view: TuningView) -> int:
     if not jobs:
         return 0
     unique = list({job.key: job for job in jobs}.values())
@@ -157,31 +141,6 @@ def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, view: St
     unique[0].sweep.mkdir(parents=True, exist_ok=True)
     Ledger(unique[0].sweep).add(unique)
     return run_jobs(unique, launcher, view.of_jobs(len(unique), launcher))
-
-
-def _examined(
-    plan: StudyPlan, again: list[Retrained], job: SweepJob, launcher: Launcher, view: StudyView
-) -> list[Retrained]:
-    """Add what the winner's best policy gets on held-out episodes.
-
-    Args:
-        plan: The study.
-        again: What was trained again, the winner among them.
-        job: The winner's best run.
-        launcher: Where it plays.
-        view: What shows it.
-
-    Raises:
-        JobsStopped: By a signal.
-    """
-    episodes = plan.hpo.retrain.episodes
-    view.say(f"the winner plays {many(episodes, 'held-out episode')}")
-    held_out = examine(job, episodes, launcher)
-    if held_out is None:
-        text = f"it could not play them; {job.path / 'log.txt'} says why"
-        view.say(text, "red")
-    winner = choose_winner(again, plan.hpo)
-    return [replace(each, held_out=held_out) if each is winner else each for each in again]
 
 
 def retraining_jobs(
@@ -201,7 +160,14 @@ def retraining_jobs(
     ]
 
 
-def retrained(view: TrialView, jobs: Sequence[SweepJob]) -> Retrained:
+def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:
+    job = make_job(plan.full_config(view.overrides, index))
+    named = [f"study={plan.name}", f"trial={view.number}", f"seed={job.config.seed}"]
+    command = command_line(["rlzoo-plus", "train", *named, f"run_dir={job.path}"])
+    return replace(job, command=command)
+
+
+def _retrained(view: TrialView, jobs: Sequence[SweepJob]) -> Retrained:
     """Return what a trial's values gave on fresh seeds; runs that failed have no metrics."""
     return Retrained(
         number=view.number,
@@ -210,18 +176,18 @@ def retrained(view: TrialView, jobs: Sequence[SweepJob]) -> Retrained:
     )
 
 
-def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
-    """Return the finished run whose best policy got most while training; None if none did."""
+def _best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
+    """Return the finished run with the highest return while training; None if there is none."""
     scores = [(run_metrics(job.run_dir).get("best_return"), job) for job in jobs]
     known = [(score, job) for score, job in scores if score is not None and job.is_finished()]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
-    """Let a run's best policy play held-out episodes, in a process of its own.
+    """Evaluate a run's best policy on held-out episodes, in a process of its own.
 
     Returns:
-        What it got, None if it could not play; then the run's log says why.
+        The returns, None if it could not play; then the run's log says why.
 
     Raises:
         JobsStopped: By Ctrl-C or SIGTERM; the same call begins it again.
@@ -231,19 +197,10 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     known = _read(file)
     if known is not None and known.episodes == episodes:
         return known
-    config = job.config.model_dump()
-    data = {"run": str(job.path), "config": config, "episodes": episodes}
+    data = {"run": str(job.path), "config": job.config.model_dump(), "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
     run_together(launcher, [spec])
     return _read(file)
-
-
-def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:
-    job = make_job(plan.full_config(view.overrides, index))
-    words = [f"study={plan.name}", f"trial={view.number}", f"seed={job.config.seed}"]
-    return replace(
-        job, command=command_line(["rlzoo-plus", "train", *words, f"run_dir={job.path}"])
-    )
 
 
 def _read(file: Path) -> HeldOut | None:

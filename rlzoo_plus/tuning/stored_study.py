@@ -85,6 +85,14 @@ class StoredStudy:
         """Its name in the storage."""
         return str(self.optuna_study.study_name)
 
+    def trial_id(self, number: int) -> int:
+        """Return the storage's id of a trial."""
+        return self.storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+    @cached_property
+    def _study_id(self) -> int:
+        return self.storage.get_study_id_from_name(self.name)
+
     @property
     def about(self) -> dict[str, Any]:
         """What was fixed when it began."""

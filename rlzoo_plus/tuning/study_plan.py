@@ -16,6 +16,7 @@ from rlzoo_plus.config.schema import HpoConfig, RunConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.tuning.metrics import FOLLOWED, METRICS, RUNGS, parse_constraints
+from rlzoo_plus.tuning.override_values import parse_override
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.trials import TrialView
 
@@ -321,11 +322,10 @@ def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
 
 
 def _is_sweep(word: str) -> bool:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        return OverridesParser.create().parse_override(word).is_sweep_override()
+        return parse_override(word).is_sweep_override()
     except HydraException as error:
         from rlzoo_plus.config.compose import explain
 

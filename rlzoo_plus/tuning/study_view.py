@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.stored_study import KnownStudy
     from rlzoo_plus.tuning.study import Study
     from rlzoo_plus.tuning.study_plan import StudyPlan
-    from rlzoo_plus.tuning.tuner import Progress
+    from rlzoo_plus.tuning.tuner import Tuner
 
 # More columns than this do not fit beside the values.
 _MOST_PARAMS = 8
@@ -81,12 +81,12 @@ class TuningView(LiveView):
         color = {TrialState.FAILED: "red", TrialState.PRUNED: "yellow"}.get(state)
         self.say(f"{head}: {self._outcome(view, reason)}", color)
 
-    def tick(self, progress: Progress) -> None:
+    def tick(self, tuner: Tuner) -> None:
         """Print what happened, and draw the table again if it is time."""
-        for note in progress.notes:
+        for note in tuner.notes:
             self.say(f"note: {note}")
-        progress.notes.clear()
-        self.draw(lambda: self._table(progress))
+        tuner.notes.clear()
+        self.draw(lambda: self._table(tuner))
 
     def _outcome(self, view: TrialView, reason: str) -> str:
         reason = printable(reason, _LONGEST_REASON)
@@ -105,7 +105,7 @@ class TuningView(LiveView):
         broken = "" if view.is_feasible else ", breaks a constraint"
         return f"{shown}{took}{mark}{broken}"
 
-    def _table(self, progress: Progress) -> Group:
+    def _table(self, tuner: Tuner) -> Group:
         from rich.console import Group
         from rich.text import Text
 
@@ -113,7 +113,7 @@ class TuningView(LiveView):
         if now - self._read >= _READ_AGAIN_S:
             self._read, self._views = now, self.study.trials()
         table = progress_table("trial")
-        for trial in progress.running:
+        for trial in tuner.running:
             table.add_row(str(trial.number), *progress_cells(trial.job.config, trial.progress))
         return Group(Text(self._headline(), style="bold"), table)
 

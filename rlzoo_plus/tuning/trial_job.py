@@ -14,7 +14,7 @@ from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.metrics import RUNGS, followed_value, rung_of, rung_values
-from rlzoo_plus.tuning.storage import open_storage, patiently
+from rlzoo_plus.tuning.storage import patiently
 
 if TYPE_CHECKING:
     import optuna
@@ -156,8 +156,9 @@ class TrialReporter:
     def _report(self, value: float, rung: int) -> str | None:
         import optuna
 
-        study = self._study = self._study or self._open()
-        trial = optuna.trial.Trial(study, self._trial_id)
+        if self._study is None:
+            self._study, self._trial_id = self._open()
+        trial = optuna.trial.Trial(self._study, self._trial_id)
         known = trial.storage.get_trial(self._trial_id)
         if known.state.is_finished():
             # Another controller has taken it up. This run's results may still be used there.
@@ -172,19 +173,10 @@ class TrialReporter:
             return f"{self._hpo.pruner} at rung {rung} of {RUNGS * self._hpo.seeds}: {value:.6g}"
         return None
 
-    def _open(self) -> optuna.Study:
-        folder, heartbeat_s = Path(self.folder), self._hpo.heartbeat_s
-        storage = open_storage(self.storage_name, folder, heartbeat_s, create=False)
-        import optuna
-
+    def _open(self) -> tuple[optuna.Study, int]:
         from rlzoo_plus.tuning.samplers import make_pruner
+        from rlzoo_plus.tuning.stored_study import StoredStudy
 
-        study = optuna.load_study(
-            study_name=self.study_name,
-            storage=storage,
-            sampler=optuna.samplers.RandomSampler(),
-            pruner=make_pruner(self._hpo, RUNGS * self._hpo.seeds),
-        )
-        study_id = storage.get_study_id_from_name(study.study_name)
-        self._trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, self.number)
-        return study
+        stored = StoredStudy.read(self.study_name, Path(self.folder), self.storage_name)
+        stored.optuna_study.pruner = make_pruner(self._hpo, RUNGS * self._hpo.seeds)
+        return stored.optuna_study, stored.trial_id(self.number)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
@@ -55,7 +56,7 @@ class TrialRun:
         self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
         self.seed_index = self.killed = 0
-        self._config = plan.trial_config(overrides, 0, self.folder)
+        self._jobs = self._make_jobs(plan.trial_config(overrides, 0, self.folder))
         # When its next run may begin, in `time.monotonic` [s]; never while one runs.
         self._due = -math.inf
         self._reporter = study.reporter(self.number)
@@ -63,7 +64,7 @@ class TrialRun:
     @property
     def job(self) -> SweepJob:
         """The run that trains now, as a job."""
-        return self._job(self.seed_index)
+        return self._jobs[self.seed_index]
 
     @property
     def progress(self) -> Progress:
@@ -94,7 +95,7 @@ class TrialRun:
         report: dict[str, Any] = {
             "metric": None if reporter is None else self.plan.followed,
             "seed_index": self.seed_index,
-            "earlier": [str(self._job(index).path) for index in range(self.seed_index)],
+            "earlier": [str(job.path) for job in self._jobs[: self.seed_index]],
             "trial": None if reporter is None else reporter.arguments,
         }
         seed = f", seed {self.job.config.seed}" if self.seed_index else ""
@@ -140,8 +141,8 @@ class TrialRun:
         steps = self.plan.trial_timesteps
         last = [
             values[max(values)]
-            for index in range(self.seed_index + 1)
-            if (values := rung_values(self._job(index).run_dir, steps, metric))
+            for job in self._jobs[: self.seed_index + 1]
+            if (values := rung_values(job.run_dir, steps, metric))
         ]
         if not last:
             return None
@@ -159,13 +160,14 @@ class TrialRun:
         return Outcome(TrialState.DONE, values, metrics)
 
     def _metrics(self) -> dict[str, float]:
-        runs = [self._job(index).run_dir for index in range(self.seed_index + 1)]
-        return mean_metrics([run_metrics(run) for run in runs])
+        return mean_metrics([run_metrics(job.run_dir) for job in self._jobs[: self.seed_index + 1]])
 
-    def _job(self, seed_index: int) -> SweepJob:
-        path = self.plan.run_path(self.folder, seed_index)
-        seed = self.plan.base.seed + seed_index
-        config = self._config.model_copy(update={"seed": seed, "run_dir": str(path)})
-        named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
-        command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
-        return SweepJob(self.plan.folder, path, config, command)
+    def _make_jobs(self, config: RunConfig) -> list[SweepJob]:
+        jobs = []
+        for index in range(self.plan.hpo.seeds):
+            path, seed = self.plan.run_path(self.folder, index), self.plan.base.seed + index
+            placed = config.model_copy(update={"seed": seed, "run_dir": str(path)})
+            named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
+            command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
+            jobs.append(SweepJob(self.plan.folder, path, placed, command))
+        return jobs

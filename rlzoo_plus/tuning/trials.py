@@ -1,4 +1,4 @@
-"""A trial as the rest of the code sees it, and how it is read from a storage that others wrote."""
+"""A trial as the rest of the code sees it, and how it is read from an untrusted storage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class TrialState(StrEnum):
-    """What became of a trial.
+    """The state of a trial.
 
     A requeued trial is an attempt that was lost with its controller; another trial, its
-    successor, takes its place and its directory. An invalid trial is a draw that is no possible
-    configuration, or one more than `n_trials`; neither of these counts as one of the trials.
+    successor, has its place and its directory. An invalid trial is a draw that is no possible
+    configuration, or one more than `n_trials`. Neither counts as one of the trials.
     """
 
     WAITING = "waiting"
@@ -41,7 +41,7 @@ class TrialView:
 
     Attributes:
         number: Its number in the study, from 0.
-        state: What became of it.
+        state: Its state.
         values: The objectives' values in the order of `hpo.objectives`, None if there are none.
         params: What the sampler drew, by the name of the dimension.
         overrides: What it changes: `key=value`, as on the command line.
@@ -53,7 +53,7 @@ class TrialView:
         violations: How much each constraint is broken; zero or less: it is kept.
         duration_s: Time from its beginning to its end [s], None while it runs.
         retry_of: The number of the attempt that it takes the place of.
-        owner: The controller that works, or worked, on it.
+        owner: The controller that runs, or ran, it.
     """
 
     number: int
@@ -81,8 +81,8 @@ OVERRIDES, FOLDER, RETRY_OF, ROOT = "overrides", "folder", "retry_of", "root"
 ATTEMPT, WARM, TICKET, BEATS = "attempt", "warm_start", "ticket", "beats"
 # Kinds of Optuna's failed trials; the last two never were one of the study's trials.
 FAILED, REQUEUED, INVALID, SURPLUS = "failed", "requeued", "invalid", "surplus"
-# That a controller dies is no fault of its trials, but one that takes each controller down with it,
-# as by using up all memory, must end some time.
+# A dead controller is no fault of its trials, but one that ends each of its controllers, e.g. by
+# using up all memory, must end some time.
 MOST_LOSSES = 10
 _FOLDER_FORM = re.compile(r"trials/\d{4,12}")
 _MOST_OVERRIDES = 1000
@@ -104,7 +104,12 @@ def view_of(trial: FrozenTrial) -> TrialView:
     state = state_of(trial)
     # A pruned trial's value in Optuna is only the last that it reported.
     values = trial.values if state is TrialState.DONE else None
+    metrics = trial.user_attrs.get(METRICS)
+    numbers = (
+        {_text(k): _number(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {}
+    )
     constraints = trial.constraints
+    is_lost = is_stale(trial)
     return TrialView(
         number=trial.number,
         state=state,
@@ -112,8 +117,8 @@ def view_of(trial: FrozenTrial) -> TrialView:
         params={_text(name): _plain(value) for name, value in trial.params.items()},
         overrides=_overrides(trial.user_attrs.get(OVERRIDES)),
         folder=folder_of(trial),
-        reason=_reason_of(trial),
-        metrics=_metrics(trial.user_attrs.get(METRICS)),
+        reason=lost_text(losses_of(trial)) if is_lost else _text(trial.user_attrs.get(REASON), 400),
+        metrics={name: number for name, number in numbers.items() if math.isfinite(number)},
         intermediate={int(k): float(v) for k, v in sorted(trial.intermediate_values.items())},
         violations=tuple(_number(constraints[key]) for key in sorted(constraints)),
         duration_s=None if trial.duration is None else trial.duration.total_seconds(),
@@ -123,12 +128,11 @@ def view_of(trial: FrozenTrial) -> TrialView:
 
 
 def state_of(trial: FrozenTrial) -> TrialState:
-    """Return what became of a trial."""
-    kind = trial.user_attrs.get(KIND)
+    """Return the state of a trial."""
     if is_stale(trial):
         return TrialState.FAILED if losses_of(trial) >= MOST_LOSSES else TrialState.REQUEUED
-    known = _KINDS.get(kind, TrialState.FAILED) if isinstance(kind, str) else TrialState.FAILED
-    return _STATES.get(trial.state.name, known)
+    kind = _KINDS.get(str(trial.user_attrs.get(KIND)), TrialState.FAILED)
+    return _STATES.get(trial.state.name, kind)
 
 
 def is_stale(trial: FrozenTrial) -> bool:
@@ -197,8 +201,8 @@ def places(trials: Sequence[FrozenTrial]) -> list[int]:
         state = state_of(trial)
         is_replaced = state is TrialState.REQUEUED and trial.number in taken_up
         if state is not TrialState.INVALID and not is_replaced and not is_double(trial, trials):
-            counted.append((root_of(trial), trial.number))
-    return [number for _, number in sorted(counted)]
+            counted.append(trial)
+    return [trial.number for trial in sorted(counted, key=lambda t: (root_of(t), t.number))]
 
 
 def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
@@ -206,20 +210,11 @@ def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
     replaced, is_warm = whole(trial, RETRY_OF), bool(trial.user_attrs.get(WARM))
     if trial.state.name != "WAITING" or not (is_warm or replaced is not None):
         return False
-    earlier = [
-        other
-        for other in trials
-        if other.number < trial.number and state_of(other) is not TrialState.INVALID
-    ]
+    before = (other for other in trials if other.number < trial.number)
+    earlier = (other for other in before if state_of(other) is not TrialState.INVALID)
     if replaced is not None:
         return any(whole(other, RETRY_OF) == replaced for other in earlier)
     return any(other.user_attrs.get(WARM) for other in earlier)
-
-
-def _reason_of(trial: FrozenTrial) -> str:
-    if is_stale(trial):
-        return lost_text(losses_of(trial))
-    return _text(trial.user_attrs.get(REASON), 400)
 
 
 def _text(value: object, longest: int = LONGEST_LINE) -> str:
@@ -236,13 +231,6 @@ def _overrides(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         return ()
     return tuple(_text(item) for item in value[:_MOST_OVERRIDES])
-
-
-def _metrics(value: object) -> dict[str, float]:
-    if not isinstance(value, dict):
-        return {}
-    numbers = {_text(name): _number(number) for name, number in value.items()}
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
 
 def _number(value: object) -> float:

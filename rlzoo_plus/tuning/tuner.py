@@ -6,7 +6,6 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from optuna import TrialPruned
@@ -32,19 +31,6 @@ _MOST_FAILURES = 5
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Progress:
-    """What a tuner reports.
-
-    Attributes:
-        running: Its trials.
-        notes: What else happened, each once.
-    """
-
-    running: list[TrialRun] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 class Tuner(Scheduler[TrialRun]):
     """Asks for trials, runs them, and records how they ended, until there are enough.
 
@@ -57,20 +43,17 @@ class Tuner(Scheduler[TrialRun]):
         study: Study,
         launcher: Launcher,
         ended: Callable[[int, TrialState, str], None] = lambda number, state, reason: None,
-        tick: Callable[[Progress], None] = lambda progress: None,
+        tick: Callable[[Tuner], None] = lambda tuner: None,
     ) -> None:
         """Take a study; no trial is asked for yet.
 
-        Args:
-            plan: What is to be done.
-            study: The storage of the trials.
-            launcher: Where their runs are trained.
-            ended: Called with each trial that ended here.
-            tick: Called some times a second.
+        `ended` is called with each trial that ended here, `tick` some times a second.
         """
         super().__init__(launcher)
         self.plan, self.study = plan, study
-        self.progress = Progress()
+        self.running: list[TrialRun] = []
+        # What else happened, each once.
+        self.notes: list[str] = []
         self._ended, self._tick = ended, tick
         self._in_a_row = self._failures = 0
         self._is_over = False
@@ -79,11 +62,6 @@ class Tuner(Scheduler[TrialRun]):
         budget_s = float("inf") if minutes is None else 60.0 * minutes
         self._end_time = time.monotonic() + budget_s
         self._looked = self._beaten = float("-inf")
-
-    @property
-    def running(self) -> list[TrialRun]:
-        """The trials of this tuner."""
-        return self.progress.running
 
     def run(self) -> int:
         """Run trials; return 0, 1 if all failed, 75 or 130 if it was stopped.
@@ -112,16 +90,17 @@ class Tuner(Scheduler[TrialRun]):
             return
         self._looked = now
         for number in self.study.requeue_orphans(self._ownership.is_dead):
-            self.progress.notes.append(f"trial {number} was left by a dead process; it goes on")
+            self.notes.append(f"trial {number} was left by a dead process; it goes on")
         self._is_over = False
 
     def after_round(self) -> None:
         """Let the caller show how far it is."""
-        self._tick(self.progress)
+        self._tick(self)
 
     def after_loop(self) -> None:
         """Give back what was stopped: whoever comes next goes on from its checkpoint."""
-        self.study.requeue_orphans(self._ownership.is_mine, counts=False)
+        owner = self._ownership.owner
+        self.study.requeue_orphans(lambda other: other == owner, counts=False)
 
     def next_job(self) -> TrialRun | None:
         """Return a trial whose next run is due, or one that was just asked for."""
@@ -239,7 +218,7 @@ class Tuner(Scheduler[TrialRun]):
             is_ours = study.fail(number, outcome.reason)
         if not is_ours:
             note = f"trial {number} was taken up by another process, which goes on with it"
-            self.progress.notes.append(note)
+            self.notes.append(note)
             return
         self._failures = self._failures + 1 if state is TrialState.FAILED else 0
         drop_artifacts(self.plan, study)

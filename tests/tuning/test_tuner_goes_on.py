@@ -48,7 +48,7 @@ def test_a_finished_run_of_a_lost_controller_is_not_trained_again(make):
     assert second.run() == 0
     assert states(second) == ["requeued", "done"]
     assert second.launcher.submitted == []
-    assert second.progress.notes == ["trial 0 was left by a dead process; it goes on"]
+    assert second.notes == ["trial 0 was left by a dead process; it goes on"]
 
 
 def test_a_lost_attempt_keeps_its_values_when_the_space_has_changed(make):
@@ -175,7 +175,7 @@ def test_a_trial_that_was_taken_from_us_is_not_told_as_ours(make):
     assert states(tuner) == ["requeued", "done"]
     assert [number for number, *_ in ended] == [1]
     assert len(tuner.launcher.submitted) == 1
-    assert "trial 0 was taken up by another process" in tuner.progress.notes[0]
+    assert "trial 0 was taken up by another process" in tuner.notes[0]
 
 
 def test_a_draw_that_the_users_function_prunes_is_no_trial(make, monkeypatch, tmp_path):
