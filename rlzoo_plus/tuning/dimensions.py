@@ -32,12 +32,7 @@ Primitive = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Limit:
-    """A product of keys and numbers, with divisions.
-
-    Attributes:
-        source: How it was written.
-        factors: Each factor, and whether it is divided by.
-    """
+    """A product of keys and numbers: each factor, and whether it is divided by."""
 
     source: str
     factors: tuple[tuple[str | float, bool], ...]
@@ -92,8 +87,6 @@ class Dimension:
     A draw is a parameter: a primitive that a study can store. The key's value follows from it.
 
     Attributes:
-        key: The configuration key, as on the command line.
-        kind: What is drawn.
         source: The sweep it was made from, for messages.
         low: Smallest parameter; numbers only.
         high: Largest parameter, itself included.
@@ -101,7 +94,6 @@ class Dimension:
         log: Whether the parameter's logarithm is uniform.
         transform: `pow2`: the value is 2 to the parameter; `one_minus`: 1 less the parameter;
             `linear`: a schedule that falls from the parameter to 0.
-        choices: The values of a choice.
         when: The values that other keys must have for this one to be drawn.
         at_most: The upper limit of a value.
     """
@@ -157,11 +149,7 @@ class Dimension:
         return f"lin_{param!r}" if self.transform == "linear" else param
 
     def count(self) -> int:
-        """Return how many parameters there are.
-
-        Raises:
-            ConfigError: They cannot be counted.
-        """
+        """Return how many parameters there are; a ConfigError says that they are not countable."""
         if self.kind is Kind.CHOICE:
             return len(self.choices)
         if self.step is None:
@@ -358,8 +346,6 @@ def _unquoted(value: Any) -> Any:
 
 def _interval_bounds(sweep: IntervalSweep, where: str) -> dict[str, Any]:
     low, high = sweep.start, sweep.end
-    assert low is not None
-    assert high is not None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ConfigError(f"{where}: an interval needs two finite ends, the smaller one first.")
     if isinstance(low, int) and isinstance(high, int):
@@ -371,6 +357,7 @@ def _range_bounds(sweep: RangeSweep, where: str) -> dict[str, Any]:
     """Return the bounds of a range; as in Hydra and in Python, `stop` is not part of it."""
     numbers = (sweep.start, sweep.stop, sweep.step)
     is_whole = all(isinstance(number, int) for number in numbers)
+    as_number, kind = (int, Kind.INT) if is_whole else (float, Kind.FLOAT)
     if not all(math.isfinite(number or 0) for number in numbers) or sweep.step == 0:
         raise ConfigError(f"{where}: a range needs finite numbers, and a step other than 0.")
     start, stop, step = (Decimal(str(number)) for number in numbers)
@@ -378,13 +365,8 @@ def _range_bounds(sweep: RangeSweep, where: str) -> dict[str, Any]:
     if count < 1:
         raise ConfigError(f"{where}: is empty. The first number is its begin, the second its end.")
     low, high = sorted((start, start + (count - 1) * step))
-    as_number, kind = (int, Kind.INT) if is_whole else (float, Kind.FLOAT)
-    return {
-        "kind": kind,
-        "low": as_number(low),
-        "high": as_number(high),
-        "step": as_number(abs(step)),
-    }
+    numbers_by_name = {"low": low, "high": high, "step": abs(step)}
+    return {"kind": kind, **{name: as_number(each) for name, each in numbers_by_name.items()}}
 
 
 def _check_tags(tags: set[str], bounds: Mapping[str, Any], where: str) -> dict[str, Any]:

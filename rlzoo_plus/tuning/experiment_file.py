@@ -63,11 +63,10 @@ def write_experiment(
         target: `<folder>/experiment/<name>.yaml`; the folder is what `--config-dir` takes.
         config: A checked configuration, with `num_threads` as the run had it.
         header: Lines of the comment at the beginning.
-        overwrite: Whether a file that is there already is replaced.
+        overwrite: Whether to replace an existing file.
 
     Raises:
-        ConfigError: The name cannot be used or is taken, the configuration cannot be expressed
-            as such a file, or the file cannot be written. Nothing was written then.
+        ConfigError: The file cannot be written, or the name or the configuration not be used.
     """
     target = target.absolute()
     name, root = target.stem, target.parent.parent
@@ -107,11 +106,7 @@ def _render(config: RunConfig, header: Sequence[str], root: Path) -> str:
 
 
 def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the files to build on by group, and what differs from them.
-
-    Raises:
-        ConfigError: There are none that the values can be written on top of.
-    """
+    """Return the files to build on by group, and what differs from them."""
     env, algo = values["env"]["name"], values["algo"]["name"]
     dirs = [root, conf_dir()]
     if algo not in group_options("algo", dirs):
@@ -250,13 +245,7 @@ CONF = "conf"
 def write_winner(
     plan: StudyPlan, number: int, config: RunConfig, arguments: list[str]
 ) -> tuple[Path, str]:
-    """Write the winner's file; return it, and the option of `train` that finds it.
-
-    Args:
-        plan: The study.
-        number: The winner's number.
-        config: The configuration of a run of the winner.
-        arguments: The command line, as typed.
+    """Write the configuration of the winner; return the file, and the option that finds it.
 
     Raises:
         ConfigError: The file cannot be written; the text says why.
@@ -278,11 +267,7 @@ def winner_options(study: Path, experiment: str) -> list[str]:
 
 
 def check_target(plan: StudyPlan, arguments: list[str]) -> None:
-    """Check that the winner's file would replace none of the user's.
-
-    Raises:
-        ConfigError: It would.
-    """
+    """Raise a ConfigError if the winner's file would replace one of the user's."""
     target, _ = _target(plan, arguments)
     if target.exists() and not _is_ours(target, plan):
         raise ConfigError(

@@ -28,11 +28,7 @@ _MOST = {_STUDY: 100, 2: 5_000, 3: 5_000, 5: 5_000, 7: 10_000, 8: 5_000, 9: 5_00
 
 
 def open_journal(folder: Path, create: bool) -> JournalStorage:
-    """Open the journal in a study's directory.
-
-    Args:
-        folder: The study's directory.
-        create: Create the journal if there is none.
+    """Open the journal in a study's directory; with `create`, create it if there is none.
 
     Raises:
         ConfigError: There is none, it is no file, damaged, or far larger than any study's.

@@ -63,11 +63,9 @@ class Leases(StoredStudy):
 
     @patient
     def claim(self, owner: str, ticket: str) -> int | None:
-        """Return the number of a trial that is ours alone, None if there are enough.
+        """Return the number of a trial that is the owner's alone, None if there are enough.
 
-        Args:
-            owner: Who claims it.
-            ticket: A name for this request: it can be repeated when its answer was lost.
+        The ticket is a name for this request: it can be repeated when its answer was lost.
         """
         trials = self.frozen_trials()
         mine = _with_ticket(trials, ticket)
@@ -138,14 +136,10 @@ class Leases(StoredStudy):
         metrics: Mapping[str, float] | None = None,
         values: Sequence[float] | None = None,
     ) -> bool:
-        """End a trial; return False if it had ended otherwise before.
+        """End a trial, with the objectives' values if it is complete.
 
-        Args:
-            number: The trial.
-            state: COMPLETE, PRUNED or FAIL.
-            attributes: What is stored with it.
-            metrics: What was measured.
-            values: The objectives' values of a complete trial.
+        Returns:
+            False if it had ended otherwise before.
         """
         finite = {name: float(v) for name, v in (metrics or {}).items() if math.isfinite(v)}
         if finite:
@@ -257,12 +251,7 @@ class Leases(StoredStudy):
 
 
 def successor_of(trial: FrozenTrial, counts: bool) -> FrozenTrial:
-    """Return a waiting trial that goes on where a lost attempt has ended.
-
-    Args:
-        trial: The lost attempt.
-        counts: Whether it used up one of the attempts.
-    """
+    """Return a waiting trial that goes on where a lost attempt, which may count, has ended."""
     system = {
         key: value
         for key, value in trial.system_attrs.items()

@@ -107,12 +107,10 @@ _FORM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric.
+    """A bound on a metric, in its unit.
 
     Attributes:
-        metric: The metric's name.
         is_lower: True for `>=`, False for `<=`.
-        bound: The bound, in the metric's unit.
         key: Its name in the storage; sorted, they are in the order of the settings.
     """
 

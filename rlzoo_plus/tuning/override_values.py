@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +12,19 @@ from rlzoo_plus.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import IntervalSweep, Override
+    from hydra.core.override_parser.types import Override
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parse_override(text: str) -> Override:
-    """Parse `key=value` as Hydra does, except that the ends of an interval keep their type.
-
-    Raises:
-        HydraException: It cannot be parsed.
-    """
+    """Parse `key=value` as Hydra does, with its errors, but keep the type of interval ends."""
     return _parser().parse_override(text)
 
 
 def value_text(value: Any) -> str:
-    """Return a value so that `key=<text>` on a command line gives it back.
-
-    Raises:
-        ValueError: No such text exists.
-    """
+    """Return a value so that `key=<text>` on a command line gives it back, or raise ValueError."""
     text = _text(value)
     # Parsing takes a millisecond, and numbers are beyond doubt.
     if isinstance(value, (str, list, tuple, Mapping)) and not same_value(_meaning(text), value):
@@ -47,19 +39,21 @@ def same_value(first: Any, second: Any) -> bool:
     if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
         return len(first) == len(second) and all(map(same_value, first, second))
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return first.keys() == second.keys() and all(
-            same_value(value, second[key]) for key, value in first.items()
-        )
+        return first.keys() == second.keys() and all(same_value(first[k], second[k]) for k in first)
     return bool(first == second)
 
 
 @cache
 def _parser() -> OverridesParser:
     from hydra.core.override_parser.overrides_parser import OverridesParser, create_functions
+    from hydra.core.override_parser.types import IntervalSweep
+
+    def interval(start: int | float, end: int | float) -> IntervalSweep:
+        return IntervalSweep(start=start, end=end)
 
     functions = create_functions()
     # Hydra's own makes floats of both ends, and interval(1, 8) is to be whole numbers.
-    functions.functions["interval"] = _interval
+    functions.functions["interval"] = interval
     return OverridesParser(functions)
 
 
@@ -68,13 +62,9 @@ def _meaning(text: str) -> Any:
     return parse_override(f"key={text}").value()
 
 
-def _interval(start: int | float, end: int | float) -> IntervalSweep:
-    from hydra.core.override_parser.types import IntervalSweep
-
-    return IntervalSweep(start=start, end=end)
-
-
 def _text(value: Any) -> str:
+    from hydra.core.override_parser.types import Quote, QuotedString
+
     item = getattr(value, "item", None)
     if callable(item) and not isinstance(value, (Mapping, list, tuple)):
         value = item()  # a NumPy number
@@ -87,23 +77,17 @@ def _text(value: Any) -> str:
             return str(int(value))
         case float() if math.isfinite(value):
             return repr(float(value))
+        case str() if "${" in value:
+            raise ValueError(f"{value!r} holds an interpolation")
         case str():
-            return _string(value)
+            is_plain = _PLAIN.fullmatch(value) and isinstance(_meaning(value), str)
+            return value if is_plain else QuotedString(value, Quote.single).with_quotes()
         case list() | tuple():
             return f"[{','.join(map(_text, value))}]"
         case Mapping() if all(isinstance(key, str) and _KEY.fullmatch(key) for key in value):
             return "{" + ",".join(f"{key}:{_text(item)}" for key, item in value.items()) + "}"
         case _:
             raise ValueError(f"{value!r} is no finite number, text, list or mapping of them")
-
-
-def _string(value: str) -> str:
-    from hydra.core.override_parser.types import Quote, QuotedString
-
-    if "${" in value:
-        raise ValueError(f"{value!r} holds an interpolation")
-    is_plain = _PLAIN.fullmatch(value) and isinstance(_meaning(value), str)
-    return value if is_plain else QuotedString(value, Quote.single).with_quotes()
 
 
 _ABSENT = object()
@@ -128,7 +112,7 @@ class Values:
 
     def keys(self) -> list[str]:
         """Return all keys of single values."""
-        return [*self.drawn, *_keys_of(self._fixed, "")]
+        return [*self.drawn, *dict(_leaves(self._fixed))]
 
 
 def ancestors(key: str) -> list[str]:
@@ -152,10 +136,15 @@ def _below(values: Mapping[str, Any], key: str) -> Any:
     return _ABSENT
 
 
-def _keys_of(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+def _leaves(
+    values: Mapping[str, Any], prefix: str = "", parts: Collection[str] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys with their values; a mapping with one of some parts is a value."""
     for key, value in values.items():
-        is_section = isinstance(value, Mapping) and value
-        yield from _keys_of(value, f"{prefix}{key}.") if is_section else (f"{prefix}{key}",)
+        if isinstance(value, Mapping) and value and not set(value) & set(parts):
+            yield from _leaves(value, f"{prefix}{key}.", parts)
+        else:
+            yield f"{prefix}{key}", value
 
 
 PARTS = ("space", "when", "at_most")
@@ -174,27 +163,14 @@ def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:
 
     if isinstance(entries, DictConfig):
         entries = OmegaConf.to_container(entries, resolve=True)  # type: ignore[assignment]
-    found: dict[str, Any] = {}
-    typed: dict[str, Any] = {}
-    for key, entry in entries.items():
-        if _is_nested(entry):
-            typed.update(_leaves(entry, str(key)))
-        else:
-            found[str(key)] = entry
-    for key, entry in typed.items():
+    typed = {
+        key: entry
+        for key, entry in entries.items()
+        if isinstance(entry, Mapping) and entry and not set(entry) & set(PARTS)
+    }
+    found = {str(key): entry for key, entry in entries.items() if key not in typed}
+    for key, entry in _leaves(typed, parts=PARTS):
         if entry is None and key not in found:
             raise ConfigError(f"hpo.space.{key}=null: {unknown_name('key', key, list(found))}")
         found[key] = entry
     return found
-
-
-def _is_nested(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and bool(entry) and not set(entry) & set(PARTS)
-
-
-def _leaves(entry: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in entry.items():
-        if _is_nested(value):
-            yield from _leaves(value, f"{prefix}.{key}")
-        else:
-            yield f"{prefix}.{key}", value

@@ -44,13 +44,6 @@ def conclude(
 ) -> int:
     """Train the best again, write the report and the winner's file, and print the results.
 
-    Args:
-        plan: The study's plan.
-        study: Its trials.
-        launcher: Where the best are trained again.
-        arguments: The command line, as typed.
-        view: What shows it.
-
     Returns:
         0, 1 if something failed, 75 or 130 if it was stopped.
     """
@@ -97,7 +90,8 @@ def _publish(
 
     `job` is the winner's best run on fresh seeds, None if it was not trained again.
     """
-    code, winner = 0, next(each for each in report.trials if each.number == report.winner)
+    code = 0
+    winner = next(each for each in report.trials if each.number == report.winner)
     plan.draw_again(winner)
     try:
         config = job.config if job else plan.trial_config(winner.overrides, 0, winner.folder)
@@ -154,10 +148,8 @@ def retraining_jobs(
     """
     for view in best:
         plan.draw_again(view)
-    return [
-        (view, [_job(plan, view, index) for index in range(plan.hpo.retrain.seeds)])
-        for view in best
-    ]
+    indices = range(plan.hpo.retrain.seeds)
+    return [(view, [_job(plan, view, index) for index in indices]) for view in best]
 
 
 def _job(plan: StudyPlan, view: TrialView, index: int) -> SweepJob:

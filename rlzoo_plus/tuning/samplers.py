@@ -34,18 +34,10 @@ _NOT_OURS += ("search_space", "seed", "source_trials", "wrapped_pruner")
 
 
 def check_options(where: str, given: Mapping[str, Any], *targets: type) -> list[dict[str, Any]]:
-    """Return options as the classes that they are for take them.
-
-    Args:
-        where: The key that holds them, e.g. `hpo.sampler_options`.
-        given: What the user wrote.
-        targets: The classes; an option is for the first one that has it.
-
-    Returns:
-        The options of each class.
+    """Return the options of each class; one is for the first class that has it.
 
     Raises:
-        ConfigError: A name is unknown, or a value is of the wrong kind.
+        ConfigError: A name is unknown, or a value is of the wrong kind; `where` is their key.
     """
     known = [_option_types(target) for target in targets]
     checked: list[dict[str, Any]] = [{} for _ in targets]
@@ -75,11 +67,7 @@ def _option_types(target: type) -> dict[str, str]:
 
 
 def build(where: str, target: type, options: Mapping[str, Any]) -> Any:
-    """Create an object; what its constructor refuses is the user's mistake.
-
-    Raises:
-        ConfigError: The constructor refuses a value, or needs a package that is missing.
-    """
+    """Create an object; raise a ConfigError if its constructor refuses a value."""
     try:
         return target(**options)
     except (ValueError, TypeError) as error:
@@ -168,12 +156,7 @@ class PlainCmaEsSampler(CmaEsSampler):
 
 
 def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseSampler:
-    """Create the sampler of one trial.
-
-    Args:
-        hpo: The study's settings.
-        number: The trial's number.
-        grid: The values of each parameter, for `hpo.sampler=grid`.
+    """Create the sampler of one trial; a grid has the values of each parameter.
 
     Raises:
         ConfigError: There is no such sampler or option, or it cannot do what the study needs.
@@ -233,11 +216,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
-    """Create a study's pruner.
-
-    Args:
-        hpo: The study's settings.
-        n_rungs: Rungs of a whole trial: twenty for each of its seeds.
+    """Create a study's pruner, for trials of so many rungs: twenty for each seed.
 
     Raises:
         ConfigError: There is no such pruner or option.

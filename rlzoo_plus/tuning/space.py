@@ -35,11 +35,10 @@ _MAX_GRID = 100_000
 
 @dataclass(frozen=True)
 class Space:
-    """Where the values of trials are drawn from.
+    """The search space of a study.
 
-    Attributes:
-        dimensions: In the order of drawing: none comes before one that it depends on.
-        custom: The user's own function, `module.function`, asked before the dimensions.
+    Its dimensions are in the order of drawing: none comes before one that it depends on. `custom`
+    is the user's own function, `module.function`, which is called before.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -47,12 +46,7 @@ class Space:
 
     @classmethod
     def parse(cls, entries: Mapping[str, Any], custom: str | None = None) -> Space:
-        """Read `hpo.space` and `hpo.custom`.
-
-        Args:
-            entries: Key to sweep, or to a mapping of `space`, `when` and `at_most`; an entry
-                that is null is left out.
-            custom: The dotted path of a function.
+        """Read `hpo.space`, of which entries that are null are left out, and `hpo.custom`.
 
         Raises:
             ConfigError: It names the key, the value and the rule.
@@ -108,12 +102,9 @@ class Space:
         return replace(self, dimensions=tuple(with_them))
 
     def settled(self, values: Mapping[str, Any]) -> Space:
-        """Return the space without dimensions that are never drawn, and conditions always met.
+        """Return the space of a configuration, without what is never drawn, or always met.
 
         A custom function may give any key a value, so that with one everything stays.
-
-        Args:
-            values: The configuration, nested or by dotted key.
 
         Raises:
             ConfigError: A condition or a limit is about a key that does not exist.
@@ -131,11 +122,10 @@ class Space:
                 (open_ if is_open else closed)[key] = wanted
             if self._is_drawn(replace(dimension, when=closed), present):
                 kept.append(replace(dimension, when=open_))
-                continue
-            drawn.discard(dimension.key)
-            # A limit that names its key must still find it.
-            if dimension.key in needed:
-                kept.append(dimension)
+            else:
+                drawn.discard(dimension.key)
+                # A limit that names its key must still find it.
+                kept += [dimension] if dimension.key in needed else []
         return replace(self, dimensions=tuple(kept))
 
     def entries(self) -> dict[str, Any]:
@@ -186,11 +176,8 @@ class Space:
     def encode(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Find the parameters that stand for a configuration's present values.
 
-        What lies outside its range is taken to the nearest that is inside; what no parameter
-        stands for is left out, so that the sampler draws it.
-
-        Args:
-            values: The configuration, nested or by dotted key.
+        Values outside their range become the nearest one inside; what no parameter stands for is
+        left out, so that the sampler draws it.
 
         Returns:
             The parameters by name, as `study.enqueue_trial` takes them, and a line for each
@@ -238,11 +225,10 @@ class Space:
         return {dimension.name: list(dimension.params()) for dimension in self.dimensions}
 
     def _is_drawn(self, dimension: Dimension, values: Values) -> bool:
-        found = {key: self._look_up(dimension, values, key) for key in dimension.when}
-        return all(
-            same_value(canonical(key, found[key]), canonical(key, wanted))
-            for key, wanted in dimension.when.items()
-        )
+        found = {
+            key: canonical(key, self._look_up(dimension, values, key)) for key in dimension.when
+        }
+        return all(same_value(found[k], canonical(k, v)) for k, v in dimension.when.items())
 
     def _look_up(self, dimension: Dimension, values: Values, key: str) -> Any:
         keys = [other.key for other in self.dimensions]

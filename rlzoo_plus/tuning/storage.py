@@ -48,10 +48,7 @@ def require_optuna() -> None:
 
 
 def check_storage(name: str) -> str:
-    """Return a storage's name as it may be stored and shown.
-
-    Args:
-        name: `journal`, or `postgresql://user@host/database`.
+    """Return a storage's name, `journal` or a URL of PostgreSQL, as it may be stored and shown.
 
     Raises:
         ConfigError: It is another kind of storage, no URL, or holds a password.
@@ -68,15 +65,23 @@ def check_storage(name: str) -> str:
             "one machine or a shared disk; or postgresql://user@host/database, for many. Others "
             "do not keep every trial when processes are killed or write at once."
         )
+    require_optuna()
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parts = urlsplit(name)
         keys = {key for key, _ in parse_qsl(parts.query)}
-        has_password = parts.password is not None or keys & {"password", "sslpassword"}
-        has_password = has_password or _has_password_for_driver(name)
+        # SQLAlchemy parses URLs in its own way.
+        passwords = (parts.password, make_url(name).password)
         _ = parts.port
+    except ArgumentError:
+        raise ConfigError(
+            "hpo.storage is no URL: it has another form than postgresql://user@host/database."
+        ) from None
     except ValueError as error:
         raise ConfigError(f"hpo.storage is no URL: {error}.") from None
-    if has_password:
+    if passwords != (None, None) or keys & {"password", "sslpassword"}:
         # The value itself is not repeated: this text ends up in logs.
         raise ConfigError(
             "hpo.storage holds a password, which would be kept in configurations and logs. "
@@ -87,20 +92,6 @@ def check_storage(name: str) -> str:
             f"hpo.storage={printable(name)} names no database: postgresql://user@host/database."
         )
     return f"postgresql://{rest}"
-
-
-def _has_password_for_driver(name: str) -> bool:
-    """Tell whether SQLAlchemy, which parses URLs in its own way, finds a password in one."""
-    try:
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-    except ImportError:
-        # `open_storage` says what is missing.
-        return False
-    try:
-        return make_url(name).password is not None
-    except ArgumentError as error:
-        raise ValueError("it has another form than postgresql://user@host/database") from error
 
 
 def driver_url(name: str) -> str:
@@ -232,9 +223,6 @@ def foreign_host(name: str) -> str | None:
 
     It looks at the arguments that the driver would be given, not at the text: two parsers of URLs
     may take different parts for the host.
-
-    Args:
-        name: A URL, as in `hpo.storage`.
 
     Raises:
         ConfigError: It is no URL of a database that could be used.

@@ -56,12 +56,7 @@ class StoredStudy:
 
     @classmethod
     def read(cls, name: str, folder: Path, storage_name: str) -> StoredStudy:
-        """Open a study that exists.
-
-        Args:
-            name: Its name in the storage.
-            folder: Its directory.
-            storage_name: As in `hpo.storage`.
+        """Open a study by its name in the storage, which is as in `hpo.storage`.
 
         Raises:
             ConfigError: There is none, or its storage cannot be used.
@@ -151,7 +146,6 @@ class KnownStudy:
     """A study that exists, as its study.json describes it.
 
     Attributes:
-        folder: Its directory.
         name: Its name, also in its storage.
         storage: `journal`, or the URL of a database, without a password.
         hpo: The settings of the command that began it.
@@ -257,11 +251,9 @@ def write_study_file(plan: StudyPlan, config_options: Sequence[str]) -> None:
 
 
 def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
-    """Return a study that exists; a name is looked up below outputs/studies.
+    """Return a study by its name below outputs/studies, or by the path of its directory.
 
-    Args:
-        name: Its name, or the path of its directory.
-        trust: Whether its database may be on another machine.
+    With `trust`, its database may be on another machine.
 
     Raises:
         ConfigError: There is none, or its file cannot be read.
@@ -286,10 +278,6 @@ def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
 
 def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
     """Read study.json, which may come from an untrusted source.
-
-    Args:
-        folder: The study's directory.
-        trust: Whether its database may be on another machine.
 
     Raises:
         ConfigError: It is missing, damaged, or of another format.

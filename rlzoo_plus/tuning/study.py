@@ -42,7 +42,6 @@ class AskedTrial:
 
     Attributes:
         trial: Suggests the values; those of a lost attempt are suggested again.
-        number: Its number.
         folder: Its directory below the study's.
         retry_of: The lost attempt that it replaces, None if it is the first.
         attempt: How many attempts were lost before.
@@ -76,7 +75,7 @@ class Study(Leases):
             name: Its name in the storage.
             folder: Its directory.
             hpo: Its settings.
-            about: What must stay the same for as long as it goes on; stored when it begins.
+            about: What must stay the same for as long as it goes on.
             grid: The values of each parameter, for `hpo.sampler=grid`.
 
         Raises:
@@ -112,10 +111,7 @@ class Study(Leases):
     def draw(self, asked: AskedTrial, action: Callable[[optuna.Trial], T]) -> T:
         """Draw a trial's values, also while the storage is away for a moment.
 
-        Args:
-            asked: The trial.
-            action: What draws from Optuna's trial. It may be called again, with a trial that
-                knows what is in the storage already.
+        The action may be called again, with a trial that knows what is in the storage already.
         """
         trials = [asked.trial]
         return patiently(
@@ -227,12 +223,7 @@ def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction
 
 
 def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
-    """Store what a study is about, or check that it is about the same.
-
-    Args:
-        study: The study.
-        about: What must stay the same for as long as it goes on.
-        created: Whether we have created it, and so are the one to store it.
+    """Store what a study is about if we have created it, or check that it is about the same.
 
     Raises:
         ConfigError: It is about something else.

@@ -35,10 +35,6 @@ class StudyPlan:
     """What a study is to do.
 
     Attributes:
-        name: Its name.
-        folder: Its directory.
-        hpo: Its settings.
-        space: Its search space.
         fixed: The overrides of the command line that hold for every trial.
         base: The configuration that `train` would take with nothing drawn.
         trial_base: The same with the length of a trial.
@@ -241,11 +237,7 @@ _ONE_OF = {
 
 
 def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[str]]:
-    """Plan a study; return the plan and what the user should know.
-
-    Args:
-        arguments: The command line, as typed.
-        compose: Composes a list of prepared overrides.
+    """Plan the study of a command line; return the plan and what the user should know.
 
     Raises:
         ConfigError: Something in it is wrong.
@@ -290,16 +282,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
 
 
 def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Space, HpoConfig]:
-    """Return the space that is searched, and the settings that say so.
-
-    Args:
-        hpo: The settings as they were composed.
-        words: The overrides and sweeps of the command line, which change the space.
-        present: What `train` would take, at the length of a trial.
-
-    Raises:
-        ConfigError: The space is wrong, or no grid where there must be one.
-    """
+    """Return the space that the command line leaves, and the settings with it."""
     values = present.model_dump(mode="json")
     space = Space.parse(hpo.space, hpo.custom).with_overrides(words)
     if hpo.sampler == "grid":

@@ -37,11 +37,9 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Retrained:
-    """A trial's values, trained again.
+    """A trial's values, trained again with fresh seeds.
 
     Attributes:
-        number: The trial.
-        seeds: The fresh seeds.
         metrics: The metrics of each seed's run, by name; a run that failed has none.
         held_out: What the policy returned on held-out episodes, None if it played none.
     """
@@ -63,9 +61,7 @@ class StudyReport:
 
     Attributes:
         name: As `study=<name>` takes it.
-        hpo: Its settings.
         base: The overrides that hold for every trial.
-        trials: All trials.
         best: The best of them in their order; of several objectives, the Pareto front.
         trial_timesteps: Environment steps of a trial's run, None if not known.
         full_timesteps: Environment steps of a retrained run, None if not known.

@@ -103,13 +103,6 @@ class TrialReporter:
     """Reports one trial. Errors of the storage never end the training.
 
     Nothing is opened before the first report.
-
-    Attributes:
-        storage_name: As in `hpo.storage`.
-        folder: The study's directory.
-        study_name: The study's name in the storage.
-        number: The trial's number.
-        hpo: The study's settings.
     """
 
     storage_name: str

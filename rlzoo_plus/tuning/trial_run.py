@@ -25,13 +25,10 @@ _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended.
+    """How a trial ended: done, pruned or failed, with all that was measured.
 
     Attributes:
-        state: Done, pruned or failed.
         values: The objectives' values, if it is done.
-        metrics: All that was measured.
-        reason: Why it was pruned or failed.
         missing: Objectives that its finished runs have not measured; others will not either.
     """
 

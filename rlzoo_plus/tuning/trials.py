@@ -41,7 +41,6 @@ class TrialView:
 
     Attributes:
         number: Its number in the study, from 0.
-        state: Its state.
         values: The objectives' values in the order of `hpo.objectives`, None if there are none.
         params: What the sampler drew, by the name of the dimension.
         overrides: What it changes: `key=value`, as on the command line.
