@@ -27,7 +27,7 @@ from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks import StopRequest, make_callbacks
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
-from rlzoo_plus.callbacks.metrics import make_logger
+from rlzoo_plus.callbacks.outputs import make_logger
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
@@ -121,7 +121,7 @@ def cost(bench: Bench, n_iterations: int, rounds: int) -> None:
     """Print what a checkpoint costs, as a share of a minute."""
     blocks = Alternating(bench, n_iterations, 2 * rounds + 2)
     learn(bench, blocks)
-    bench.saving.close()
+    bench.saving.wait()
     # The first pair warms up: its checkpoint writes the whole buffer.
     without, with_one = blocks.blocks[2::2], blocks.blocks[3::2]
     pairs = [b - a for a, b in zip(without, with_one, strict=True)]

@@ -1,14 +1,14 @@
-"""The errors whose text is all that a user is shown, their exit codes, and did-you-mean."""
+"""Errors that a user sees as one text, their exit codes, and did-you-mean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# So many names are shown of those that exist, and up to so many are all shown.
+# How many near names are shown, and up to how many are all shown.
 NEAREST, FEW = 3, 12
 HELP = "rlzoo-plus train --help"
-# Exit codes of commands and jobs: a mistake of the user's, and a run that broke off.
+# Exit codes of commands and jobs: a mistake of the user's, and a run that failed.
 USER_ERROR, RUN_ERROR = 2, 1
 
 
@@ -25,10 +25,8 @@ class RunError(RuntimeError):
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most like `name`, or None when nothing is near."""
-    names = [str(candidate) for candidate in known]
-    by_lower = {candidate.lower(): candidate for candidate in names}
-    matches = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
-    return by_lower[matches[0]] if matches else None
+    found = _nearest(name, [str(candidate) for candidate in known], 1, cutoff=0.6)
+    return found[0] if found else None
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str = "") -> str:
@@ -45,14 +43,14 @@ def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str = ""
     hint = "" if suggestion is None else f" Did you mean {suggestion!r}?"
     if len(names) <= FEW:
         return f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}."
-    near = [other for other in _nearest(name, names) if other != suggestion]
+    near = [other for other in _nearest(name, names, NEAREST, cutoff=0.0) if other != suggestion]
     label = "Nearest" if suggestion is None else "Also near"
     shown = ", ".join(near[: NEAREST - (suggestion is not None)])
     how = f" All {len(names)}: `{listed_by}`." if listed_by else f" There are {len(names)}."
     return f"unknown {what} {name!r}.{hint} {label}: {shown}.{how}"
 
 
-def _nearest(name: str, names: list[str]) -> list[str]:
+def _nearest(name: str, names: list[str], count: int, cutoff: float) -> list[str]:
     by_lower = {candidate.lower(): candidate for candidate in names}
-    near = get_close_matches(name.lower(), list(by_lower), n=NEAREST, cutoff=0.0)
+    near = get_close_matches(name.lower(), list(by_lower), n=count, cutoff=cutoff)
     return [by_lower[match] for match in near]

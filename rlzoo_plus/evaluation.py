@@ -1,11 +1,10 @@
-"""Playing whole episodes with a policy: the one loop behind every metric that is reported."""
+"""Evaluation: plays whole episodes with a policy; every reported metric comes from here."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import logging
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from rlzoo_plus.artifacts.result import EvaluationRecord
 from rlzoo_plus.envs.monitor import mean_of_episodes, told_by
+from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.metrics import EpisodeMeter, MetricMaker
 from rlzoo_plus.statistics import iqm
 
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 class EvaluationStopped(Exception):  # noqa: N818 - an answer, not an error
-    """An evaluation was given up because the run is to end; it can be made again."""
+    """An evaluation was stopped because the run is to end; it can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,20 @@ class Evaluation:
         """Mean over the episodes."""
         return float(np.mean(self.returns))
 
-    @property
-    def success_rate(self) -> float | None:
-        """Share of successful episodes, or None if the environment does not report it."""
-        known = [float(success) for success in self.successes if success is not None]
-        return float(np.mean(known)) if known else None
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Means over the episodes, by name."""
-        length = float(np.mean(self.episode_lengths))
-        return {"mean_episode_length": length, **mean_of_episodes(self.measured)}
-
     def record(self, step: int) -> EvaluationRecord:
         """Return the line for `evaluations.jsonl`; nothing in it depends on the clock."""
+        # Not every environment reports success.
+        known = [float(success) for success in self.successes if success is not None]
+        length = float(np.mean(self.episode_lengths))
         return {
             "step": step,
             "returns": self.returns,
             "mean_return": self.mean_return,
             "std_return": float(np.std(self.returns)),
             "iqm_return": iqm(self.returns),
-            "success_rate": self.success_rate,
+            "success_rate": float(np.mean(known)) if known else None,
             "episode_lengths": self.episode_lengths,
-            "metrics": self.metrics,
+            "metrics": {"mean_episode_length": length, **mean_of_episodes(self.measured)},
         }
 
 
@@ -108,7 +99,7 @@ def evaluate(
     metrics: Mapping[str, MetricMaker] | None = None,
     is_asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Play one episode for each seed; the result does not depend on how many run side by side.
+    """Play one episode for each seed; the result does not depend on the number of environments.
 
     Args:
         policy: Acts on raw observations.
@@ -116,7 +107,7 @@ def evaluate(
         seeds: One for each episode.
         deterministic: Act without exploration.
         metrics: What else to measure, from `load_metrics`.
-        is_asked_to_stop: Asked at every step; episodes can be long, or never end.
+        is_asked_to_stop: Called at every step; episodes can be long, or never end.
 
     Raises:
         EvaluationStopped: It was asked to stop.
@@ -127,7 +118,8 @@ def evaluate(
     left = np.array([len(seeds[rank::n_envs]) for rank in range(n_envs)])
     meters = [EpisodeMeter(metrics or {}) for _ in range(n_envs)]
     finished: list[list[_Outcome]] = [[] for _ in range(n_envs)]
-    with _random_state_kept():
+    # Evaluating must not change training.
+    with generators_kept():
         lengths = np.zeros(n_envs, dtype=int)
         for step in play(policy, venv, deterministic=deterministic):
             if is_asked_to_stop():
@@ -135,9 +127,8 @@ def evaluate(
             lengths = np.where(step.done, 0, lengths + 1)
             if lengths.max() == _LONG_EPISODE:
                 _warn_of_a_long_episode()
-            if metrics:
-                for rank in np.flatnonzero(left > 0):
-                    meters[rank].step(*_row(step, rank))
+            for rank in np.flatnonzero(left > 0) if metrics else ():
+                meters[rank].step(*_row(step, rank))
             for rank in np.flatnonzero(step.done & (left > 0)):
                 measured = meters[rank].end()
                 # A vectorised environment may need a step between two episodes.
@@ -152,29 +143,20 @@ def evaluate(
 
 
 def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterator[Step]:
-    """Reset and act, for as long as the caller asks for more.
-
-    Args:
-        policy: Acts on raw observations.
-        venv: From `make_eval_env`.
-        deterministic: Act without exploration.
-
-    Yields:
-        Every step.
-    """
+    """Reset, act and yield every step, for as long as the caller asks for more."""
     observation, state = venv.reset(), None
     starts = np.ones(venv.num_envs, dtype=bool)
     while True:
         masks = np.stack(venv.env_method("action_masks")) if policy.maskable else None
         actions, state = policy.predict(observation, state, starts, deterministic, masks)
-        seen = observation
-        observation, rewards, starts, infos = venv.step(actions)
-        yield Step(seen, actions, rewards, starts, infos)
+        following, rewards, starts, infos = venv.step(actions)
+        yield Step(observation, actions, rewards, starts, infos)
+        observation = following
 
 
 @functools.cache
 def _warn_of_a_long_episode() -> None:
-    """Say, once in a process, why an evaluation may never be over."""
+    """Warn once in a process why an evaluation may never end."""
     log.warning(
         "an episode of the evaluation has taken %s steps and goes on. If the environment never "
         "ends one, limit it: env.time_limit=1000 (max_episode_steps where it is registered)",
@@ -183,7 +165,6 @@ def _warn_of_a_long_episode() -> None:
 
 
 def _row(step: Step, rank: int) -> tuple[Any, np.ndarray, float, dict[str, Any]]:
-    """Return observation, action, reward and info of one environment."""
     seen = step.observation
     one = {k: v[rank] for k, v in seen.items()} if isinstance(seen, dict) else seen[rank]
     return one, step.action[rank], float(step.reward[rank]), step.infos[rank]
@@ -193,20 +174,6 @@ def _outcome(info: dict[str, Any], measured: Mapping[str, float]) -> _Outcome:
     episode, success = info["episode"], info.get("is_success")
     is_success = None if success is None else bool(success)
     return float(episode["r"]), int(episode["l"]), is_success, {**told_by(info), **measured}
-
-
-@contextlib.contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """Leave the global generators as they were: evaluating must not change training."""
-    import torch
-
-    state = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        try:
-            yield
-        finally:
-            random.setstate(state[0])
-            np.random.set_state(state[1])
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""Metrics of evaluation episodes: the protocol, those that are shipped, and how they are played.
+"""Metrics of evaluation episodes: their protocol, the shipped ones, and how they are called.
 
-A metric watches the episodes of one environment and says a number, or several by name, for each.
-The record of an evaluation holds their means. Adding one takes a class with the three methods of
-`EpisodeMetric`; `eval.metrics` names it.
+A metric watches the episodes of one environment and returns a number, or several by name, for each.
+The record of an evaluation holds their means. To add one, write a class with the three methods of
+`EpisodeMetric` and name it in `eval.metrics`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class EpisodeMetric(Protocol):
         """Forget the episode before."""
 
     def step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
-        """See a step; nothing that is given may be changed.
+        """Observe a step; the arguments must not be changed.
 
         Args:
             observation: What the policy saw, before normalisation; a mapping if it is a `Dict`.
-            action: What it did: an array, or a number if the action space is discrete.
-            reward: What it got for that, before normalisation.
-            info: What the environment told of the step.
+            action: Its action: an array, or a number if the action space is discrete.
+            reward: The reward, before normalisation.
+            info: The environment's info of the step.
         """
 
     def end(self) -> float | Mapping[str, float] | None:
@@ -78,14 +78,14 @@ class ActionChange:
 
 
 class Energy:
-    """Sum of what the infos tell as `energy` [J], or of `power` [W] times `dt` [s]."""
+    """Sum of `energy` [J] in the infos, or of `power` [W] times `dt` [s]."""
 
     def begin(self) -> None:
         """Forget the episode before."""
         self._total: float | None = None
 
     def step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
-        """Add what the step took."""
+        """Add the energy of the step."""
         del observation, action, reward
         spent = info.get("energy")
         if spent is None and "power" in info and "dt" in info:
@@ -94,15 +94,12 @@ class Energy:
             self._total = (self._total or 0.0) + float(spent)
 
     def end(self) -> float | None:
-        """Return the sum, None if the infos do not tell."""
+        """Return the sum, None if the infos have neither."""
         return self._total
 
 
 def load_metrics(entries: Sequence[str | Mapping[str, Any]]) -> dict[str, MetricMaker]:
-    """Load the metrics that a configuration names, and make each once to see that it can be.
-
-    Args:
-        entries: As in `eval.metrics`.
+    """Load the metrics of `eval.metrics`, and make each once to see that it can be.
 
     Returns:
         What makes each, by the name it is recorded under: the shipped or installed one, or that of
@@ -118,7 +115,7 @@ def load_metrics(entries: Sequence[str | Mapping[str, Any]]) -> dict[str, Metric
             make = functools.partial(found, **reveal(kwargs or {}, "eval.metrics"))
             try:
                 make()
-            # The user's code.
+            # User code can raise anything.
             except Exception as error:
                 where = f"eval.metrics: {path} with {kwargs or {}}"
                 raise ConfigError(f"{where}: {where_raised(error)}.") from error
@@ -133,54 +130,50 @@ def load_metrics(entries: Sequence[str | Mapping[str, Any]]) -> dict[str, Metric
 
 
 class EpisodeMeter:
-    """Shows the episodes of one environment to all metrics; one that fails is left out from then.
+    """Shows the episodes of one environment to all metrics.
 
-    What a metric of the user's does wrong costs its numbers, never the training.
+    A metric that raises is left out from then on: it costs its numbers, never the training.
     """
 
     def __init__(self, makers: Mapping[str, MetricMaker]) -> None:
-        """Make the metrics of one environment.
-
-        Args:
-            makers: By the name under which each is recorded.
-        """
-        self._metrics: dict[str, EpisodeMetric] = {}
-        for name, make in makers.items():
-            self._try(name, lambda name=name, make=make: self._metrics.update({name: make()}))  # type: ignore[misc]
+        """Make the metrics of one environment, by the name under which each is recorded."""
+        self._metrics: dict[str, Any] = dict(makers)
+        self._metrics = self._each(lambda _, make: make())
         self._begin()
 
     def step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
         """Show a step."""
-        for name, metric in list(self._metrics.items()):
-            self._try(name, functools.partial(metric.step, observation, action, reward, info))
+        self._each(lambda _, metric: metric.step(observation, action, reward, info))
 
     def end(self) -> dict[str, float]:
-        """Return what the metrics say of the episode, by name, and begin the next."""
-        told: dict[str, float] = {}
-        for name, metric in list(self._metrics.items()):
-            self._try(name, lambda name=name, metric=metric: told.update(_numbers(name, metric)))  # type: ignore[misc]
+        """Return the numbers of the episode by name, and begin the next."""
+        measured = self._each(_numbers)
         self._begin()
-        return told
+        return {key: value for numbers in measured.values() for key, value in numbers.items()}
 
     def _begin(self) -> None:
-        for name, metric in list(self._metrics.items()):
-            self._try(name, metric.begin)
+        self._each(lambda _, metric: metric.begin())
 
-    def _try(self, name: str, call: Callable[[], Any]) -> None:
-        try:
-            call()
-        # Whatever a class of the user's raises.
-        except Exception as error:
-            self._metrics.pop(name, None)
-            _warn(name, f"{type(error).__name__}: {error}")
+    def _each(self, call: Callable[[str, Any], Any]) -> dict[str, Any]:
+        """Call something for each metric; return the results of those that did not raise."""
+        results = {}
+        for name, metric in list(self._metrics.items()):
+            try:
+                results[name] = call(name, metric)
+            # User code can raise anything.
+            except Exception as error:
+                del self._metrics[name]
+                _warn(name, f"{type(error).__name__}: {error}")
+        return results
 
 
 def _numbers(name: str, metric: EpisodeMetric) -> dict[str, float]:
-    told = metric.end()
-    if told is None:
+    found = metric.end()
+    if found is None:
         return {}
-    values = {f"{name}/{key}": v for key, v in told.items()} if isinstance(told, Mapping) else None
-    values = {name: told} if values is None else values
+    values: dict[str, Any] = {name: found}
+    if isinstance(found, Mapping):
+        values = {f"{name}/{key}": value for key, value in found.items()}
     for value in values.values():
         if not is_number(value):
             raise TypeError(f"end() returned {value!r}, which is not a number")
@@ -189,5 +182,5 @@ def _numbers(name: str, metric: EpisodeMetric) -> dict[str, float]:
 
 @functools.cache
 def _warn(name: str, problem: str) -> None:
-    """Say once in a process what is wrong with a metric."""
+    """Warn once in a process what is wrong with a metric."""
     log.warning("eval.metrics: %s is left out of the evaluations: %s", name, problem)

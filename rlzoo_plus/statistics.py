@@ -45,13 +45,13 @@ def stratified_bootstrap_ci(
     """Return a percentile bootstrap interval; each group is resampled within itself.
 
     Args:
-        samples_by_group: Samples of each group (task), shape (n_group, ...); the sizes of groups
-            may differ, their trailing dimensions may not.
+        samples_by_group: Samples of each group (task), shape (n_group, ...); only the sizes of
+            groups may differ.
         statistic: Maps the samples of all groups, shape (sum of n_group, ...), to a number or an
             array; `iqm`, or `lambda samples: samples.mean(axis=0)` for curves.
         n_resamples: Number of resamples.
         confidence: Share of resamples inside the interval, between 0 and 1.
-        rng: A generator or its seed; it is used here only, so that a seed gives the same interval.
+        rng: A generator or its seed.
 
     Returns:
         The lower and the upper end, floats or arrays as `statistic` returns them.
@@ -76,20 +76,15 @@ def stratified_bootstrap_ci(
 def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, float]:
     """Return what `stratified_bootstrap_ci([values], iqm)` returns, hundreds of times as fast.
 
-    Args:
-        values: Numbers, shape (n,).
-        n_resamples: Number of resamples.
-
     Raises:
         ValueError: There are no values.
     """
     samples = np.asarray(values, dtype=np.float64)
     _check_bootstrap([samples], n_resamples, 0.95)
-    size = len(samples)
+    size, cut = len(samples), len(samples) // 4
     generator = np.random.default_rng(0)
-    cut = size // 4
     results = np.empty(n_resamples)
-    # Of many values, not all resamples at once.
+    # Many values would not fit into memory for all resamples at once.
     step = max(1, 1_000_000 // size)
     for first in range(0, n_resamples, step):
         count = min(step, n_resamples - first)
@@ -123,11 +118,10 @@ def smooth(values: ArrayLike, window: int) -> np.ndarray:
         return series.copy()
     # A window of twice the length already sees everything from everywhere.
     width = min(window, 2 * series.size)
-    ahead = (width - 1) // 2
+    ahead, ones = (width - 1) // 2, np.ones(width)
     inside = slice(ahead, ahead + series.size)
-    ones = np.ones(width)
-    totals = np.convolve(series, ones)[inside]
-    return np.asarray(totals / np.convolve(np.ones(series.size), ones)[inside])
+    counts = np.convolve(np.ones(series.size), ones)[inside]
+    return np.asarray(np.convolve(series, ones)[inside] / counts)
 
 
 def _check_bootstrap(groups: list[np.ndarray], n_resamples: int, confidence: float) -> None:

@@ -70,9 +70,9 @@ def test_checkpoints_that_are_deleted_are_written_again(tmp_path, algo):
 
 
 def test_what_a_log_lacks_is_said(tmp_path, monkeypatch, caplog):
-    from rlzoo_plus.callbacks import evaluation, metrics
+    from rlzoo_plus.callbacks import evaluation, outputs
 
-    real = {module: module.append_records for module in (evaluation, metrics)}
+    real = {module: module.append_records for module in (evaluation, outputs)}
     for module, append in real.items():
 
         def append_or_fail(path, records, append=append):

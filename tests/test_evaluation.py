@@ -92,12 +92,12 @@ def test_stochastic_play_differs_from_deterministic_play(play):
 def test_success_is_reported_when_the_environment_reports_it(play):
     result = play()
     assert None not in result.successes
-    assert result.success_rate == pytest.approx(np.mean(result.successes))
+    assert result.record(0)["success_rate"] == pytest.approx(np.mean(result.successes))
 
 
 def test_no_success_rate_when_the_environment_reports_none(play):
     result = play("sac", "Pendulum-v1", seeds=SEEDS[:1])
-    assert result.success_rate is None
+    assert result.record(0)["success_rate"] is None
     assert result.episode_lengths == [200]
 
 

@@ -1,4 +1,4 @@
-"""Bounds what building a network may allocate: by the weights to fill it, or by the machine."""
+"""Limits what building a network may allocate: by the weights to load, or by the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rlzoo_plus.envs.memory import total_memory_bytes
+from rlzoo_plus.envs.checks import total_memory_bytes
 
 # Orthogonal initialisation works on copies of a layer, and target networks begin as copies.
 _COPIES = 8
@@ -20,16 +20,8 @@ _BYTES_OF_A_WEIGHT = 16
 _FREE_TENSORS, _FREE_ELEMENTS = 1000, 2**20
 _FACTORIES: frozenset[Callable[..., Any]] = frozenset(
     (
-        torch.empty,
-        torch.empty_strided,
-        torch.zeros,
-        torch.ones,
-        torch.full,
-        torch.rand,
-        torch.randn,
-        torch.eye,
-        torch.arange,
-        torch.linspace,
+        *(torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full),
+        *(torch.rand, torch.randn, torch.eye, torch.arange, torch.linspace),
     )
 )
 
@@ -39,7 +31,7 @@ class NetworkTooLargeError(Exception):
 
 
 class AllocationLimit(TorchFunctionMode):
-    """While it is entered, torch makes no more tensors than are allowed.
+    """Context in which torch makes no more tensors than are allowed.
 
     Raises:
         NetworkTooLargeError: Before the tensor that would be too many is allocated.

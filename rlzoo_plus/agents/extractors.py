@@ -1,7 +1,7 @@
 """Features extractors for observations of many parts: attention over tokens, and deep sets.
 
-Both read plain numbers, pictures and (n, k) boxes, alone or as entries of a dictionary. An entry
-that another one masks counts only where its mask is 1; the masks themselves are not read.
+Both read numbers, images and (n, k) boxes, alone or as entries of a dictionary. An entry that
+another one masks counts only where its mask is 1; masks are not read as entries.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from rlzoo_plus.errors import ConfigError
 
-# What the single entry of an observation that is no dictionary is called.
+# Name of the only entry of an observation that is not a dictionary.
 _ONLY = "observation"
 _POOLS = ("mean", "sum", "max")
-# Far below any score, and finite: where nothing is left to attend to, a sum stays a number.
+# Far below any score, and finite: a sum stays a number where everything is masked.
 _MASKED = -1e9
 Observations = Tensor | dict[str, Tensor]
 
@@ -34,9 +34,8 @@ class AttentionExtractor(BaseFeaturesExtractor):
     are those of Vaswani et al., "Attention Is All You Need" (NeurIPS 2017), normalised before
     instead of after (Xiong et al., ICML 2020), with learned positions.
 
-    Attention is written out instead of `nn.MultiheadAttention`, whose fused inference path rounds
-    otherwise than its training path: here acting, learning and an exported file use one sequence
-    of operations.
+    It does not use `nn.MultiheadAttention`, whose fused inference path rounds otherwise than its
+    training path: here acting, learning and an exported file use the same operations.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
             pool: How tokens become one vector: mean, sum or max.
             dropout: Probability that a number is left out while learning.
             sets: (n, k) entries whose rows have no order: they get no positions.
-            masks: By entry, the entry of shape (n,) that is 1 where a row counts.
+            masks: For an entry, the entry of shape (n,) that is 1 where a row counts.
             n_frames: Stacked frames in the observation.
 
         Raises:
@@ -79,21 +78,18 @@ class AttentionExtractor(BaseFeaturesExtractor):
         self.masks, self.pool = _checked_masks(parts, masks), pool
         _check_known("sets", sets, _tables(parts))
         self.keys = [key for key in parts if key not in self.masks.values()]
-        is_one = len(parts) == 1
         self.tokens = nn.ModuleList(
-            _Tokens(parts[key], width, n_frames, is_one=is_one, ordered=key not in sets)
+            _Tokens(parts[key], width, n_frames, is_one=len(parts) == 1, ordered=key not in sets)
             for key in self.keys
         )
-        self.encoder = nn.ModuleList(
-            _EncoderLayer(width, heads, feedforward, dropout) for _ in range(layers)
-        )
+        block = (width, heads, feedforward, dropout)
+        self.encoder = nn.ModuleList(_EncoderLayer(*block) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, observations: Observations) -> Tensor:
         """Return features, shape (batch, width)."""
         entries = observations if isinstance(observations, dict) else {_ONLY: observations}
-        pairs = zip(self.keys, self.tokens, strict=True)
-        tokens = {key: part(entries[key]) for key, part in pairs}
+        tokens = {k: part(entries[k]) for k, part in zip(self.keys, self.tokens, strict=True)}
         present = None
         if self.masks:
             shown = [_present(entries, self.masks.get(k), t) for k, t in tokens.items()]
@@ -108,8 +104,8 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
     """Permutation-invariant features of sets, such as obstacles or joints.
 
     Every row of an (n, k) entry goes through one MLP, and the results are pooled (Zaheer et al.,
-    "Deep Sets", NeurIPS 2017); the policy's own layers follow. Other entries are added as they
-    are, pictures through convolutions (Mnih et al. 2015).
+    "Deep Sets", NeurIPS 2017); the policy's own layers follow. Other entries are appended
+    unchanged, images through convolutions (Mnih et al. 2015).
     """
 
     def __init__(
@@ -126,8 +122,8 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
             observation_space: What is observed; at least one part has the shape (n, k).
             element_arch: Sizes of the layers that every element goes through.
             pool: How elements become one vector: mean, sum or max.
-            masks: By entry, the entry of shape (n,) that is 1 where an element is there.
-            cnn_output_dim: Features of each picture.
+            masks: For an entry, the entry of shape (n,) that is 1 where an element exists.
+            cnn_output_dim: Features of each image.
 
         Raises:
             ConfigError: An option does not fit the observations, or there is no set in them.
@@ -135,7 +131,7 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
         layers = {f"element_arch[{i}]": size for i, size in enumerate(element_arch)}
         _check_options(pool, **(layers or {"element_arch": 0}), cnn_output_dim=cnn_output_dim)
         parts = _parts(observation_space)
-        sets = _tables(parts)
+        arch, sets = list(element_arch), _tables(parts)
         if not sets:
             shapes = ", ".join(f"{key} {space.shape}" for key, space in parts.items())
             _refuse(
@@ -143,25 +139,21 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
                 "Use network.features_extractor=attention, or null",
             )
         masked = _checked_masks(parts, masks)
-        others = [key for key in parts if key not in (*sets, *masked.values())]
-        arch = list(element_arch)
-        sizes_of = {
-            key: cnn_output_dim if is_image_space(parts[key]) else get_flattened_obs_dim(parts[key])
-            for key in others
+        others = {
+            key: space for key, space in parts.items() if key not in (*sets, *masked.values())
         }
-        features_dim = len(sets) * arch[-1] + sum(sizes_of.values())
-        super().__init__(observation_space, features_dim=features_dim)
-        self.masks, self.pool = masked, pool
-        self.sets, self.others = sets, others
-        self.elements = nn.ModuleList(
-            nn.Sequential(
-                *create_mlp(get_flattened_obs_dim(parts[key]) // _rows(parts[key]), -1, arch)
-            )
-            for key in sets
+        plain_dim = sum(
+            cnn_output_dim if is_image_space(space) else get_flattened_obs_dim(space)
+            for space in others.values()
         )
+        super().__init__(observation_space, features_dim=len(sets) * arch[-1] + plain_dim)
+        self.masks, self.pool = masked, pool
+        self.sets, self.others = sets, list(others)
+        widths = (get_flattened_obs_dim(parts[key]) // _rows(parts[key]) for key in sets)
+        self.elements = nn.ModuleList(nn.Sequential(*create_mlp(k, -1, arch)) for k in widths)
         self.plain = nn.ModuleList(
-            NatureCNN(parts[key], sizes_of[key]) if is_image_space(parts[key]) else nn.Flatten()  # type: ignore[arg-type]
-            for key in others
+            NatureCNN(space, cnn_output_dim) if is_image_space(space) else nn.Flatten()  # type: ignore[arg-type]
+            for space in others.values()
         )
 
     def forward(self, observations: Observations) -> Tensor:
@@ -177,14 +169,16 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
 
 
 class _Tokens(nn.Module):
-    """The tokens of one entry, with its positions added; they also tell entries apart."""
+    """The tokens of one entry plus its positions, which also distinguish entries."""
 
     def __init__(
         self, space: spaces.Space, width: int, n_frames: int, *, is_one: bool, ordered: bool
     ) -> None:
         super().__init__()
-        size = get_flattened_obs_dim(space)
-        frames = n_frames if isinstance(space, spaces.Box) else 1
+        size, frames = (
+            get_flattened_obs_dim(space),
+            n_frames if isinstance(space, spaces.Box) else 1,
+        )
         if size % frames:
             _refuse(
                 f"n_frames={frames} does not divide an observation of {size} numbers",
@@ -280,10 +274,9 @@ def _checked_masks(
 
 
 def _check_known(option: str, names: Iterable[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            has = ", ".join(known) or "none"
-            _refuse(f"{option}: the observation has no such entry {name}", f"There are: {has}")
+    for name in [name for name in names if name not in known]:
+        has = ", ".join(known) or "none"
+        _refuse(f"{option}: the observation has no such entry {name}", f"There are: {has}")
 
 
 def _check_options(pool: str, **sizes: int) -> None:

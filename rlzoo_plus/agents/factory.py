@@ -1,9 +1,11 @@
-"""From a run's configuration to a ready Stable-Baselines3 algorithm."""
+"""From a run's configuration to a ready Stable-Baselines3 algorithm, and to its policy."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,43 +13,56 @@ import numpy as np
 from gymnasium import spaces
 
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
-from rlzoo_plus.agents.freezing import freeze, with_frozen_parts
+from rlzoo_plus.agents.freezing import KeepsFrozen, freeze
 from rlzoo_plus.agents.hooks import with_iteration_hook
-from rlzoo_plus.agents.networks import policy_class_of, policy_kwargs
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
+    ACTIVATIONS,
+    FEATURES_EXTRACTORS,
+    OPTIMIZERS,
+    POLICIES,
     REPLAY_BUFFERS,
     AlgorithmSpec,
     Family,
     get_algorithm,
 )
 from rlzoo_plus.config.schedules import parse_schedule
-from rlzoo_plus.config.schema import AlgoConfig, NoiseConfig, RunConfig
-from rlzoo_plus.envs.memory import GIB, total_memory_bytes
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
+from rlzoo_plus.config.signatures import with_sequences
+from rlzoo_plus.envs.checks import GIB, policy_kind, total_memory_bytes
+from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.policies import BasePolicy
+    from stable_baselines3.common.vec_env import VecEnv
+
+log = logging.getLogger(__name__)
 # What the library's constructors raise for a value that they do not take.
 _REFUSALS = (
     *(TypeError, ValueError, AssertionError, RuntimeError, OverflowError),
     *(LookupError, AttributeError),
 )
-log = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.noise import ActionNoise
-    from stable_baselines3.common.policies import BasePolicy
-    from stable_baselines3.common.vec_env import VecEnv
+# Keys of `network` that the policy class knows under the same name.
+_SAME_NAME = (
+    *("log_std_init", "ortho_init", "full_std", "use_expln", "squash_output"),
+    *("share_features_extractor", "features_extractor_kwargs", "normalize_images"),
+    *("n_critics", "n_quantiles", "optimizer_kwargs"),
+)
+_LSTM = {
+    "hidden_size": "lstm_hidden_size",
+    "n_layers": "n_lstm_layers",
+    "shared": "shared_lstm",
+    "enable_critic": "enable_critic_lstm",
+}
+_GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule", "use_sde"}
 
 
 def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
-    """Build the algorithm with its networks, buffers and exploration.
+    """Build the algorithm with its networks, buffers and exploration, for environments `venv`.
 
-    Args:
-        config: The run.
-        venv: The training environments.
-        seed: Seeds Python, NumPy, torch and the action space.
+    `seed` seeds Python, NumPy, torch and the action space.
 
     Raises:
         ConfigError: A value is refused by the algorithm or its policy.
@@ -57,19 +72,17 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     policy_class = policy_class_of(
         config.network, spec, algorithm.policy_aliases, venv.observation_space
     )
-    kwargs = policy_kwargs(config, spec, policy_class)
     arguments = {
-        **_hyperparams(config.algo, spec),
-        **_off_policy_parts(config.algo, spec, venv.action_space),
-        "policy_kwargs": kwargs,
+        **_algorithm_arguments(config.algo, spec, venv.action_space),
+        "policy_kwargs": policy_kwargs(config, spec, policy_class),
         "seed": seed,
         "device": config.device,
         "verbose": 0,
     }
-    kind = with_frozen_parts(algorithm) if config.freeze else algorithm
+    kind = with_iteration_hook(algorithm, *([KeepsFrozen] if config.freeze else []))
     try:
         with AllocationLimit.of_machine():
-            agent = with_iteration_hook(kind)(policy_class, venv, **arguments)
+            agent = kind(policy_class, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
     except ConfigError:
@@ -84,7 +97,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
 
 
 def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
-    """Name what a policy class of a user's made after its optimizer."""
+    """Name the layers that a user's policy class made after its optimizer."""
     optimizer = getattr(policy, "optimizer", None)
     if optimizer is None or hasattr(policy, "actor") or hasattr(policy, "q_net"):
         return  # it has several, and networks that follow others
@@ -112,6 +125,10 @@ def make_policy(
     policy = policy_class(observation_space, action_space, **kwargs)
     policy.set_training_mode(False)
     return policy
+
+
+def _no_learning(_progress_remaining: float) -> float:
+    return 0.0
 
 
 def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
@@ -142,8 +159,8 @@ def check_device(name: str) -> None:
 def thread_policy(config: RunConfig) -> tuple[int, str]:
     """Return the number of torch threads and the reason for it.
 
-    On-policy updates on small batches lose by a second thread; the larger gradient steps of an
-    off-policy run gain by it, as long as it has the machine to itself.
+    On-policy updates on small batches are slower with a second thread; the larger gradient steps
+    of an off-policy run are faster, as long as it has the machine to itself.
     """
     if config.num_threads != "auto":
         return int(config.num_threads), "as num_threads says"
@@ -158,14 +175,15 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
 
 
 def _too_large(config: RunConfig, error: Exception) -> str:
-    """Name what decides how large an agent is, as it is set."""
-    values = {f"network.{key}": value for key, value in config.network.model_dump().items()}
-    values |= {f"network.lstm.{key}": value for key, value in values.pop("network.lstm").items()}
-    keys = ("net_arch", "lstm.hidden_size", "lstm.n_layers", "n_critics", "n_quantiles")
-    keys += ("features_extractor_kwargs", "policy_kwargs")
-    sizes = {f"network.{key}": values[f"network.{key}"] for key in keys}
+    """Return an error that names the keys that decide how large an agent is."""
     if isinstance(error, MemoryError):
         sizes = {"algo.hyperparams.buffer_size": config.algo.hyperparams.get("buffer_size")}
+    else:
+        values = config.network.model_dump()
+        values |= {f"lstm.{key}": value for key, value in values["lstm"].items()}
+        keys = ("net_arch", "lstm.hidden_size", "lstm.n_layers", "n_critics", "n_quantiles")
+        keys += ("features_extractor_kwargs", "policy_kwargs")
+        sizes = {f"network.{key}": values[key] for key in keys}
     shown = ", ".join(f"{key}={value}" for key, value in sizes.items() if value)
     total = (total_memory_bytes() or 0) / GIB
     return (
@@ -174,36 +192,126 @@ def _too_large(config: RunConfig, error: Exception) -> str:
     )
 
 
-def _hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> dict[str, Any]:
+def _algorithm_arguments(
+    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space
+) -> dict[str, Any]:
     arguments = dict(algo.hyperparams)
     for key in spec.schedules:
         if isinstance(arguments.get(key), str):
             arguments[key] = parse_schedule(arguments[key], f"algo.hyperparams.{key}")
     if isinstance(arguments.get("train_freq"), list):
         arguments["train_freq"] = tuple(arguments["train_freq"])
+    noise, shape = algo.action_noise, action_space.shape or ()
+    if noise is not None:
+        options = {"theta": noise.theta, "dt": noise.dt} if noise.type == "ou" else {}
+        arguments["action_noise"] = ACTION_NOISES.load(noise.type)(
+            np.zeros(shape), np.full(shape, noise.std), **options
+        )
+    buffer = algo.replay_buffer or spec.replay_buffer
+    if buffer is not None:
+        arguments["replay_buffer_class"] = REPLAY_BUFFERS.load(buffer)
     return arguments
 
 
-def _off_policy_parts(
-    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space
-) -> dict[str, Any]:
-    parts: dict[str, Any] = {}
-    if algo.action_noise is not None:
-        parts["action_noise"] = _action_noise(algo.action_noise, action_space)
-    buffer = algo.replay_buffer or spec.replay_buffer
-    if buffer is not None:
-        parts["replay_buffer_class"] = REPLAY_BUFFERS.load(buffer)
-    return parts
+def policy_class_of(
+    network: NetworkConfig,
+    spec: AlgorithmSpec,
+    aliases: Mapping[str, type[BasePolicy]],
+    space: spaces.Space,
+) -> type[BasePolicy]:
+    """Return the class of the policy: the user's, or one of `aliases`, the algorithm's own.
+
+    Raises:
+        ConfigError: The algorithm has no policy for these observations, or cannot train with it.
+    """
+    if POLICIES.is_own(network.policy):
+        found, base = POLICIES.load(network.policy), next(iter(aliases.values()))
+        if not issubclass(found, base):
+            raise ConfigError(
+                f"network.policy={network.policy} does not inherit from {base.__name__}, which "
+                f"{spec.name} needs. Inherit from it, or use another algorithm."
+            )
+        return found
+    known = {kind: alias for kind, alias in spec.policies if alias in aliases}
+    kind = policy_kind(space) if network.policy == "auto" else network.policy
+    if kind not in known:
+        raise ConfigError(
+            f"{spec.name} has no {kind} policy for {type(space).__name__} observations; it has "
+            f"{', '.join(known)}. Use another algorithm, or a wrapper such as "
+            "env.wrappers=[flatten_observation]."
+        )
+    _check_reads("policy", kind, {"multi_input": "Dict", "cnn": "image"}, space)
+    extractors = {"combined": "Dict", "nature_cnn": "image"}
+    _check_reads("features_extractor", network.features_extractor, extractors, space)
+    return aliases[known[kind]]
 
 
-def _action_noise(noise: NoiseConfig, action_space: spaces.Space) -> ActionNoise:
-    shape = action_space.shape or ()
-    mean, std = np.zeros(shape), np.full(shape, noise.std)
-    noise_class = ACTION_NOISES.load(noise.type)
-    if noise.type == "ou":
-        return noise_class(mean, std, theta=noise.theta, dt=noise.dt)
-    return noise_class(mean, std)
+def _check_reads(key: str, value: str | None, needs: dict[str, str], space: spaces.Space) -> None:
+    """Check that a part of the network that was chosen by hand can read the observations."""
+    need = needs.get(value or "")
+    is_image = isinstance(space, spaces.Box) and len(space.shape) == 3
+    if not {"Dict": isinstance(space, spaces.Dict), "image": is_image, None: True}[need]:
+        raise ConfigError(
+            f"network.{key}={value} reads {need} observations, and the environment has "
+            f"{type(space).__name__} observations of shape {space.shape}. Leave it out: "
+            f"network.{key}={'auto' if key == 'policy' else 'null'}."
+        )
 
 
-def _no_learning(_progress_remaining: float) -> float:
-    return 0.0
+def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) -> dict[str, Any]:
+    """Return the policy's constructor arguments; what is null in the configuration is left out.
+
+    Raises:
+        ConfigError: The policy class, or its features extractor, does not take one of them.
+    """
+    network = config.network
+    kwargs: dict[str, Any] = dict(spec.policy_defaults)
+    if network.net_arch is not None:
+        kwargs["net_arch"] = _net_arch(network.net_arch, spec)
+    for key, value, registry in (
+        ("activation_fn", network.activation, ACTIVATIONS),
+        ("optimizer_class", network.optimizer, OPTIMIZERS),
+        ("features_extractor_class", network.features_extractor, FEATURES_EXTRACTORS),
+    ):
+        if value is not None:
+            kwargs[key] = registry.load(value)
+    values = network.model_dump()
+    kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
+    kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
+    kwargs |= network.policy_kwargs
+    for part in ("optimizer", "features_extractor"):
+        default = inspect.signature(policy_class).parameters.get(f"{part}_class")
+        kind = kwargs.get(f"{part}_class", None if default is None else default.default)
+        arguments = kwargs.get(f"{part}_kwargs")
+        if arguments and kind is not None:
+            kwargs[f"{part}_kwargs"] = with_sequences(kind, arguments)
+    kwargs = with_sequences(policy_class, kwargs)
+    _check_arguments(f"argument of {spec.name}'s policy", kwargs, policy_class)
+    extractor = kwargs.get("features_extractor_class")
+    # In an untrusted bundle, it can be anything.
+    if isinstance(extractor, type):
+        given = kwargs.get("features_extractor_kwargs") or {}
+        what = f"argument of network.features_extractor={network.features_extractor}"
+        _check_arguments(what, given, extractor)
+        stack = config.env.frame_stack
+        if stack > 1 and "n_frames" in inspect.signature(extractor).parameters:
+            kwargs["features_extractor_kwargs"] = {"n_frames": stack, **given}
+    return kwargs
+
+
+def _net_arch(arch: Any, spec: AlgorithmSpec) -> Any:
+    if not isinstance(arch, dict):
+        return list(arch)
+    critic = "vf" if spec.family is Family.ON_POLICY else "qf"
+    names = {"actor": "pi", "critic": critic, "vf": critic, "qf": critic}
+    return {names.get(part, part): list(sizes) for part, sizes in arch.items()}
+
+
+def _check_arguments(what: str, kwargs: dict[str, Any], kind: type) -> None:
+    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return
+    known = set(parameters) - _GIVEN_BY_SB3
+    for name in kwargs:
+        if name not in known:
+            raise ConfigError(f"network: {unknown_name(what, name, known, HELP)}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.errors import ConfigError, unknown_name
@@ -39,16 +40,11 @@ class KeepsFrozen:
         return [*super()._excluded_save_params(), "held"]  # type: ignore[misc]
 
 
-def with_frozen_parts(algorithm: type) -> type:
-    """Return a subclass of an algorithm that `freeze` works on, under the algorithm's own name."""
-    return type(algorithm.__name__, (KeepsFrozen, algorithm), {"__doc__": algorithm.__doc__})
-
-
 def freeze(agent: BaseAlgorithm, names: Sequence[str]) -> None:
     """Let parts of an agent's networks keep their weights.
 
     Args:
-        agent: Of a class from `with_frozen_parts`.
+        agent: Of a class with the mixin `KeepsFrozen`.
         names: Each the name of a module or parameter, or of several in a row: `features_extractor`
             is that of the policy, of the critic and of its target, `actor.latent_pi.0` one layer.
 
@@ -64,14 +60,22 @@ def freeze(agent: BaseAlgorithm, names: Sequence[str]) -> None:
     known = [name for name, _ in policy.named_parameters(remove_duplicate=False)]
     for name in names:
         if not any(_is_part(name, parameter) for parameter in known):
-            parts = {part for parameter in known for part in _named_parts(parameter)}
-            raise ConfigError(unknown_name("part in freeze", name, parts))
+            parts = {part for parameter in known for part in parameter.split(".")}
+            shown = {_VARIANT.sub("", part) for part in parts if not _NOT_NAMED.fullmatch(part)}
+            raise ConfigError(unknown_name("part in freeze", name, shown))
     tensors = [
         *policy.named_parameters(remove_duplicate=False),
         *policy.named_buffers(remove_duplicate=False),
     ]
     frozen = {id(t): t for n, t in tensors if any(_is_part(name, n) for name in names)}
-    learned = {id(tensor): name for name, tensor in _learned(agent)}
+    # The parameters of each optimizer, with its name.
+    learned = {
+        id(tensor): name
+        for name, part in agent.get_parameters().items()
+        if "param_groups" in part
+        for group in attrgetter(name)(agent).param_groups
+        for tensor in group["params"]
+    }
     for tensor in frozen.values():
         tensor.requires_grad_(False)
     for optimizer in dict.fromkeys(learned.values()):
@@ -85,26 +89,10 @@ def freeze(agent: BaseAlgorithm, names: Sequence[str]) -> None:
 
 
 def _is_part(name: str, parameter: str) -> bool:
-    """Tell whether the parts of a name follow each other in that of a parameter."""
+    """Return whether the parts of a name follow each other in that of a parameter."""
     wanted, parts = name.split("."), parameter.split(".")
     return any(
         candidate[start : start + len(wanted)] == wanted
         for candidate in (parts, [_VARIANT.sub("", part) for part in parts])
         for start in range(len(parts))
     )
-
-
-def _named_parts(parameter: str) -> Iterator[str]:
-    for part in parameter.split("."):
-        if not _NOT_NAMED.fullmatch(part):
-            yield _VARIANT.sub("", part)
-
-
-def _learned(agent: BaseAlgorithm) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the parameters of each optimizer, with its name."""
-    from operator import attrgetter
-
-    for name, part in agent.get_parameters().items():
-        if "param_groups" in part:
-            for group in attrgetter(name)(agent).param_groups:
-                yield from ((name, parameter) for parameter in group["params"])

@@ -1,4 +1,4 @@
-"""A place to stand between two iterations of a Stable-Baselines3 algorithm.
+"""A hook between two iterations of a Stable-Baselines3 algorithm.
 
 The top of the `learn()` loop, before experience is collected, is the one point where an
 algorithm's state is small and complete. Evaluation, checkpoints, stopping and resuming happen
@@ -11,8 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlzoo_plus.agents.finite import has_lost_a_loss, raise_if_diverged, require_finite
-from rlzoo_plus.envs.finite import NonFiniteError
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import unwrap_vec_wrapper
+
+from rlzoo_plus.agents.finite import (
+    FiniteVecEnv,
+    has_lost_a_loss,
+    raise_if_diverged,
+    require_finite,
+)
 from rlzoo_plus.envs.monitor import mean_of_episodes
 from rlzoo_plus.errors import ConfigError, RunError
 
@@ -56,8 +63,6 @@ class IterationHook:
         Raises:
             RunError: NaN or an infinite number came up: from an environment, or in the weights.
         """
-        from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-
         if isinstance(self, OnPolicyAlgorithm):
             self.log_every, log_interval = log_interval, 1
         try:
@@ -66,10 +71,8 @@ class IterationHook:
             )
             self._log_the_end()
             return learned
-        except NonFiniteError as error:
-            raise error.after(self.resume_from) from None
         except StopTraining as stop:
-            # A run that goes on logs at its own time.
+            # A run that is resumed logs at its usual steps.
             if not stop.interrupted:
                 self._log_the_end()
             raise
@@ -80,6 +83,9 @@ class IterationHook:
             raise
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        finite = unwrap_vec_wrapper(self.env, FiniteVecEnv)  # type: ignore[attr-defined]
+        if finite is not None:
+            finite.n_steps = self.resume_from
         result = super()._setup_learn(*args, **kwargs)  # type: ignore[misc]
         if self.resume_from:
             # The loop ends at the total, whatever was counted before this process.
@@ -87,12 +93,12 @@ class IterationHook:
         return result
 
     def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
-        """Collect experience, after the hook; on- and off-policy algorithms pass here."""
+        """Call the hook, then collect experience; on- and off-policy algorithms pass here."""
         self._begin_iteration()
         return super().collect_rollouts(*args, **kwargs)  # type: ignore[misc]
 
     def _do_one_update(self, *args: Any, **kwargs: Any) -> Any:
-        """Update once, after the hook; augmented random search passes here."""
+        """Call the hook, then update once; augmented random search passes here."""
         self._begin_iteration()
         return super()._do_one_update(*args, **kwargs)  # type: ignore[misc]
 
@@ -111,8 +117,6 @@ class IterationHook:
 
     def _log_the_end(self) -> None:
         """Log what came after the last row: a run can be shorter than `log.interval`."""
-        from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-
         has_log = hasattr(super(), "dump_logs")
         if has_log and self.iterations and self.logged_at != self.num_timesteps:
             self._write_log(*([self.iterations] if isinstance(self, OnPolicyAlgorithm) else []))
@@ -129,6 +133,7 @@ class IterationHook:
         return [*super()._excluded_save_params(), *mine]  # type: ignore[misc]
 
 
-def with_iteration_hook(algorithm: type) -> type:
-    """Return a subclass of an algorithm that has the hook, under the algorithm's own name."""
-    return type(algorithm.__name__, (IterationHook, algorithm), {"__doc__": algorithm.__doc__})
+def with_iteration_hook(algorithm: type, *mixins: type) -> type:
+    """Return a subclass of an algorithm with the hook and other mixins, under its own name."""
+    bases = (IterationHook, *mixins, algorithm)
+    return type(algorithm.__name__, bases, {"__doc__": algorithm.__doc__})

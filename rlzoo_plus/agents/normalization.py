@@ -1,4 +1,4 @@
-"""The observation statistics that belong to a policy, apart from the training environment."""
+"""The observation statistics of a policy, without its training environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHOLE = ""
 
 @dataclass(frozen=True)
 class ObservationNormalizer:
-    """Normalises observations exactly as VecNormalize did at one moment.
+    """Normalises observations exactly as `VecNormalize` did at one moment.
 
     Attributes:
         mean: Running mean by key of a dictionary observation; the key is empty for a flat one.
@@ -35,7 +35,7 @@ class ObservationNormalizer:
 
     @classmethod
     def from_vec_normalize(cls, venv: VecNormalize | None) -> ObservationNormalizer | None:
-        """Copy the statistics of this moment, or return None if observations are left alone."""
+        """Copy the current statistics; return None if observations are not normalised."""
         if venv is None or not venv.norm_obs:
             return None
         rms = venv.obs_rms if isinstance(venv.obs_rms, dict) else {_WHOLE: venv.obs_rms}
@@ -56,13 +56,12 @@ class ObservationNormalizer:
         """
         if state is None:
             return None
-        if state.keys() != {"mean", "var", "count", "clip", "epsilon"}:
+        if state.keys() != cls.__dataclass_fields__.keys():
             raise ValueError("the normalisation has other parts than mean, var, count, ...")
         mean, var, count = state["mean"], state["var"], state["count"]
-        if not all(isinstance(part, dict) for part in (mean, var, count)):
-            raise ValueError("the normalisation's statistics are no mappings")
-        if not mean.keys() == var.keys() == count.keys():
-            raise ValueError("the normalisation's statistics are of different observations")
+        are_mappings = all(isinstance(part, dict) for part in (mean, var, count))
+        if not are_mappings or not mean.keys() == var.keys() == count.keys():
+            raise ValueError("the normalisation's statistics are not of the same observations")
         for array in [*mean.values(), *var.values()]:
             if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
                 raise ValueError("the normalisation's statistics are no arrays of numbers")
@@ -72,7 +71,7 @@ class ObservationNormalizer:
         return cls(**state)
 
     def check_fits(self, space: spaces.Space) -> None:
-        """Check that the statistics are of this space: others would broadcast without a word.
+        """Check that the statistics are of this space: others would broadcast silently.
 
         Raises:
             ValueError: They are not.
@@ -85,13 +84,8 @@ class ObservationNormalizer:
 
     def state(self) -> dict[str, Any]:
         """Return the statistics as plain data with arrays."""
-        return {
-            "mean": dict(self.mean),
-            "var": dict(self.var),
-            "count": dict(self.count),
-            "clip": self.clip,
-            "epsilon": self.epsilon,
-        }
+        state = {name: dict(getattr(self, name)) for name in ("mean", "var", "count")}
+        return {**state, "clip": self.clip, "epsilon": self.epsilon}
 
     def __call__(self, observation: Observation) -> Observation:
         """Return the normalised observation, of the same shape, as float32."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,15 @@ import numpy as np
 from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
-from rlzoo_plus.artifacts.bundle import Bundle, check_types, load_bundle, save_bundle
-from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_YAML_BYTES,
+    one_line,
+    parse_yaml,
+    printable,
+    read_plain_file,
+)
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Policy:
-    """What an agent does in a state; nothing of how it learned."""
+    """The mapping from observations to actions that an agent has learned."""
 
     def __init__(
         self,
@@ -38,14 +46,14 @@ class Policy:
         config: RunConfig | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Join what acts.
+        """Create a policy.
 
         Args:
             network: The policy's network.
             normalizer: Of its observations, None if they are taken as they are.
             maskable: Whether it takes action masks.
-            config: The run that trained it, None of an agent in training.
-            about: What was recorded with it: `step`, `mean_return` and the like.
+            config: The run that trained it, None for an agent in training.
+            about: What was recorded with it, such as `step` and `mean_return`.
         """
         self.network = network
         self.normalizer = normalizer
@@ -55,12 +63,12 @@ class Policy:
 
     @property
     def observation_space(self) -> spaces.Space:
-        """Of raw observations."""
+        """Space of the raw observations."""
         return self.network.observation_space
 
     @property
     def action_space(self) -> spaces.Space:
-        """Of the actions that `predict` returns."""
+        """Space of the actions that `predict` returns."""
         return self.network.action_space
 
     @property
@@ -110,7 +118,7 @@ class Policy:
 
 
 def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict[str, Any]) -> None:
-    """Write a bundle with the agent's policy and the normalisation statistics of this moment.
+    """Write a bundle with the agent's policy and its normalisation statistics of this moment.
 
     Args:
         path: The bundle's folder, e.g. `best/`; replaced in one step.
@@ -119,8 +127,7 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         about: Step, evaluation and the like, for the manifest.
 
     Raises:
-        RunError: A weight is NaN or infinite, or the bundle cannot be written; the one before it
-            is as it was.
+        RunError: A weight is NaN or infinite, or the disk refuses; an earlier bundle stays.
     """
     require_finite(agent)
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
@@ -143,16 +150,13 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
 def acting_config(config: RunConfig) -> dict[str, Any]:
     """Return a run's configuration without what a policy does not need to act.
 
-    Bundles are handed on: where the run was placed, what followed it and what its environment was
-    given stay with the run.
+    Bundles are shared, so the run's placement, its trackers and the arguments of its environment
+    are left out.
     """
-    left_out = {"hpo": None, "tracker": None, "run_dir": None, "sweep": None, "callbacks": []}
-    left_out |= {"init_from": None, "freeze": []}
-    env = config.env.model_copy(update={"kwargs": {}})
-    infra = InfraConfig(name="local")
-    return config.model_copy(update={**left_out, "env": env, "infra": infra}).model_dump(
-        mode="json"
-    )
+    acting: dict[str, Any] = dict.fromkeys(("hpo", "tracker", "run_dir", "sweep", "init_from"))
+    acting |= {"callbacks": [], "freeze": [], "infra": InfraConfig(name="local")}
+    acting["env"] = config.env.model_copy(update={"kwargs": {}})
+    return config.model_copy(update=acting).model_dump(mode="json")
 
 
 def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
@@ -177,11 +181,7 @@ def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
 
 
 def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
-    """Build a policy from a bundle that was read and verified; whoever wrote it.
-
-    Args:
-        bundle: The bundle.
-        trust: See `load_policy`.
+    """Build a policy from a bundle that was read and verified; see `load_policy` for `trust`.
 
     Raises:
         ConfigError: It describes no policy, or another than its weights are for.
@@ -198,51 +198,14 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
         raise ConfigError(f"the policy's description cannot be read: {one_line(error)}.") from error
     if trust:
         import_packages(config)
-    else:
-        _refuse_own_code(config)
+    elif names := own_code(config, "act"):
+        raise ConfigError(
+            f"the policy needs code that is not ours: {printable(', '.join(names))}. If you know "
+            "where it comes from, add --trust to the command, or load_policy(..., trust=True)."
+        )
     network = _build(config, observation_space, action_space, bundle.weights)
     maskable = get_algorithm(config.algo.name).maskable
     return Policy(network, normalizer, maskable=maskable, config=config, about=bundle.about)
-
-
-def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
-    """Copy arrays into a network's parameters.
-
-    Raises:
-        ConfigError: Names, shapes or types are not the network's.
-    """
-    import torch
-
-    tensors = {k: torch.from_numpy(np.array(v)) for k, v in weights.items()}
-    own = network.state_dict()
-    for text in misfits(own, tensors).values():
-        raise ConfigError(f"the weights do not fit the network: {printable(text)}.")
-    for name, tensor in tensors.items():
-        if tensor.dtype != own[name].dtype:
-            raise ConfigError(
-                f"the weights do not fit the network: {printable(name)} is of {tensor.dtype}."
-            )
-    network.load_state_dict(tensors)
-
-
-def misfits(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of some weights does not fit a network: a text with both shapes, by name."""
-    shapes = [{k: tuple(v.shape) for k, v in weights.items()} for weights in (given, own)]
-    return {
-        name: f"{name}: {_shape(shapes[0].get(name))} there, {_shape(shapes[1].get(name))} here"
-        for name in dict.fromkeys([*own, *given])
-        if shapes[0].get(name) != shapes[1].get(name)
-    }
-
-
-def with_old_names(weights: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
-    """Fill in names that SB3 before 1.7 did not write: both extractors were one."""
-    result = dict(weights)
-    for name in wanted:
-        old = name.removeprefix("pi_").removeprefix("vf_")
-        if name not in result and old != name and old in result:
-            result[name] = result[old]
-    return result
 
 
 def _build(
@@ -265,22 +228,103 @@ def _build(
                 network.reset_noise()
     except ConfigError as error:
         raise ConfigError(printable(error)) from error
-    # Any: a stranger's free arguments reach constructors that check nothing.
+    # Untrusted arguments reach constructors that check nothing, so any error can come.
     except Exception as error:
         raise ConfigError(f"the policy's network cannot be built: {one_line(error)}.") from error
     return network
 
 
-def _refuse_own_code(config: RunConfig) -> None:
-    """Name the code that a policy needs and that is not ours; it is the user's to import it."""
-    if names := own_code(config, "act"):
-        raise ConfigError(
-            f"the policy needs code that is not ours: {printable(', '.join(names))}. If you know "
-            "where it comes from, add --trust to the command, or load_policy(..., trust=True)."
-        )
+def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
+    """Copy arrays into a network's parameters.
+
+    Raises:
+        ConfigError: Names, shapes or types are not the network's.
+    """
+    import torch
+
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in weights.items()}
+    own = network.state_dict()
+    problems = list(misfits(own, tensors).values()) or [
+        f"{name} is of {tensor.dtype}"
+        for name, tensor in tensors.items()
+        if tensor.dtype != own[name].dtype
+    ]
+    if problems:
+        raise ConfigError(f"the weights do not fit the network: {printable(problems[0])}.")
+    network.load_state_dict(tensors)
+
+
+def misfits(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of some weights does not fit a network: a text with both shapes, by name."""
+    there, here = ({k: tuple(v.shape) for k, v in part.items()} for part in (given, own))
+    return {
+        name: f"{name}: {_shape(there.get(name))} there, {_shape(here.get(name))} here"
+        for name in dict.fromkeys([*own, *given])
+        if there.get(name) != here.get(name)
+    }
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
-    if shape is None:
-        return "none"
-    return "x".join(map(str, shape)) or "one number"
+    return "none" if shape is None else "x".join(map(str, shape)) or "one number"
+
+
+def with_old_names(weights: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
+    """Fill in names that SB3 before 1.7 did not write: both extractors were one."""
+    result = dict(weights)
+    for name in wanted:
+        old = name.removeprefix("pi_").removeprefix("vf_")
+        if name not in result and old != name and old in result:
+            result[name] = result[old]
+    return result
+
+
+def load_run_policy(run: RunDir, which: str = "best", *, trust: bool = False) -> Policy:
+    """Load a policy of a run: `best`, `final` or the step of a checkpoint.
+
+    With `trust`, code that this project does not ship is imported.
+
+    Raises:
+        ConfigError: The run has no such policy, or it is damaged.
+    """
+    return policy_from_bundle(load_run_bundle(run, which), trust=trust)
+
+
+def load_run_bundle(run: RunDir, which: str = "best", key: str = "--which ") -> Bundle:
+    """Read a policy of a run as data, as `load_run_policy`; errors call the option `key`."""
+    try:
+        steps = run.checkpoints().steps()
+    except (OSError, ValueError):
+        # In an untrusted run, folders can have any name.
+        steps = []
+    names = [path.name for path in (run.best, run.final) if path.is_dir()]
+    names += [str(step) for step in steps]
+    available = f"It has: {', '.join(names)}." if names else "It has saved nothing yet."
+    is_step = re.fullmatch(r"[0-9]{1,15}", which) is not None
+    if which not in ("best", "final") and not is_step:
+        raise ConfigError(
+            f"{key}{which}: must be best, final or the step of a checkpoint. {available}"
+        )
+    path = run.best if which == "best" else run.final
+    if is_step and int(which) not in steps:
+        raise ConfigError(f"{run.path} has no checkpoint at step {int(which)}. {available}")
+    if not is_step and not any(
+        path.with_name(path.name + end).is_dir() for end in ("", ".previous")
+    ):
+        raise ConfigError(f"{run.path} has no {which} policy yet. {available}")
+    try:
+        return _checkpoint_bundle(run, int(which)) if is_step else load_bundle(path)
+    except ConfigError:
+        raise
+    except (DamagedFolderError, KeyError, TypeError, ValueError, OSError) as error:
+        raise ConfigError(f"{which} is damaged: {one_line(error)}. {available}") from error
+
+
+def _checkpoint_bundle(run: RunDir, step: int) -> Bundle:
+    checkpoint = run.checkpoints().load(step)
+    return Bundle(
+        config=parse_yaml(read_plain_file(run.config_file, LARGEST_YAML_BYTES)),
+        spaces=checkpoint.state["spaces"],
+        weights=checkpoint.state["agent"]["parameters"]["policy"],
+        normalization=checkpoint.state["normalizer"],
+        about={"step": check_step(checkpoint.step)},
+    )

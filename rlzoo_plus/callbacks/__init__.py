@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks.base import RunCallback, StopRequest
+from rlzoo_plus.callbacks.base import InterruptCallback, RunCallback, StopCallback, StopRequest
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
-from rlzoo_plus.callbacks.stopping import InterruptCallback, StopCallback
 from rlzoo_plus.config.catalog import CALLBACKS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
@@ -103,16 +102,13 @@ def check_user_callbacks(config: RunConfig) -> None:
 def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
     callbacks = []
     for entry in config.callbacks:
-        pairs = [(entry, None)] if isinstance(entry, str) else list(entry.items())
-        callbacks += [_user_callback(path, kwargs or {}) for path, kwargs in pairs]
+        for path, kwargs in [(entry, None)] if isinstance(entry, str) else entry.items():
+            callback = CALLBACKS.load(path)
+            arguments = reveal(kwargs or {}, "callbacks")
+            try:
+                callbacks.append(callback(**arguments))
+            # User code can raise anything.
+            except Exception as error:
+                where = f"callbacks: {path} with {kwargs or {}}"
+                raise ConfigError(f"{where}: {where_raised(error)}.") from error
     return callbacks
-
-
-def _user_callback(path: str, kwargs: dict[str, Any]) -> BaseCallback:
-    callback = CALLBACKS.load(path)
-    arguments = reveal(kwargs, "callbacks")
-    try:
-        return callback(**arguments)
-    # The user's code.
-    except Exception as error:
-        raise ConfigError(f"callbacks: {path} with {kwargs}: {where_raised(error)}.") from error

@@ -1,18 +1,24 @@
-"""What our callbacks share: they act between iterations, and a run can ask them to stop it."""
+"""What our callbacks share: they act between iterations. Those that stop a run are here too."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlzoo_plus.agents.hooks import StopTraining
+from rlzoo_plus.config.schema import StopConfig
 from rlzoo_plus.infra.stop_signals import give_back_signals, take_stop_signals
+
+if TYPE_CHECKING:
+    from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
+    from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 
 
 class RunCallback(BaseCallback):
@@ -30,7 +36,7 @@ class RunCallback(BaseCallback):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
 
     def _on_step(self) -> bool:
         return True
@@ -38,12 +44,12 @@ class RunCallback(BaseCallback):
 
 @dataclass
 class StopRequest:
-    """What is asked for from outside; honoured at the top of the next iteration.
+    """What signals and listeners ask of a run; it is done at the top of the next iteration.
 
     Attributes:
         signal_number: The signal that asked to stop, None as long as none did.
         checkpoint: Whether a checkpoint is asked for.
-        reason: Why somebody who follows the evaluations asks to stop, None as long as nobody does.
+        reason: Why a listener of the evaluations asks to stop, None as long as none does.
     """
 
     signal_number: int | None = None
@@ -59,9 +65,9 @@ class StopRequest:
         return f"stopped by {signal.Signals(self.signal_number).name}"
 
     def listen(self) -> None:
-        """Take SIGINT, SIGTERM and SIGHUP as the wish to end cleanly, SIGUSR1 for a checkpoint.
+        """Take SIGINT, SIGTERM and SIGHUP as requests to stop, SIGUSR1 for a checkpoint.
 
-        A second SIGINT ends at once.
+        A second SIGINT ends the process at once.
         """
         self._handlers.update(take_stop_signals(self._on_stop))
         if hasattr(signal, "SIGUSR1"):
@@ -69,7 +75,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal end what is inside at once, where no step has been taken yet.
+        """Let a signal end the block at once, where no step has been taken yet.
 
         Raises:
             StopTraining: A signal has come.
@@ -81,7 +87,7 @@ class StopRequest:
             self._ends_at_once = False
 
     def restore(self) -> None:
-        """Give the signals back to who had them."""
+        """Restore the signal handlers of before."""
         give_back_signals(self._handlers)
         self._handlers.clear()
 
@@ -90,9 +96,62 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal_number = number
         if self._ends_at_once:
-            # Once: what is begun must be ended undisturbed.
+            # Only once: nothing may interrupt the cleanup.
             self._ends_at_once = False
             raise StopTraining(self.signal_reason, interrupted=True)
 
     def _on_checkpoint(self, _number: int, _frame: FrameType | None) -> None:
         self.checkpoint = True
+
+
+class StopCallback(RunCallback):
+    """Callback that ends the run for one of the reasons of `stop.*`."""
+
+    def __init__(self, config: StopConfig, evaluation: EvaluationCallback | None) -> None:
+        super().__init__()
+        self.config = config
+        self.evaluation = evaluation
+        self._started = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the time used, in all processes that trained the run."""
+        return {"clock": time.monotonic() - self._started}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Count from the time used before."""
+        self._started = time.monotonic() - state["clock"]
+
+    def on_iteration(self) -> None:
+        """Raise `StopTraining` if there is a reason."""
+        budget = self.config.wall_clock_minutes
+        if budget is not None and time.monotonic() - self._started >= 60.0 * budget:
+            raise StopTraining(f"stop.wall_clock_minutes={budget:g} are over")
+        if self.evaluation is None or self.evaluation.last is None:
+            return
+        threshold, patience = self.config.reward_threshold, self.config.no_improvement_evals
+        mean_return = self.evaluation.last["mean_return"]
+        if threshold is not None and mean_return >= threshold:
+            raise StopTraining(f"mean return {mean_return:.1f} reached stop.reward_threshold")
+        if patience is not None and self.evaluation.since_best >= patience:
+            raise StopTraining(f"no better evaluation in the last {self.evaluation.since_best}")
+
+
+class InterruptCallback(RunCallback):
+    """Callback that saves or ends the run when a `StopRequest` asks for it."""
+
+    def __init__(self, request: StopRequest, checkpoint: CheckpointCallback) -> None:
+        super().__init__()
+        self.request = request
+        self.checkpoint = checkpoint
+
+    def on_iteration(self) -> None:
+        """Save if asked to; save and raise `StopTraining` if asked to stop."""
+        request = self.request
+        if request.checkpoint:
+            request.checkpoint = False
+            self.checkpoint.save()
+        is_signalled = request.signal_number is not None
+        reason = request.signal_reason if is_signalled else request.reason
+        if reason is not None:
+            self.checkpoint.save_and_wait()
+            raise StopTraining(reason, interrupted=True)

@@ -1,11 +1,10 @@
-"""Write checkpoints: every so many steps or minutes, at each best, at milestones, when asked to."""
+"""Writes checkpoints: every N steps or minutes, at each best, at milestones and on request."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
-from typing import Any
 
 from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.artifacts.checkpoint import BackgroundWriter, Checkpoint
@@ -17,16 +16,15 @@ from rlzoo_plus.errors import RunError
 from rlzoo_plus.resume.snapshot import RunSnapshot, Snapshot
 
 log = logging.getLogger(__name__)
-_BEST, _MILESTONE = "best", "milestone"
-# Between two looks for a request in the run directory.
+# Between two checks for a request in the run directory [s].
 _LOOK_S = 0.2
 
 
 class CheckpointCallback(RunCallback):
-    """Saves the run at the top of an iteration, where its state is complete.
+    """Callback that saves the run at the top of an iteration, where its state is complete.
 
     The state is copied there and written in the background; neither draws a random number, so
-    that when and how often checkpoints are made changes nothing in the run.
+    checkpoints do not change the run.
 
     Attributes:
         saves_first: Whether the first iteration begins with a checkpoint, and waits for it.
@@ -48,10 +46,6 @@ class CheckpointCallback(RunCallback):
         self._writer = BackgroundWriter()
         self._last_time = self._last_look = time.monotonic()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing: where the checkpoints are must not depend on where they were."""
-        return {}
-
     def start_at(self, checkpoint: Checkpoint) -> None:
         """Count from a checkpoint that is there already."""
         self.last_step = self._saved_step = checkpoint.step
@@ -69,8 +63,7 @@ class CheckpointCallback(RunCallback):
         if self.saves_first:
             self.saves_first = False
             self.save_and_wait()
-        wanted = self._kept_as(step) is not None or self._is_due(step)
-        if wanted or self._is_requested():
+        if self._kept_as(step) is not None or self._is_due(step) or self._is_requested():
             self.save()
 
     def save(self) -> None:
@@ -81,22 +74,49 @@ class CheckpointCallback(RunCallback):
         Raises:
             RunError: A weight is NaN or infinite.
         """
-        self._wait()
+        self.wait()
         try:
             self._begin(None)
         except OSError as error:
-            log.error("no checkpoint at step %d: %s; training goes on", self._step, error)
+            step = self.model.num_timesteps
+            log.error("no checkpoint at step %d: %s; training goes on", step, error)
 
-    @property
-    def _step(self) -> int:
-        return self.model.num_timesteps
+    def save_and_wait(self) -> None:
+        """Take a checkpoint, and return when it is on the disk, or could not be written."""
+        self.save()
+        self.wait()
+
+    def save_last(self, reason: str) -> None:
+        """Take the last checkpoint of a run; `reason` is why training is over.
+
+        Raises:
+            RunError: It cannot be written; those before are as they were.
+        """
+        self.wait()
+        # Chunks that somebody deleted are noticed by the first attempt, and written again.
+        for is_last_attempt in (False, True):
+            try:
+                self._begin(reason)
+                self._writer.wait()
+                return
+            except OSError as error:
+                if is_last_attempt:
+                    raise RunError(f"the last checkpoint cannot be written: {error}.") from error
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written; log an error if it fails."""
+        try:
+            self._writer.wait()
+        except Exception as error:
+            self._saved_step = None
+            log.error("the last checkpoint could not be written: %s; training goes on", error)
 
     def _begin(self, ended: str | None) -> None:
         """Copy the run's state and begin to write it; nothing else may be being written."""
-        step = self._step
+        step = self.model.num_timesteps
         if self._is_saved(step) and ended is None:
             return
-        # A policy that has diverged must not push the good ones out.
+        # A policy that has diverged must not replace the good ones.
         require_finite(self.model)
         kept_as = self._kept_as(step)
         answers_request = self.run_dir.checkpoint_request.exists()
@@ -105,77 +125,33 @@ class CheckpointCallback(RunCallback):
         self.last_step, self._saved_step, self._saved_as = step, step, kept_as
         self._last_time = time.monotonic()
 
-    def save_and_wait(self) -> None:
-        """Take a checkpoint, and return when it is on the disk, or could not be written."""
-        self.save()
-        self._wait()
-
-    def save_last(self, reason: str) -> None:
-        """Take the last checkpoint of a run.
-
-        Args:
-            reason: Why training is over.
-
-        Raises:
-            RunError: It cannot be written; those before are as they were.
-        """
-        self._wait()
-        try:
-            self._save_now(reason)
-        except OSError:
-            # Chunks that somebody deleted are noticed by the first attempt, and written again.
-            try:
-                self._save_now(reason)
-            except OSError as error:
-                raise RunError(f"the last checkpoint cannot be written: {error}.") from error
-
-    def _save_now(self, reason: str) -> None:
-        self._begin(reason)
-        self._writer.wait()
-
-    def close(self) -> None:
-        """Let the checkpoint that is being written be finished."""
-        self._wait()
-
     def _write(self, snapshot: Snapshot, kept_as: str | None, answers_request: bool) -> None:
-        self.store.save(
-            snapshot.step,
-            snapshot.state,
-            snapshot.about,
-            chunks=snapshot.chunks,
-            kept_as=kept_as,
-        )
-        self.snapshot.has_written(self.store.chunks_at(snapshot.step))
+        step, state, about = snapshot.step, snapshot.state, snapshot.about
+        self.store.save(step, state, about, chunks=snapshot.chunks, kept_as=kept_as)
+        self.snapshot.has_written(self.store.chunks_at(step))
         if answers_request:
             with contextlib.suppress(OSError):
                 self.run_dir.checkpoint_request.unlink(missing_ok=True)
 
-    def _wait(self) -> None:
-        """Wait for the checkpoint before; training goes on without it if it failed."""
-        try:
-            self._writer.wait()
-        except Exception as error:
-            self._saved_step = None
-            log.error("the last checkpoint could not be written: %s; training goes on", error)
-
     def _is_saved(self, step: int) -> bool:
-        """Tell whether this moment has a checkpoint that stays as long as it should."""
-        # An evaluation that was given up at a stop is made again after it, and may be the best.
+        """Return whether this step has a checkpoint that is kept as long as it should be."""
+        # An evaluation that a stop cut short is made again after it, and may be the best.
         return step == self._saved_step and self._kept_as(step) in (None, self._saved_as)
 
     def _kept_as(self, step: int) -> str | None:
         best = None if self.evaluation is None else self.evaluation.best
         if self.config.keep_best and best is not None and best["step"] == step:
-            return _BEST
-        every = self.config.milestone_steps
-        is_milestone = every is not None and step // every > self.last_step // every
-        return _MILESTONE if is_milestone else None
+            return "best"
+        return "milestone" if self._passes(self.config.milestone_steps, step) else None
+
+    def _passes(self, every: int | None, step: int) -> bool:
+        """Return whether a multiple of `every` came up since the last checkpoint."""
+        return every is not None and step // every > self.last_step // every
 
     def _is_due(self, step: int) -> bool:
-        every, minutes = self.config.every_steps, self.config.every_minutes
-        if every is not None and step // every > self.last_step // every:
-            return True
-        return minutes is not None and time.monotonic() - self._last_time >= 60.0 * minutes
+        minutes = self.config.every_minutes
+        is_late = minutes is not None and time.monotonic() - self._last_time >= 60.0 * minutes
+        return is_late or self._passes(self.config.every_steps, step)
 
     def _is_requested(self) -> bool:
         now = time.monotonic()

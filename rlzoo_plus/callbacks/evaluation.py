@@ -1,4 +1,4 @@
-"""Evaluate while training, keep the record, and keep the best policy."""
+"""Evaluates while training, records each evaluation, and saves the best policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class EvaluationCallback(RunCallback):
-    """Evaluates every so many environment steps.
+    """Callback that evaluates the policy every `eval.every_steps` environment steps.
 
     Attributes:
         last: The record of the newest evaluation, None before the first.
@@ -39,16 +39,14 @@ class EvaluationCallback(RunCallback):
         self, config: RunConfig, run_dir: RunDir, venv: VecEnv, stop: StopRequest | None = None
     ) -> None:
         super().__init__()
-        self.config = config
-        self.run_dir = run_dir
-        self.venv = venv
+        self.config, self.run_dir, self.venv = config, run_dir, venv
         self.stop = stop or StopRequest()
         self.metrics = load_metrics(config.eval.metrics)
         self.seeds = evaluation_seeds(int(config.eval.episodes))
         self.last: EvaluationRecord | None = None
         self.best: EvaluationRecord | None = None
         self.since_best = 0
-        # What the environments remember after the last whole evaluation.
+        # State of the environments after the last whole evaluation.
         self._accounts: list[dict[str, Any]] = []
         self.listeners: list[Callable[[EvaluationRecord, bool], None]] = []
         self._next = 0 if config.eval.at_start else config.eval.every_steps
@@ -60,12 +58,10 @@ class EvaluationCallback(RunCallback):
         try:
             self.evaluate_now()
         except EvaluationStopped:
-            return  # due still: the run stops at this step, and makes it when it goes on
+            return  # still due: the run stops at this step, and evaluates when it is resumed
         every = self.config.eval.every_steps
-        if not isinstance(every, int):
-            self._next = None
-        else:
-            self._next = (self.model.num_timesteps // every + 1) * every
+        is_regular = isinstance(every, int)
+        self._next = (self.model.num_timesteps // every + 1) * every if is_regular else None
 
     def evaluate_now(self) -> EvaluationRecord:
         """Evaluate the policy as it is, unless that was done at this very step.
@@ -77,20 +73,17 @@ class EvaluationCallback(RunCallback):
         if self.last is not None and self.last["step"] == step:
             return self.last
         require_finite(self.model)
-        deterministic = self.config.eval.deterministic
-        policy = Policy.of_agent(self.model)
         result = evaluate(
-            policy,
+            Policy.of_agent(self.model),
             self.venv,
             self.seeds,
-            deterministic=deterministic,
+            deterministic=self.config.eval.deterministic,
             metrics=self.metrics,
             is_asked_to_stop=lambda: self.stop.signal_number is not None,
         )
         self._accounts = self.venv.env_method("accounts")
         self.last = result.record(step)
-        self._record(self.last)
-        self._write_metrics(self.last)
+        self._write(self.last)
         is_best = self._is_best(self.last["mean_return"])
         self.since_best = 0 if is_best else self.since_best + 1
         if is_best:
@@ -102,13 +95,17 @@ class EvaluationCallback(RunCallback):
             listener(self.last, is_best)
         return self.last
 
-    def _record(self, record: EvaluationRecord) -> None:
-        """Append a record to the run's file; an error costs the record, not the training."""
+    def _write(self, record: EvaluationRecord) -> None:
+        """Append a record to the run's file, and write its metrics to every output."""
         file = self.run_dir.evaluations_file
         try:
             append_records(file, [record])
         except OSError as error:
             log.warning("%s lacks step %s: %s; training goes on", file, record["step"], error)
+        values = {f"eval/{name}": value for name, value in recorded_numbers(record).items()}
+        # Not through the logger, which holds training metrics for another step.
+        for output in self.model.logger.output_formats:
+            output.write(values, dict.fromkeys(values, ()), record["step"])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the outcome so far, and when the next evaluation is."""
@@ -121,11 +118,11 @@ class EvaluationCallback(RunCallback):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from an outcome."""
+        """Restore an outcome."""
         self.last, self.best = (_checked_record(state[name]) for name in ("last", "best"))
         self.since_best, self._next = state["since_best"], state["next"]
         if not all(type(number) is int for number in (self.since_best, self._next or 0)):
-            raise ValueError("when the next evaluation is does not say it")
+            raise ValueError("the step of the next evaluation is not a whole number")
         self._accounts = state.get("accounts", [])
         for rank, remembered in enumerate(self._accounts):
             (problem,) = self.venv.env_method("load_accounts", remembered, indices=rank)
@@ -133,7 +130,7 @@ class EvaluationCallback(RunCallback):
                 raise ValueError(f"evaluation environment {rank}: {problem}")
 
     def missing_best(self) -> list[str]:
-        """Return that best/ is lost, if the evaluations so far had found one."""
+        """Return a text if best/ is lost, else nothing."""
         try:
             if self.best is not None:
                 load_bundle(self.run_dir.best)
@@ -142,35 +139,29 @@ class EvaluationCallback(RunCallback):
         return []
 
     def keep_saved_best(self) -> None:
-        """Take the policy in best/ for the best if it is better than what is remembered.
+        """Keep the policy in best/ if it is better than the best that was restored.
 
-        A run that goes on inexactly from an earlier step may not find that policy again.
+        A run that is resumed inexactly from an earlier step may not find that policy again.
         """
         try:
             about = load_bundle(self.run_dir.best).about
         except DamagedFolderError:
             return
         record: Any = {key: about[key] for key in EvaluationRecord.__annotations__ if key in about}
-        # Those of an earlier version have no metrics.
+        # Records of an earlier version have no metrics.
         is_whole = len({**record, "metrics": {}}) == len(EvaluationRecord.__annotations__)
         if is_whole and self._is_best(record["mean_return"]):
             self.best = record
             log.info("best/ of step %s stays the best", f"{record['step']:,}")
 
     def _is_best(self, mean_return: float) -> bool:
-        """Compare; what is not a number is never better, and never stays the best."""
+        """Return whether a mean return is the best; NaN never is, and never stays it."""
         before = math.nan if self.best is None else self.best["mean_return"]
         return self.best is None or mean_return > before or not math.isfinite(before)
 
-    def _write_metrics(self, record: EvaluationRecord) -> None:
-        """Pass the numbers to every output at once, apart from the training metrics pending."""
-        values = {f"eval/{name}": value for name, value in recorded_numbers(record).items()}
-        for output in self.model.logger.output_formats:
-            output.write(values, dict.fromkeys(values, ()), record["step"])
-
 
 def _checked_record(record: Any) -> EvaluationRecord | None:
-    """Check what a checkpoint says of an evaluation: it is compared, printed and written."""
+    """Check a record from a checkpoint: it is compared, printed and written."""
     if record is None:
         return None
     needed = [record["step"], record["mean_return"], record["std_return"]]

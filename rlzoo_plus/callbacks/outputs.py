@@ -1,48 +1,114 @@
-"""Outputs of a run's metrics whose errors cost rows, never the training."""
+"""Where training metrics go: metrics.jsonl, TensorBoard, a tracker, and the terminal on request.
+
+An output that fails costs rows, never the training.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3.common.logger import HParam, KVWriter, TensorBoardOutputFormat
+import numpy as np
+from stable_baselines3.common.logger import (
+    HParam,
+    HumanOutputFormat,
+    KVWriter,
+    Logger,
+    TensorBoardOutputFormat,
+)
 
+from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.result import TrainResult, recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import LogConfig, RunConfig
+from rlzoo_plus.tracking import Tracker
 
 log = logging.getLogger(__name__)
-# Of the video in TensorBoard: pictures a second, pictures, and pixels of the longer edge.
+# The video in TensorBoard: images a second, images, and pixels of the longer edge.
 _GIF_FPS, _GIF_FRAMES, _GIF_SIZE = 10, 100, 320
+_Values = dict[str, Any]
+
+
+def make_logger(config: LogConfig, run_dir: RunDir, tracker: Tracker | None) -> Logger:
+    """Return the logger that a Stable-Baselines3 algorithm writes its metrics to."""
+    metrics = JsonLinesWriter(run_dir.metrics_file)
+    outputs: list[KVWriter] = [SafeOutput(metrics, run_dir.metrics_file.name)]
+    tensorboard = _make_tensorboard(run_dir) if config.tensorboard else None
+    if tensorboard is not None:
+        outputs.append(tensorboard)
+    if tracker is not None:
+        outputs.append(TrackerWriter(tracker))
+    if config.sb3:
+        outputs.append(SafeOutput(HumanOutputFormat(sys.stdout), "log.sb3=true"))
+    return Logger(folder=str(run_dir.path), output_formats=outputs)
+
+
+class JsonLinesWriter(KVWriter):
+    """Appends one record for each value: ts, step, key, value, tags."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
+        """Append the values of one step."""
+        record = {"ts": time.time(), "step": step}
+        numbers = _numbers(key_values).items()
+        append_records(
+            self.path,
+            [{**record, "key": key, "value": value, "tags": {}} for key, value in numbers],
+        )
+
+    def close(self) -> None:
+        """Nothing stays open between writes."""
+
+
+class TrackerWriter(KVWriter):
+    """Passes the values on to a tracker."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
+        """Pass on the values of one step."""
+        self.tracker.log(_numbers(key_values), step)
+
+    def close(self) -> None:
+        """The tracker is closed by whoever started it."""
+
+
+def _numbers(values: _Values) -> dict[str, float]:
+    return {
+        key: float(value)
+        for key, value in sorted(values.items())
+        if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    }
 
 
 class SafeOutput(KVWriter):
-    """Passes values on to an output; says once that it fails, and in the end what is missing."""
+    """Passes values on to an output; warns once that it fails, and at the end what is missing."""
 
     def __init__(self, output: KVWriter, name: str) -> None:
-        """Guard an output.
-
-        Args:
-            output: What to guard.
-            name: What the warnings call it.
-        """
+        """Guard an output; `name` is for the warnings."""
         self._output, self._name = output, name
         self._steps_lost: list[int] = []
 
-    def write(
-        self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
-    ) -> None:
+    def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
         """Write the values of one step, if that is possible."""
         try:
             self._output.write(key_values, key_excluded, step)
         except Exception as error:
-            self._lose(step, error)
+            if not self._steps_lost:
+                log.warning("%s cannot be written: %s; training goes on", self._name, error)
+            # The first and the last are enough.
+            self._steps_lost = [*self._steps_lost[:1], step]
 
     def flush(self) -> None:
-        """Bring what waits in memory to the file."""
+        """Write what waits in memory to the file."""
         writer = getattr(self._output, "writer", None)
         if writer is not None:
             try:
@@ -51,28 +117,20 @@ class SafeOutput(KVWriter):
                 log.debug("%s: %s", self._name, error)
 
     def close(self) -> None:
-        """Close the output, and say which rows it lacks."""
+        """Close the output, and warn which rows it lacks."""
         try:
             self._output.close()
         except Exception as error:
             log.warning("%s could not be closed: %s", self._name, error)
         if self._steps_lost:
-            first, last = self._steps_lost[0], self._steps_lost[-1]
-            log.warning(
-                "%s lacks rows of the steps %s to %s", self._name, f"{first:,}", f"{last:,}"
-            )
-
-    def _lose(self, step: int, error: Exception) -> None:
-        if not self._steps_lost:
-            log.warning("%s cannot be written: %s; training goes on", self._name, error)
-        # The first and the last say all.
-        self._steps_lost = [*self._steps_lost[:1], step]
+            steps = f"{self._steps_lost[0]:,} to {self._steps_lost[-1]:,}"
+            log.warning("%s lacks rows of the steps %s", self._name, steps)
 
 
-def make_tensorboard(run_dir: RunDir) -> KVWriter | None:
+def _make_tensorboard(run_dir: RunDir) -> KVWriter | None:
     """Return an output of TensorBoard files that begins with the configuration, None without."""
     try:
-        output = _open(run_dir)
+        output = _open_tensorboard(run_dir)
         if run_dir.config_file.is_file():
             text = run_dir.config_file.read_text(encoding="utf-8")
             output.writer.add_text("config", f"```yaml\n{text}\n```")
@@ -82,7 +140,7 @@ def make_tensorboard(run_dir: RunDir) -> KVWriter | None:
     return SafeOutput(output, "tensorboard/")
 
 
-def _open(run_dir: RunDir) -> TensorBoardOutputFormat:
+def _open_tensorboard(run_dir: RunDir) -> TensorBoardOutputFormat:
     output = TensorBoardOutputFormat(str(run_dir.tensorboard))
     records = output.writer.file_writer.event_writer._async_writer._writer
     # Its thread would end at the first error, and a flush then wait for it for ever.
@@ -93,13 +151,8 @@ def _open(run_dir: RunDir) -> TensorBoardOutputFormat:
 def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video: Path) -> None:
     """Add hyperparameters with the final metrics, and the video, to a run's TensorBoard files.
 
-    What cannot be written is said; the run is finished whatever becomes of it.
-
-    Args:
-        run_dir: The run; its training has ended.
-        config: Its configuration.
-        result: Its outcome.
-        video: A .mp4 of the best policy, which need not be there.
+    `video` is an .mp4 of the best policy, which may be missing. An error is a warning: the run is
+    finished without them.
     """
     records = {"best": result.best, "final": result.final}
     metrics = {
@@ -110,8 +163,7 @@ def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video
         if key in ("mean_return", "success_rate")
     }
     try:
-        output = _open(run_dir)
-        with contextlib.closing(output):
+        with contextlib.closing(_open_tensorboard(run_dir)) as output:
             values = {**metrics, "hparams": HParam(_hyperparameters(config), metrics)}
             output.write(values, dict.fromkeys(values, ()), result.num_timesteps)
             if video.is_file():
@@ -122,7 +174,7 @@ def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video
 
 def _hyperparameters(config: RunConfig) -> dict[str, bool | str | float]:
     """Return what TensorBoard compares runs by."""
-    values: dict[str, Any] = {
+    values: _Values = {
         "algo": config.algo.name,
         "env": config.env.name,
         **{f"algo.{key}": value for key, value in config.algo.hyperparams.items()},
@@ -154,25 +206,23 @@ def _video_summary(video: Path) -> Any:
     for frame in frames:
         frame.thumbnail((_GIF_SIZE, _GIF_SIZE))
     data = io.BytesIO()
-    frames[0].save(
-        data, "GIF", save_all=True, append_images=frames[1:], duration=1000 // _GIF_FPS, loop=0
-    )
+    options = {"append_images": frames[1:], "duration": 1000 // _GIF_FPS, "loop": 0}
+    frames[0].save(data, "GIF", save_all=True, **options)
     width, height = frames[0].size
-    image = Summary.Image(
-        height=height, width=width, colorspace=3, encoded_image_string=data.getvalue()
-    )
+    gif = data.getvalue()
+    image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
     return Summary(value=[Summary.Value(tag="video/best", image=image)])
 
 
 class _OneTryFile:
-    """A file that takes nothing after its first error: readers stop at a record cut short."""
+    """A file that takes nothing after its first error: readers stop at an incomplete record."""
 
     def __init__(self, file: Any, name: str) -> None:
         self._file, self._name = file, name
         self._is_broken = False
 
     def write(self, data: bytes) -> None:
-        self._try(lambda: self._file.write(data))
+        self._try(self._file.write, data)
 
     def flush(self) -> None:
         self._try(self._file.flush)
@@ -180,15 +230,14 @@ class _OneTryFile:
     def close(self) -> None:
         self._try(self._file.close)
 
-    def _try(self, action: Any) -> None:
+    def _try(self, action: Any, *arguments: Any) -> None:
         if self._is_broken:
             return
         try:
-            action()
+            action(*arguments)
         except Exception as error:
             self._is_broken = True
             log.warning(
                 "%s cannot be written: %s; training goes on, without what comes now",
-                self._name,
-                error,
-            )
+                self._name, error,
+            )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the terminal shows while a run trains: a bar, or a line an evaluation."""
+"""What the terminal shows while a run trains: a bar, or one line per evaluation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from rlzoo_plus.callbacks.base import RunCallback
 
 log = logging.getLogger(__name__)
 _REFRESH_S = 0.2
-# Columns of a terminal that has place for the label and the time, too.
+# Columns of a terminal with room for the label and the time.
 _WIDE = 120
 
 
 class LineProgress(RunCallback):
-    """For files and pipes: one line for each evaluation."""
+    """Callback that logs one line per evaluation, for files and pipes."""
 
     def __init__(self, total: int) -> None:
         super().__init__()
         self.total = total
-        self._started = time.monotonic()
-        self._first_step = 0
+        self._started, self._first_step = time.monotonic(), 0
 
     def _on_training_start(self) -> None:
         self._started = time.monotonic()
@@ -50,26 +49,26 @@ class LineProgress(RunCallback):
         )
 
     def close(self) -> None:
-        """Nothing to clear away."""
+        """There is nothing to close."""
 
 
 class BarProgress(RunCallback):
-    """For a terminal: steps, steps/s, time left, last and best evaluation, on one line of it."""
+    """Callback that shows steps, rate, time left and evaluations on one line of a terminal."""
 
     def __init__(self, total: int, console: Console, label: str) -> None:
         super().__init__()
         is_wide = console.width >= _WIDE
-        label_and_time = [TextColumn("[bold]{task.description}"), TimeElapsedColumn()]
         columns: list[ProgressColumn] = [
-            *(label_and_time[:1] if is_wide else []),
             BarColumn(bar_width=24 if is_wide else 8),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
             _Rate(),
-            *(label_and_time[1:] if is_wide else []),
             TextColumn("{task.fields[evaluation]}"),
         ]
+        if is_wide:
+            columns.insert(0, TextColumn("[bold]{task.description}"))
+            columns.insert(-1, TimeElapsedColumn())
         for column in columns:
-            # A bar of several lines would leave them behind as it is drawn again.
+            # Rich does not erase a bar of several lines when it draws it again.
             column._table_column = Column(no_wrap=True)
         self.progress = Progress(*columns, console=console, transient=True)
         self._task = self.progress.add_task(label, total=total, evaluation="")
@@ -97,7 +96,7 @@ class BarProgress(RunCallback):
         self.progress.update(self._task, completed=record["step"], evaluation=text)
 
     def close(self) -> None:
-        """Clear the bar away."""
+        """Remove the bar."""
         self.progress.stop()
 
 

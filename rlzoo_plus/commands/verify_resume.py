@@ -22,8 +22,7 @@ def main(arguments: list[str]) -> int:
     """Train twice, once with kills, and print what is the same; return 0 if all of it is."""
     options = _parse(arguments)
     config = _config(options)
-    from rlzoo_plus.envs.checks import inspect_env
-    from rlzoo_plus.envs.exactness import N_TRIED
+    from rlzoo_plus.envs.checks import N_TRIED, inspect_env
 
     facts = inspect_env(config)
     if facts.replay_problem is not None:

@@ -1,7 +1,7 @@
-"""What callbacks of a user's do to training environments: recorded, to be done again on a resume.
+"""Records what user callbacks do to training environments, so that a resume can repeat it.
 
-A curriculum calls `training_env.env_method("set_stage", 3)`. An environment that is made anew has
-not heard of it, so each environment keeps the calls made to it, in their order between resets.
+A curriculum calls `training_env.env_method("set_stage", 3)`. A resumed process makes environments
+anew, so each environment records the calls to it, in their order between resets.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from rlzoo_plus.artifacts.tree import pack
+from rlzoo_plus.resume.plain import is_plain, to_plain
 
-from rlzoo_plus.resume.plain import is_plain
-
-# Of one environment: different calls in a row, and all calls.
+# For one environment: different calls in a row, and all calls.
 MOST_ENTRIES, MOST_CALLS = 10_000, 1_000_000
 _MOST_REASONS = 10
-# Calls that only ask, and those that are ours or put back elsewhere.
+# Calls that only read, and those that are ours or restored elsewhere.
 _ASKING = ("get_", "is_", "has_", "compute_")
 _NOT_RECORDED = {
     *("reset", "step", "render", "close", "action_masks"),
@@ -63,26 +62,19 @@ class CallRecord:
                 self.before.append((call, 1))
         self.during = []
 
-    def all_calls(self) -> Iterator[Call]:
-        """Yield every call in its order."""
-        yield from self.calls_before()
-        yield from (call for call, _ in self.during)
-
-    def calls_before(self) -> Iterator[Call]:
-        """Yield every call before the running episode in its order."""
-        for call, times in self.before:
-            yield from (call for _ in range(times))
-
     def to_come(self, made: CallRecord) -> Iterator[Call]:
         """Return those before the running episode, without what a new process has made itself.
 
         Callbacks may call the same at the start of every process.
         """
-        first = list(made.all_calls())
-        calls = self.calls_before()
-        if first and all(_same(call, next(calls, None)) for call in first):
-            return calls
-        return self.calls_before()
+        calls, again = self.calls_before(), self.calls_before()
+        first = [*made.calls_before(), *(call for call, _ in made.during)]
+        is_repeated = first and all(_same(call, next(calls, None)) for call in first)
+        return calls if is_repeated else again
+
+    def calls_before(self) -> Iterator[Call]:
+        """Return every call before the running episode in its order."""
+        return (call for call, times in self.before for _ in range(times))
 
     def by_step(self) -> dict[int, list[Call]]:
         """Return the calls of the running episode by the steps taken before them."""
@@ -101,7 +93,7 @@ class CallRecord:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> CallRecord:
-        """Read what `state` returned, which may come from anywhere.
+        """Read what `state` returned; the source may be untrusted.
 
         Raises:
             ValueError: It is something else.
@@ -130,7 +122,7 @@ class RecordsCalls:
         self.unrecorded: list[str] = []
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
-        """Call a method of each environment, and let it take that down."""
+        """Call a method of each environment, which records it."""
         call = super().env_method  # type: ignore[misc]
         if method_name not in _NOT_RECORDED and not method_name.startswith(_ASKING):
             if _is_repeatable(method_name, [list(args), kwargs]):
@@ -156,12 +148,12 @@ class RecordsCalls:
 
 
 def with_recorded_calls(kind: type) -> type:
-    """Return a subclass of a vectorised environment that records, under its own name."""
+    """Return a subclass of a vectorised environment that records calls, with the same name."""
     return type(kind.__name__, (RecordsCalls, kind), {"__doc__": kind.__doc__})
 
 
 def check_attributes(attributes: Any) -> None:
-    """Check what a checkpoint says of attributes to be set in an environment.
+    """Check the attributes that a checkpoint sets in an environment.
 
     Raises:
         ValueError: One could not have been recorded.
@@ -182,18 +174,10 @@ def _checked(entry: Any) -> tuple[Call, int]:
 
 
 def _is_repeatable(name: Any, values: Any) -> bool:
-    """Tell whether a call or a value can be written, read and used again."""
+    """Return whether a call or a value can be written, read and used again."""
     is_public = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
     return is_public and is_plain(values)
 
 
 def _same(left: Any, right: Any) -> bool:
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, np.ndarray):
-        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=False)
-    if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
-    return bool(left == right)
+    return pack(to_plain(left)) == pack(to_plain(right))

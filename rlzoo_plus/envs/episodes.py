@@ -1,16 +1,18 @@
-"""Episodes that can be put back: what happened since the reset, to be replayed or restored.
+"""Episodes that can be restored: what happened since the reset, to be replayed or loaded.
 
-An episode is decided by the seed of its reset and its actions. Replaying them in a new process
-brings any deterministic environment back to the same moment; a robot of ours does so by itself.
-What lasts longer than an episode comes back in two ways: calls of user code are made again, and an
-environment or wrapper with `state_dict` and `load_state_dict` gets what it told before the reset.
+The seed of its reset and its actions decide an episode. Replaying them restores any deterministic
+environment in a new process; robots of ours load their state instead. What lasts longer than an
+episode is restored in two ways: calls of user code are made again, and a user's environment or
+wrapper with `state_dict()` and `load_state_dict(state)` gets its state from before the reset. One
+without them that counts episodes starts from zero in a new process. Replaying the running episode
+need not show that; the counter itself does.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -19,19 +21,96 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.envs.calls import Call, CallRecord
-from rlzoo_plus.envs.lasting import (
-    accounting_parts,
-    accounts,
-    attributes_of,
-    first_difference,
-    layers_of,
-    load_accounts,
-)
-from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
+from rlzoo_plus.envs.quiet import native_output_hidden
+from rlzoo_plus.envs.seeding import seed_generators
+from rlzoo_plus.envs.wrappers import MaskObservation
 from rlzoo_plus.resume.fingerprint import user_code, user_models
 
+# Below the seeds of evaluation episodes, see `rlzoo_plus.envs.seeding`.
+_TRAINING_SEEDS = 2**29
 _BLOCK = 4096
-_ACCOUNT = "state_dict() and load_state_dict(state) would keep it"
+# Packages whose attributes do not matter, or are restored elsewhere.
+_KNOWN = {"gymnasium", "robots", "rlzoo_plus", "pybullet_envs_gymnasium", "panda_gym"}
+_MOST_VALUES, _LARGEST_ARRAY, _LONGEST = 1000, 1000, 40
+
+
+class ReproducibleResets(gym.Wrapper):
+    """Pass a fresh seed at each reset, drawn from a generator seeded by the first.
+
+    Some environments draw a new generator from the system at each unseeded reset; behind this
+    wrapper a run depends on its seed alone. An evaluation can also name the episodes' seeds.
+
+    Attributes:
+        episode_seed: The seed of the running episode, None before the first.
+        has_own_process: Whether nothing else draws from the global generators of this process;
+            they are seeded with each episode then.
+    """
+
+    has_own_process = False
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self._seeds = np.random.default_rng()
+        self._next_seeds: list[int] = []
+        self.episode_seed: int | None = None
+
+    def set_episode_seeds(self, seeds: Sequence[int]) -> None:
+        """Use these seeds for the resets that follow, in this order."""
+        self._next_seeds = [int(seed) for seed in seeds]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset with a seed, whether one is given or not."""
+        if seed is not None:
+            self._seeds = np.random.default_rng(seed)
+        elif self._next_seeds:
+            seed = self._next_seeds.pop(0)
+        else:
+            seed = int(self._seeds.integers(_TRAINING_SEEDS))
+        self.episode_seed = seed
+        if self.has_own_process:
+            seed_generators(seed)
+        return self.env.reset(seed=seed, options=options)
+
+    def accounts(self) -> dict[str, Any]:
+        """Return a copy of the state of every part of the chain that has a `state_dict`."""
+        return {place: copy.deepcopy(part.state_dict()) for place, part in _stateful(self.env)}
+
+    def load_accounts(self, remembered: Mapping[str, Any]) -> str | None:
+        """Load the state of every part; return why one refuses it, or None."""
+        for place, part in _stateful(self.env):
+            if place not in remembered:
+                continue
+            try:
+                part.load_state_dict(copy.deepcopy(remembered[place]))
+            # User code can raise anything.
+            except Exception as error:
+                what = f"{type(part).__name__} refuses its state"
+                return printable(f"{what}: {type(error).__name__}: {error}")
+        return None
+
+
+class WarmupResets(gym.Wrapper):
+    """Reset a few times before the first real reset.
+
+    Several PyBullet environments load their robot at the first reset, and only the later ones
+    depend on the seed alone.
+    """
+
+    def __init__(self, env: gym.Env, count: int) -> None:
+        super().__init__(env)
+        self._left = count
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset, after the warm-up if this is the first."""
+        while self._left:
+            self._left -= 1
+            with native_output_hidden():
+                self.env.reset(seed=kwargs.get("seed"))
+        return self.env.reset(**kwargs)
+
+
 # What these wrappers know of an episode; any other wrapper may know more, so it is replayed.
 _WRAPPER_STATE: dict[type, tuple[str, ...]] = {
     TimeLimit: ("_elapsed_steps",),
@@ -42,7 +121,7 @@ _WRAPPER_STATE: dict[type, tuple[str, ...]] = {
 
 
 class RecordedEpisodes(ReproducibleResets):
-    """Records the running episode, so that `restore_episode` can bring it back elsewhere.
+    """Records the running episode, so that `restore_episode` can restore it elsewhere.
 
     Attributes:
         has_state: Whether the environment gives its state; otherwise its actions are kept here.
@@ -63,14 +142,12 @@ class RecordedEpisodes(ReproducibleResets):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode and its record."""
-        self._remembered = {} if self.has_state else accounts(self.env)
+        self._remembered = {} if self.has_state else self.accounts()
         self._calls.begin_episode()
-        observation, info = super().reset(seed=seed, options=options)
+        self._observation, info = super().reset(seed=seed, options=options)
         self._episode = {"seed": self.episode_seed, "options": options}
-        self._actions, self._blocks = [], []
-        self._steps = 0
-        self._observation = observation
-        return observation, info
+        self._actions, self._blocks, self._steps = [], [], 0
+        return self._observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Act, and keep the action."""
@@ -102,16 +179,23 @@ class RecordedEpisodes(ReproducibleResets):
         if self._episode is None:
             return state
         blocks = [*self._blocks, np.stack(self._actions)] if self._actions else self._blocks
+        inner = None
+        if self.has_state:
+            wrappers = [
+                {name: getattr(layer, name) for name in _WRAPPER_STATE[type(layer)]}
+                for layer in layers_of(self.env)
+            ]
+            inner = {"wrappers": wrappers, "env": self.unwrapped.state_dict()}  # type: ignore[attr-defined]
         state["episode"] = {
             **self._episode,
             "actions": np.concatenate(blocks) if blocks else None,
             "observation": None if self.has_state else _digest(self._observation),
-            "state": self._wrapped_state() if self.has_state else None,
+            "state": inner,
         }
         return state
 
     def restore_episode(self, state: dict[str, Any], rewards: np.ndarray) -> str | None:
-        """Bring an episode back, by its state if the environment has one, else by its actions.
+        """Restore an episode, by its state if the environment has one, else by its actions.
 
         Args:
             state: From `episode_state`, perhaps of another process.
@@ -125,13 +209,13 @@ class RecordedEpisodes(ReproducibleResets):
         problem = self._call_again(calls.to_come(self._calls))
         if calls.dropped:
             problem = f"{calls.dropped:,} calls of its methods were too many to be recorded"
-        problem = problem or load_accounts(self.env, state.get("remembered", {}))
+        problem = problem or self.load_accounts(state.get("remembered", {}))
         if problem is None and episode is not None:
-            # Also what loads a robot that is only loaded by the first reset.
+            # This also loads a robot that is only loaded by the first reset.
             self.reset(seed=episode["seed"], options=episode["options"])
             if episode["state"] is not None:
                 problem = self._call_again(call for call, _ in calls.during)
-                problem = problem or self._put_back(episode["state"])
+                problem = problem or self._load(episode["state"])
             else:
                 problem = self._replay(episode, rewards, calls)
         self._calls = calls
@@ -140,23 +224,36 @@ class RecordedEpisodes(ReproducibleResets):
         return problem
 
     def loaded_code(self, packages: list[str], files: list[str]) -> dict[str, str]:
-        """Return what this environment's process runs of the user's; see `user_code`."""
+        """Return what user code this environment's process runs; see `user_code`."""
         return user_code(packages) | user_models(files)
 
     def forgotten(self, state: dict[str, Any]) -> str | None:
-        """Return what a restored episode has lost of what lasts longer, as far as it can be seen.
-
-        Args:
-            state: What `restore_episode` was given.
-        """
-        reason = first_difference(state.get("attributes", {}), self._attributes())
-        return None if reason is None else printable(f"{reason}; {_ACCOUNT}")
+        """Return the first attribute that differs after `restore_episode(state)`, or None."""
+        before = state.get("attributes", {})
+        for name, text in self._attributes().items():
+            if before.get(name, text) != text:
+                return printable(
+                    f"{name} was {before[name]}, is {text} where the episode is replayed; "
+                    "state_dict() and load_state_dict(state) would keep it"
+                )
+        return None
 
     def _attributes(self) -> dict[str, str]:
-        """Return what can be seen of the chain, without the parts that give an account."""
-        parts = [] if self.has_state else [*layers_of(self.env), self.unwrapped]
-        accounting = {id(part) for _, part in accounting_parts(self.env)}
-        return attributes_of([part for part in parts if id(part) not in accounting])
+        """Return the numbers, texts and small arrays among the attributes of the user's classes.
+
+        Texts may be secrets, and come as hashes. Parts with a `state_dict` are left out.
+        """
+        found: dict[str, str] = {}
+        stateful = [part for _, part in _stateful(self.env)]
+        for part in () if self.has_state else (*layers_of(self.env), self.unwrapped):
+            kind = type(part)
+            if kind.__module__.split(".")[0] in _KNOWN or any(part is other for other in stateful):
+                continue
+            for name, value in vars(part).items():
+                text = _text(value)
+                if text is not None and len(found) < _MOST_VALUES:
+                    found[f"{kind.__name__}.{name}"] = text
+        return found
 
     def _replay(
         self, episode: dict[str, Any], rewards: np.ndarray, calls: CallRecord
@@ -180,45 +277,59 @@ class RecordedEpisodes(ReproducibleResets):
         return self._call_again(by_step.get(len(actions), ()))
 
     def _call_again(self, calls: Iterable[Call]) -> str | None:
-        """Do again what user code did; return what failed."""
+        """Repeat the calls of user code; return what failed."""
         for name, args, kwargs in calls:
             try:
                 # A copy: an environment may keep its argument and change it.
                 self.get_wrapper_attr(name)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-            # Whatever an environment of a user's makes of it.
+            # User code can raise anything.
             except Exception as error:
                 return printable(f"calling {name} again failed: {type(error).__name__}: {error}")
         return None
 
-    def _wrapped_state(self) -> dict[str, Any]:
-        wrappers = [
-            {name: getattr(layer, name) for name in _WRAPPER_STATE[type(layer)]}
-            for layer in layers_of(self.env)
-        ]
-        return {"wrappers": wrappers, "env": self.unwrapped.state_dict()}  # type: ignore[attr-defined]
-
-    def _put_back(self, state: dict[str, Any]) -> str | None:
+    def _load(self, state: dict[str, Any]) -> str | None:
         if not self.has_state:
             return "the environment has no state_dict any more"
         try:
             self.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
-        # Those of a robot that comes out otherwise here are of the second kind.
+        # A robot that is built differently here raises a RuntimeError.
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             return f"the environment refuses its state: {error}"
         for layer, values in zip(layers_of(self.env), state["wrappers"], strict=True):
             for name in _WRAPPER_STATE[type(layer)]:
-                # Of a forged checkpoint, it can be anything.
+                # A forged checkpoint can hold anything.
                 if type(values[name]) is not type(getattr(layer, name)):
                     raise ValueError(f"{type(layer).__name__}.{name} does not fit")
                 setattr(layer, name, values[name])
         return None
 
 
+def layers_of(env: gym.Env) -> list[gym.Wrapper]:
+    """Return the wrappers around an environment, from the outermost inwards."""
+    layers = []
+    while isinstance(env, gym.Wrapper):
+        layers.append(env)
+        env = env.env
+    return layers
+
+
 def has_exact_state(env: gym.Env) -> bool:
-    """Tell whether an environment gives its state, through wrappers that can be put back."""
+    """Return whether an environment gives its state, through wrappers that can be restored."""
     return bool(getattr(env.unwrapped, "exact_state", False)) and all(
         type(layer) in _WRAPPER_STATE for layer in layers_of(env)
     )
+
+
+def _stateful(env: gym.Env) -> Iterator[tuple[str, Any]]:
+    """Yield the user's parts that have a `state_dict`, by place in the chain and class.
+
+    Robots of ours use that name for their whole state, which is restored elsewhere.
+    """
+    for number, part in enumerate([*layers_of(env), env.unwrapped]):
+        kind = type(part)
+        has_state = hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict")
+        if has_state and not hasattr(kind, "exact_state"):
+            yield f"{number}:{kind.__name__}", part
 
 
 def _digest(observation: Any) -> str:
@@ -235,3 +346,14 @@ def _digest(observation: Any) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return str(value)[:_LONGEST]
+    if isinstance(value, str):
+        return f"text {hashlib.sha256(value.encode()).hexdigest()[:8]}"
+    is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if is_array and value.size <= _LARGEST_ARRAY:
+        return f"array {hashlib.sha256(value.tobytes()).hexdigest()[:8]}"
+    return None

@@ -1,19 +1,19 @@
-"""The only wrapper chain: training, evaluation, recording and serving are built here."""
+"""The one chain of wrappers: environments for training, evaluation, recording and serving."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
 
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
-from rlzoo_plus.envs.batching import ENOUGH, batch_problem, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
-from rlzoo_plus.envs.checks import is_image
+from rlzoo_plus.envs.checks import ENOUGH, batch_problem, is_image, require_batchable
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.registry import import_user_module
@@ -26,27 +26,16 @@ if TYPE_CHECKING:
 def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) -> VecEnv:
     """Build the training environments: vectorised, stacked, normalised.
 
-    Args:
-        config: The run.
-        seed: Seed of the first environment; the next ones count up.
-        monitor: Folder for one CSV of episodes per environment, or None; files that are there
-            already, of a run that goes on, are appended to.
+    `seed` is that of the first environment; the next ones count up. `monitor` is the folder for one
+    CSV of episodes per environment; the files of a resumed run are appended to.
 
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    venv = _make_vec_env(
-        config.env,
-        config.n_envs,
-        config.vec_env,
-        monitor,
-        seed=seed,
-        packages=packages_of(config),
-        recorded=True,
-    )
+    chain = _Chain(config.env, config.vec_env, packages_of(config), recorded=True)
+    venv = _make_vec_env(chain, config.n_envs, seed, monitor)
     if config.normalize is not None:
-        gamma = float(config.algo.hyperparams.get("gamma", 0.99))
-        venv = _normalize(venv, config.normalize, gamma, _mask_keys(config))
+        venv = _normalize(venv, config, config.normalize)
     venv.seed(seed)
     return venv
 
@@ -60,7 +49,7 @@ def make_eval_env(
 ) -> VecEnv:
     """Build environments for evaluation: the same chain, with a seed for each episode.
 
-    Observations leave it unnormalised; the policy brings the statistics of its moment.
+    Observations are not normalised here; the policy brings its own statistics.
 
     Args:
         spec: The environment.
@@ -72,12 +61,10 @@ def make_eval_env(
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    first = evaluation_seeds(1)[0]
-    venv = _make_vec_env(
-        spec, n_envs, vec_env, None, seed=first, packages=packages, render_mode=render_mode
-    )
+    chain = _Chain(spec, vec_env, packages, render_mode)
+    venv = _make_vec_env(chain, n_envs, seed=evaluation_seeds(1)[0])
     if (spec.kwargs.get("randomization") or {}).get("curriculum"):
-        # A curriculum counts episodes of training; what is evaluated is what it leads to.
+        # A curriculum counts episodes of training; evaluations use its last stage.
         venv.env_method("set_randomization_level", 1.0)
     return venv
 
@@ -96,141 +83,91 @@ def with_one_env(config: RunConfig) -> RunConfig:
     return config.model_copy(update=one)
 
 
-def _make_vec_env(
-    spec: EnvConfig,
-    n_envs: int,
-    vec_env: str,
-    monitor: Path | None,
-    *,
-    seed: int,
-    packages: Sequence[str],
-    render_mode: str | None = None,
-    recorded: bool = False,
-) -> VecEnv:
+@dataclass(frozen=True)
+class _Chain:
+    """How each of the environments is made; `recorded` is for those that a checkpoint holds."""
+
+    spec: EnvConfig
+    vec_env: str
+    packages: Sequence[str]
+    render_mode: str | None = None
+    recorded: bool = False
+
+
+def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = None) -> VecEnv:
     from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
 
-    from rlzoo_plus.envs.finite import FiniteVecEnv
+    from rlzoo_plus.agents.finite import FiniteVecEnv
 
+    spec, vec_env = chain.spec, chain.vec_env
     venv: VecEnv
     if is_own_vec_env(vec_env):
         from rlzoo_plus.envs.own_vec_env import make_own_vec_env
 
-        venv = make_own_vec_env(spec, n_envs, vec_env, seed, monitor, render_mode)
+        venv = make_own_vec_env(spec, n_envs, vec_env, seed, monitor, chain.render_mode)
     else:
-        venv = _make_chains(
-            spec,
-            n_envs,
-            vec_env,
-            monitor,
-            packages=packages,
-            render_mode=render_mode,
-            recorded=recorded,
-        )
-    if recorded:
+        files = [None if monitor is None else monitor / str(rank) for rank in range(n_envs)]
+        makers = [functools.partial(_make_monitored, chain, *pair) for pair in enumerate(files)]
+        venv = _step_together(makers, chain)
+    if chain.recorded:
         venv = FiniteVecEnv(venv)
     if spec.frame_stack > 1:
         venv = VecFrameStack(venv, n_stack=spec.frame_stack)
+    space = venv.observation_space
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     # Stable-Baselines3 would add it by itself to the training environment only.
-    return VecTransposeImage(venv) if _has_channels_last(venv.observation_space) else venv
+    has_channels_last = any(is_image(part) and part.shape[-1] < part.shape[0] for part in parts)
+    return VecTransposeImage(venv) if has_channels_last else venv
 
 
-def _make_chains(
-    spec: EnvConfig,
-    n_envs: int,
-    vec_env: str,
-    monitor: Path | None,
-    *,
-    packages: Sequence[str],
-    render_mode: str | None,
-    recorded: bool,
-) -> VecEnv:
-    makers = [
-        functools.partial(
-            _make_monitored,
-            spec,
-            rank,
-            None if monitor is None else monitor / str(rank),
-            render_mode=render_mode,
-            recorded=recorded,
-            packages=packages if vec_env == "subproc" else None,
-        )
-        for rank in range(n_envs)
-    ]
-    if vec_env == "subproc":
-        from rlzoo_plus.envs.subproc import ProcessVecEnv
-
-        return _kind(ProcessVecEnv, recorded=recorded)(makers)
-    monitors = [make() for make in makers]
-    return _in_this_process(monitors, vec_env, spec.id, recorded=recorded)
-
-
-def _kind(kind: type, *, recorded: bool) -> type:
-    return with_recorded_calls(kind) if recorded else kind
-
-
-def _in_this_process(
-    monitors: list[Monitor], vec_env: str, env_id: str, *, recorded: bool
-) -> VecEnv:
-    """Join environments: robots of ours in one pass, the others one after the other."""
+def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv:
+    """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    if vec_env == "batched":
-        require_batchable(monitors[0].env, env_id)
-    is_worth_it = len(monitors) >= ENOUGH and batch_problem(monitors[0].env) is None
-    if vec_env == "batched" or (vec_env == "auto" and is_worth_it):
-        from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+    kind: Any = DummyVecEnv
+    if chain.vec_env == "subproc":
+        from rlzoo_plus.envs.subproc import ProcessVecEnv
 
-        return _kind(BatchedRobots, recorded=recorded)(monitors)
-    made = [lambda monitor=monitor: monitor for monitor in monitors]  # type: ignore[misc]
-    return _kind(DummyVecEnv, recorded=recorded)(made)
+        kind = ProcessVecEnv
+    else:
+        monitors = [make() for make in makers]
+        if chain.vec_env == "batched":
+            require_batchable(monitors[0].env, chain.spec.id)
+        is_worth_it = len(monitors) >= ENOUGH and batch_problem(monitors[0].env) is None
+        if chain.vec_env == "batched" or (chain.vec_env == "auto" and is_worth_it):
+            from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+
+            kind = BatchedRobots
+        makers = [lambda monitor=monitor: monitor for monitor in monitors]  # type: ignore[misc]
+    return (with_recorded_calls(kind) if chain.recorded else kind)(makers)
 
 
-def _make_monitored(
-    spec: EnvConfig,
-    rank: int,
-    monitor: Path | None,
-    *,
-    render_mode: str | None,
-    recorded: bool,
-    packages: Sequence[str] | None,
-) -> Monitor:
-    """Make one environment; in a process of its own import first what its run imports."""
+def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Monitor:
+    """Make one environment; a process of its own first imports what its run imports."""
     from rlzoo_plus.envs.monitor import EpisodeMonitor
 
-    if packages is not None:
-        for name in packages:
+    has_own_process = chain.vec_env == "subproc"
+    if has_own_process:
+        for name in chain.packages:
             import_user_module("packages", name)
-        # What the constructor draws; each reset seeds again.
+        # For what the constructor draws; each reset seeds again.
         seed_generators(rank)
-    env = make_env(spec, render_mode, recorded=recorded)
-    env.has_own_process = packages is not None
+    env = make_env(chain.spec, chain.render_mode, recorded=chain.recorded)
+    env.has_own_process = has_own_process
     file = None if monitor is None else monitor.with_name(f"{monitor.name}.{EpisodeMonitor.EXT}")
     return EpisodeMonitor(env, file)
 
 
-def _has_channels_last(space: spaces.Space) -> bool:
-    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
-    return any(is_image(part) and part.shape[-1] < part.shape[0] for part in parts if part.shape)
-
-
-def _mask_keys(config: RunConfig) -> list[str]:
-    """Return the entries that are masks for the features extractor: they stay 0 and 1."""
-    masks = (config.network.features_extractor_kwargs or {}).get("masks")
-    return list(masks.values()) if isinstance(masks, dict) else []
-
-
-def _normalize(
-    venv: VecEnv, normalize: NormalizeConfig, gamma: float, masks: list[str]
-) -> VecNormalize:
+def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:
     from stable_baselines3.common.vec_env import VecNormalize
 
-    space = venv.observation_space
-    keys = None
+    space, keys = venv.observation_space, None
     if isinstance(space, spaces.Dict):
-        boxes = [
-            k for k, s in space.spaces.items() if isinstance(s, spaces.Box) and not is_image(s)
-        ]
-        keys = [key for key in boxes if key not in masks]
+        # Masks for the features extractor stay 0 and 1.
+        masks = (config.network.features_extractor_kwargs or {}).get("masks")
+        masked = list(masks.values()) if isinstance(masks, dict) else []
+        boxes = {k: s for k, s in space.spaces.items() if isinstance(s, spaces.Box)}
+        keys = [k for k, s in boxes.items() if not is_image(s) and k not in masked]
     is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
     observation = normalize.observation and is_normalizable and keys != []
     return VecNormalize(
@@ -239,7 +176,7 @@ def _normalize(
         norm_reward=normalize.reward,
         clip_obs=normalize.clip_observation,
         clip_reward=normalize.clip_reward,
-        gamma=gamma,
+        gamma=float(config.algo.hyperparams.get("gamma", 0.99)),
         epsilon=normalize.epsilon,
         norm_obs_keys=keys if observation else None,
     )

@@ -1,11 +1,12 @@
-"""The record of episodes: what the last step tells of each, a file, and memory that is bounded."""
+"""The record of episodes: from the last info of each, in a file and in bounded memory."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from stable_baselines3.common.monitor import Monitor, ResultsWriter
 from rlzoo_plus.errors import RunError
 
 log = logging.getLogger(__name__)
-# As many as the averages of the log are over.
+# The averages of the log are over as many.
 _KEPT = 100
 # What the last info of an episode may hold, and what its entries are logged under.
 _TOTALS = {"episode_terms": "reward", "episode_violations": "violations"}
@@ -26,23 +27,17 @@ _OF_MONITOR = {"r", "l", "t"}
 
 
 class EpisodeMonitor(Monitor):
-    """A `Monitor` that remembers the last hundred episodes only; its file has them all.
+    """A `Monitor` that keeps the last hundred episodes in memory; its file has them all.
 
-    The last info's `episode` also has what that info tells of the whole episode, see `told_by`.
+    The last info's `episode` also has the numbers of the whole episode, see `told_by`.
     """
 
     def __init__(self, env: gym.Env, file: Path | None = None) -> None:
-        """Record an environment.
-
-        Args:
-            env: The environment.
-            file: The CSV of its episodes, appended to if it is there; None for none.
-        """
+        """Record an environment; `file` is the CSV of its episodes, appended to if it exists."""
         super().__init__(env)
-        self.episode_returns = deque(maxlen=_KEPT)  # type: ignore[assignment]
-        self.episode_lengths = deque(maxlen=_KEPT)  # type: ignore[assignment]
-        self.episode_times = deque(maxlen=_KEPT)  # type: ignore[assignment]
-        self.results_writer = None if file is None else open_rows(file, env.spec, self.t_start)  # type: ignore[assignment]
+        for name in ("episode_returns", "episode_lengths", "episode_times"):
+            setattr(self, name, deque(maxlen=_KEPT))
+        self.results_writer = None if file is None else EpisodeRows(file, env.spec, self.t_start)  # type: ignore[assignment]
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode.
@@ -71,27 +66,10 @@ class EpisodeMonitor(Monitor):
         return result
 
 
-def open_rows(file: Path, spec: Any, t_start: float) -> SafeRows | None:
-    """Open a CSV of episodes; return None, with a warning, if that fails.
-
-    Args:
-        file: The file, appended to if it is there.
-        spec: The environment's entry in Gymnasium's registry, None if it has none.
-        t_start: When its clock began.
-    """
-    header: dict[str, Any] = {"t_start": t_start, "env_id": str(getattr(spec, "id", None))}
-    try:
-        rows = ResultsWriter(str(file), header, override_existing=not file.is_file())
-    except OSError as error:
-        log.warning("%s cannot be written: %s; training goes on", file, error)
-        return None
-    return SafeRows(rows, file)
-
-
 def told_by(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the last info of an episode tells of all of it, by the name it is logged under.
+    """Return the numbers that the last info of an episode has on all of it, by their logged name.
 
-    Our robots tell the sum of each reward term (`reward/<term>`), why the episode ended
+    Our robots report the sum of each reward term (`reward/<term>`), why the episode ended
     (`end/<reason>`, 1) and how often limits were broken (`violations/<limit>`); any environment
     may, with `episode_terms`, `end_reason` and `episode_violations` in its last info.
     """
@@ -107,12 +85,11 @@ def told_by(info: Mapping[str, Any]) -> dict[str, float]:
 def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each number over the episodes that have it; of ends, over all of them.
 
-    Args:
-        episodes: What is known of each, by name; return, length and time are left out.
+    Return, length and time are left out.
     """
     totals: dict[str, float] = {}
     counts: dict[str, int] = {}
-    # In plain Python, and no more than this: an on-policy run may log after every few steps.
+    # Plain Python is fast here, and an on-policy run may log after every few steps.
     for episode in episodes:
         for name, value in episode.items():
             if name in totals:
@@ -120,7 +97,7 @@ def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float
                 counts[name] += 1
             else:
                 totals[name], counts[name] = value, 1
-    # Every episode that tells its end has one.
+    # Every episode that reports its end has one.
     n_ended = sum(count for name, count in counts.items() if name.startswith(_END))
     return {
         name: float(totals[name] / (n_ended if name.startswith(_END) else counts[name]))
@@ -129,42 +106,45 @@ def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value can be logged: a number of Python or NumPy, and no truth value."""
+    """Return whether a value can be logged: a number of Python or NumPy, but no bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _exited(error: SystemExit) -> RunError:
-    # Passed on, it would end the command with the exit code of one that has done its work.
+    # Passed on, it would end the command with the exit code of one that has succeeded.
     return RunError(f"the environment called sys.exit({error.code!r}).")
 
 
-class SafeRows:
-    """Rows of a file; says once that they cannot be written."""
+class EpisodeRows:
+    """The rows of a CSV of episodes; warns once if they cannot be written."""
 
-    def __init__(self, rows: ResultsWriter, file: Path) -> None:
-        self._rows, self._file = rows, file
-        self._is_told = False
+    def __init__(self, file: Path, spec: Any, t_start: float) -> None:
+        """Open the file, or append to it; `spec` is that of the environment in Gymnasium."""
+        self._file, self._is_broken = file, False
+        self._rows: ResultsWriter | None = None
+        header: dict[str, Any] = {"t_start": t_start, "env_id": str(getattr(spec, "id", None))}
+        with self._warning(""):
+            self._rows = ResultsWriter(str(file), header, override_existing=not file.is_file())
 
     def write_row(self, row: dict[str, Any]) -> None:
         """Write a row."""
-        try:
-            self._rows.write_row(row)
-            if os.fstat(self._rows.file_handler.fileno()).st_nlink == 0:
-                raise FileNotFoundError("it was deleted")
-        except (OSError, ValueError) as error:
-            self._tell(error)
+        with self._warning(", and episodes are missing in it"):
+            if self._rows is not None:
+                self._rows.write_row(row)
+                if os.fstat(self._rows.file_handler.fileno()).st_nlink == 0:
+                    raise FileNotFoundError("it was deleted")
 
     def close(self) -> None:
         """Close the file."""
-        try:
-            self._rows.close()
-        except (OSError, ValueError) as error:
-            self._tell(error)
+        with self._warning(", and episodes are missing in it"):
+            if self._rows is not None:
+                self._rows.close()
 
-    def _tell(self, error: Exception) -> None:
-        if not self._is_told:
-            self._is_told = True
-            log.warning(
-                "%s cannot be written: %s; training goes on, and episodes are missing in it",
-                self._file, error,
-            )  # fmt: skip
+    @contextlib.contextmanager
+    def _warning(self, more: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if not self._is_broken:
+                log.warning("%s cannot be written: %s; training goes on%s", self._file, error, more)
+            self._is_broken = True

@@ -1,8 +1,9 @@
 """Vectorised environments of the user's own, and those of `gymnasium.vector`.
 
-They step all environments in one call, on a GPU or in a compiled simulator, so that there is no
-chain of wrappers for each. What the chain does elsewhere is done here: the end of an episode in
-the form of Stable-Baselines3, its record, seeds, and the state if the environment gives it.
+They step all environments in one call, on a GPU or in a compiled simulator, so there is no chain
+of wrappers for each. This module does what the chain does elsewhere: it reports the ends of
+episodes as Stable-Baselines3 expects them, records episodes, passes on seeds, and saves the state
+if the environment gives it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,15 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, Vec
 from rlzoo_plus.config.catalog import VEC_ENVS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.envs.interface import check_shape
-from rlzoo_plus.envs.monitor import EpisodeMonitor, open_rows, told_by
-from rlzoo_plus.envs.single import import_packages
+from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, told_by
+from rlzoo_plus.envs.single import check_shape, import_packages
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 from rlzoo_plus.resume.plain import is_plain, to_plain
 
 log = logging.getLogger(__name__)
 GYMNASIUM = "gymnasium"
-_Batch = dict[str, Any]
+_Infos = list[dict[str, Any]]
 
 
 def make_own_vec_env(
@@ -50,7 +50,7 @@ def make_own_vec_env(
         vec_env: `gymnasium`, or the class of a user's: a `VecEnv` of Stable-Baselines3 is called
             with `env` (the specification), `n_envs`, `seed` and `render_mode`, a `VectorEnv` of
             Gymnasium as `gymnasium.make_vec` calls it.
-        seed: Of the first episodes.
+        seed: Seed of the first episodes.
         monitor: Folder for a CSV of episodes, or None.
         render_mode: `None`, `human` or `rgb_array`.
 
@@ -59,9 +59,8 @@ def make_own_vec_env(
     """
     import_packages(spec)
     options = reveal(spec.kwargs, "env.kwargs")
-    kind = None if vec_env == GYMNASIUM else VEC_ENVS.load(vec_env)
-    by_gymnasium = kind is None or issubclass(kind, VectorEnv)
-    if by_gymnasium:
+    kind = _registered if vec_env == GYMNASIUM else VEC_ENVS.load(vec_env)
+    if kind is _registered or issubclass(kind, VectorEnv):
         limit = {} if spec.time_limit is None else {"max_episode_steps": spec.time_limit}
         mode = {} if render_mode is None else {"render_mode": render_mode}
         arguments = {"num_envs": n_envs, **limit, **mode, **options}
@@ -69,22 +68,30 @@ def make_own_vec_env(
         env = spec.model_copy(update={"kwargs": options})
         arguments = {"env": env, "n_envs": n_envs, "seed": seed, "render_mode": render_mode}
     try:
-        inner = _from_registry(spec.id, arguments) if kind is None else kind(**arguments)
+        inner = kind(spec.id, arguments) if kind is _registered else kind(**arguments)
     except ConfigError:
         raise
-    # Whatever a class of a user's makes of it.
+    # User code can raise anything.
     except (Exception, SystemExit) as error:
         given = ", ".join(arguments)
         raise ConfigError(
             f"vec_env={vec_env} cannot be made with the arguments {given}: {where_raised(error)}."
         ) from error
-    _check(inner, vec_env, n_envs)
+    single = "single_" if isinstance(inner, VectorEnv) else ""
+    for name in (f"{single}observation_space", f"{single}action_space"):
+        if not isinstance(getattr(inner, name, None), gym.Space):
+            raise ConfigError(f"vec_env={vec_env}: it has no {name}. Set it in its __init__().")
+    if inner.num_envs != n_envs:
+        raise ConfigError(
+            f"vec_env={vec_env}: num_envs is {inner.num_envs}, and n_envs={n_envs} was asked for. "
+            "Let it make as many as it is told, or set n_envs."
+        )
     venv = OwnVecEnv(inner, vec_env, monitor)
     venv.seed(seed)
     return venv
 
 
-def _from_registry(env_id: str, arguments: dict[str, Any]) -> VectorEnv:
+def _registered(env_id: str, arguments: dict[str, Any]) -> VectorEnv:
     try:
         found = gym.spec(env_id)
     except gym.error.Error as error:
@@ -97,21 +104,8 @@ def _from_registry(env_id: str, arguments: dict[str, Any]) -> VectorEnv:
     return gym.make_vec(env_id, vectorization_mode="vector_entry_point", **arguments)
 
 
-def _check(inner: Any, vec_env: str, n_envs: int) -> None:
-    parts = ("single_observation_space", "single_action_space")
-    names = parts if isinstance(inner, VectorEnv) else ("observation_space", "action_space")
-    for name in names:
-        if not isinstance(getattr(inner, name, None), gym.Space):
-            raise ConfigError(f"vec_env={vec_env}: it has no {name}. Set it in its __init__().")
-    if inner.num_envs != n_envs:
-        raise ConfigError(
-            f"vec_env={vec_env}: num_envs is {inner.num_envs}, and n_envs={n_envs} was asked for. "
-            "Let it make as many as it is told, or set n_envs."
-        )
-
-
 class OwnVecEnv(VecEnv):
-    """Environments that step together, in the form of Stable-Baselines3, with their episodes told.
+    """Environments that step together, as a `VecEnv` that records their episodes.
 
     Attributes:
         inner: What was made, a `VecEnv` or a `VectorEnv`.
@@ -120,54 +114,56 @@ class OwnVecEnv(VecEnv):
     """
 
     def __init__(self, inner: VecEnv | VectorEnv, name: str, monitor: Path | None = None) -> None:
-        """Take over environments.
-
-        Args:
-            inner: The environments.
-            name: What `vec_env` calls them.
-            monitor: Folder for the CSV of episodes, appended to if it is there; None for none.
-        """
+        """Wrap environments that `vec_env` calls `name`; `monitor` is the folder for their CSV."""
         self.inner, self.name = inner, name
-        self._stepper = _Gymnasium(inner) if isinstance(inner, VectorEnv) else _Plain(inner)
+        self._venv = _Translated(inner) if isinstance(inner, VectorEnv) else inner
         self.has_state = all(hasattr(inner, m) for m in ("state_dict", "load_state_dict"))
-        self.metadata = dict(getattr(inner, "metadata", None) or {})
         self.unrecorded: list[str] = []
         self._t_start = time.time()
         spec = getattr(inner, "spec", None)
         file = None if monitor is None else monitor / f"0.{EpisodeMonitor.EXT}"
-        self._rows = None if file is None else open_rows(file, spec, self._t_start)
-        super().__init__(inner.num_envs, *self._stepper.spaces())
+        self._rows = None if file is None else EpisodeRows(file, spec, self._t_start)
+        spaces = self._venv.observation_space, self._venv.action_space
+        super().__init__(inner.num_envs, *spaces)
         self._clear()
+
+    def _clear(self) -> None:
+        self._returns = np.zeros(self.num_envs, np.float64)
+        self._lengths = np.zeros(self.num_envs, np.int64)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Seed the episodes that the next reset begins."""
-        self._stepper.seed(seed)
+        self._venv.seed(seed)
         return [None if seed is None else seed + rank for rank in range(self.num_envs)]
 
     def reset(self) -> VecEnvObs:
         """Start an episode everywhere."""
         self._clear()
-        observations, self.reset_infos = self._stepper.reset()
+        observations = self._venv.reset()
+        self.reset_infos = list(self._venv.reset_infos)
         return observations
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Take the actions."""
+        """Keep the actions for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Act, and tell of each episode that ended.
+        """Act, and add the record of each episode that ended to its info.
 
         Raises:
             RunError: The environments called `sys.exit`.
         """
         try:
-            observations, rewards, dones, infos, idle = self._stepper.step(self._actions)
+            observations, given_rewards, given_dones, given_infos = self._venv.step(self._actions)
         except SystemExit as error:
-            # Passed on, it would end the command with the exit code of one that has done its work.
+            # Passed on, it would end the command with the exit code of one that has succeeded.
             raise RunError(f"{self.name} called sys.exit({error.code!r}).") from error
+        rewards = np.asarray(given_rewards, np.float64)
+        dones, infos = np.asarray(given_dones, bool), [dict(info) for info in given_infos]
         self._returns += rewards
         self._lengths += 1
-        for rank in np.flatnonzero(dones & ~idle).tolist():
+        ended = dones & ~self._venv.idle if isinstance(self._venv, _Translated) else dones
+        for rank in np.flatnonzero(ended).tolist():
             row = {"r": float(self._returns[rank]), "l": int(self._lengths[rank])}
             row["t"] = round(time.time() - self._t_start, 6)
             if self._rows is not None:
@@ -180,7 +176,7 @@ class OwnVecEnv(VecEnv):
         """Reset and step once, with a random action.
 
         Raises:
-            ConfigError: It breaks, or returns arrays of other shapes than it says.
+            ConfigError: It raises, or returns arrays of other shapes than its spaces say.
         """
         where, n_envs = f"vec_env={self.name}", self.num_envs
         self.action_space.seed(0)
@@ -188,7 +184,7 @@ class OwnVecEnv(VecEnv):
         try:
             first = self.reset()
             after, rewards, dones, _ = self.step(actions)
-        # Whatever a class of a user's makes of it.
+        # User code can raise anything.
         except (Exception, SystemExit) as error:
             what = f"{where}: its reset or step raises {where_raised(error)}."
             raise ConfigError(what) from error
@@ -200,14 +196,14 @@ class OwnVecEnv(VecEnv):
 
     @property
     def no_state(self) -> str:
-        """Why a run with it does not go on bit for bit, where it gives no state."""
+        """Why a run with it cannot be resumed bit for bit, where it gives no state."""
         return (
             f"vec_env={self.name} does not give its state, and its episodes begin anew; "
             "state_dict() and load_state_dict(state) would keep them"
         )
 
     def state(self) -> dict[str, Any] | None:
-        """Return everything that decides how it goes on, as plain data; None if it is not known.
+        """Return all that decides how it continues, as plain data; None if it is not known.
 
         Raises:
             ValueError: What `state_dict` returns is more than plain data.
@@ -224,40 +220,37 @@ class OwnVecEnv(VecEnv):
             "inner": to_plain(state),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
-            "stepper": self._stepper.state(),
+            "stepper": self._venv.state() if isinstance(self._venv, _Translated) else None,
         }
 
     def restore(self, state: Any) -> str | None:
-        """Bring freshly made environments to a state of `state`; return why that fails, or None."""
+        """Restore freshly made environments from `state()`; return why that fails, or None."""
         if state is None or not self.has_state:
             return self.no_state
         try:
             self.inner.load_state_dict(state["inner"])  # type: ignore[union-attr]
             self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
-            self._stepper.restore(state["stepper"])
-        # Whatever a class of a user's makes of it.
+            if isinstance(self._venv, _Translated):
+                self._venv.restore(state["stepper"])
+        # User code can raise anything.
         except Exception as error:
             return f"vec_env={self.name} refuses its state: {where_raised(error)}"
         return None
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute, for each environment."""
+        chosen = list(self._get_indices(indices))
         if attr_name == "has_state":
-            # Of robots of ours it is certain that their state is all of it.
-            return [False for _ in self._get_indices(indices)]
+            # True is only for single environments whose whole state is known.
+            return [False for _ in chosen]
         if attr_name in ("spec", "metadata", "render_mode"):
-            return [getattr(self.inner, attr_name, None) for _ in self._get_indices(indices)]
-        if isinstance(self.inner, VecEnv):
-            return self.inner.get_attr(attr_name, indices)
-        return [getattr(self.inner, attr_name) for _ in self._get_indices(indices)]
+            return [getattr(self.inner, attr_name, None) for _ in chosen]
+        return self._venv.get_attr(attr_name, chosen)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute."""
         self._note(f"set_attr {attr_name!r}")
-        if isinstance(self.inner, VecEnv):
-            self.inner.set_attr(attr_name, value, indices)
-        else:
-            setattr(self.inner, attr_name, value)
+        self._venv.set_attr(attr_name, value, indices)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
         """Call a method; of `gymnasium.vector`, once for all environments."""
@@ -268,29 +261,29 @@ class OwnVecEnv(VecEnv):
                 self.seed(int(args[0][0]))
             return [None for _ in chosen]
         if method_name in ("accounts", "load_accounts"):
-            # Of what single environments remember between episodes.
+            # Only single environments have a state between episodes.
             return [{} if method_name == "accounts" else None for _ in chosen]
         if method_name != "action_masks":
             self._note(f"env_method {method_name!r}")
-        if isinstance(self.inner, VecEnv):
-            return self.inner.env_method(method_name, *args, indices=indices, **kwargs)
-        result = getattr(self.inner, method_name)(*args, **kwargs)
-        each = isinstance(result, np.ndarray) and len(result) == self.num_envs
-        return [result[rank] if each else result for rank in chosen]
+        return self._venv.env_method(method_name, *args, indices=chosen, **kwargs)
+
+    def _note(self, call: str) -> None:
+        reason = f"{call} was called, which a checkpoint does not hold for vec_env={self.name}"
+        if reason not in self.unrecorded:
+            self.unrecorded.append(reason)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Tell that there are no wrappers of single environments."""
+        """Return False: there are no wrappers of single environments."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return a picture of each environment.
+        """Return an image of each environment.
 
         Raises:
             ConfigError: There are none.
         """
         try:
-            is_plain = isinstance(self.inner, VecEnv)
-            frames = self.inner.get_images() if is_plain else self.inner.render()  # type: ignore[union-attr]
+            frames = self._venv.get_images()
         except NotImplementedError:
             frames = None
         if frames is None:
@@ -303,54 +296,19 @@ class OwnVecEnv(VecEnv):
             self._rows.close()
         self.inner.close()
 
-    def _clear(self) -> None:
-        self._returns = np.zeros(self.num_envs, np.float64)
-        self._lengths = np.zeros(self.num_envs, np.int64)
 
-    def _note(self, call: str) -> None:
-        reason = f"{call} was called, which a checkpoint does not hold for vec_env={self.name}"
-        if reason not in self.unrecorded:
-            self.unrecorded.append(reason)
-
-
-class _Plain:
-    """Steps a `VecEnv` of Stable-Baselines3, which needs no translation."""
-
-    def __init__(self, inner: VecEnv) -> None:
-        self.inner = inner
-
-    def spaces(self) -> tuple[gym.Space, gym.Space]:
-        return self.inner.observation_space, self.inner.action_space
-
-    def seed(self, seed: int | None) -> None:
-        self.inner.seed(seed)
-
-    def reset(self) -> tuple[Any, list[dict[str, Any]]]:
-        return self.inner.reset(), list(self.inner.reset_infos)
-
-    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
-        observations, rewards, dones, infos = self.inner.step(actions)
-        dones = np.asarray(dones, bool)
-        copies = [dict(info) for info in infos]
-        return observations, np.asarray(rewards, np.float64), dones, copies, np.zeros_like(dones)
-
-    def state(self) -> Any:
-        return None
-
-    def restore(self, state: Any) -> None:
-        pass
-
-
-class _Gymnasium:
-    """Steps a `VectorEnv`, and translates how it begins the next episode.
+class _Translated:
+    """A `VectorEnv` with the methods of a `VecEnv`; it translates how the next episode begins.
 
     SAME_STEP: the step that ends an episode returns the first observation of the next, and the
     last one in `final_obs`, as Stable-Baselines3 wants it. DISABLED: they are reset here, with
-    `reset_mask`. NEXT_STEP: the reset takes the place of the next step, whose action is ignored.
-    What that step returns is nothing to learn from, and cannot be left out of the batch. It is
-    told as an episode of one step that begins in the last observation and ends there with reward
-    0, truncated if the episode was: the value of a state in which an episode ends is 0, and that
-    of one in which it is cut off is its own. The real episode is told as it was.
+    `reset_mask`. NEXT_STEP: the next step is a reset and ignores its action. There is nothing to
+    learn from that step, and it cannot be left out of the batch. It is reported as an episode of
+    one step that begins in the last observation and ends there with reward 0, truncated if the
+    real episode was: a terminal state has value 0, and a truncated one keeps its own value.
+
+    Attributes:
+        idle: Of which environments the last step was such a reset, shape (n_envs,).
     """
 
     def __init__(self, inner: VectorEnv) -> None:
@@ -364,29 +322,29 @@ class _Gymnasium:
             )  # fmt: skip
         self.mode = AutoresetMode(mode)
         self._seed: int | None = None
-        none = np.zeros(inner.num_envs, bool)
-        # Of each environment: whether the next step resets it, and whether it was cut off.
-        self._resets, self._was_cut = none, none.copy()
+        self.num_envs = inner.num_envs
+        self.observation_space = inner.single_observation_space
+        self.action_space = inner.single_action_space
+        # Whether the next step resets an environment, and whether its episode was truncated.
+        self._resets, self._was_cut, self.idle = np.zeros((3, inner.num_envs), bool)
         self._last: Any = None
-
-    def spaces(self) -> tuple[gym.Space, gym.Space]:
-        return self.inner.single_observation_space, self.inner.single_action_space
 
     def seed(self, seed: int | None) -> None:
         self._seed = seed
 
-    def reset(self) -> tuple[Any, list[dict[str, Any]]]:
+    def reset(self) -> VecEnvObs:
         observations, infos = self.inner.reset(seed=self._seed)
         self._seed = None
-        self._resets = np.zeros(self.inner.num_envs, bool)
-        return self._copied(observations), _infos_of(infos, self.inner.num_envs)
+        self._resets = np.zeros(self.num_envs, bool)
+        self.reset_infos = _infos_of(infos, self.num_envs)
+        return self._copied(observations)
 
-    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
-        seen, rewards, terminated, truncated, told = self.inner.step(actions)
-        observations, infos = self._copied(seen), _infos_of(told, self.inner.num_envs)
+    def step(self, actions: np.ndarray) -> VecEnvStepReturn:
+        seen, rewards, terminated, truncated, batch = self.inner.step(actions)
+        observations, infos = self._copied(seen), _infos_of(batch, self.num_envs)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         rewards = np.array(rewards, np.float64)
-        idle = self._resets
+        idle = self.idle = self._resets
         rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
         ended = terminated | truncated
         for rank in np.flatnonzero(idle).tolist():
@@ -403,7 +361,7 @@ class _Gymnasium:
             observations = self._copied(first)
         if self.mode is AutoresetMode.NEXT_STEP:
             self._resets, self._was_cut, self._last = ended, truncated & ~terminated, observations
-        return observations, rewards, ended | idle, infos, idle
+        return observations, rewards, ended | idle, infos
 
     def state(self) -> Any:
         return {"resets": self._resets, "was_cut": self._was_cut, "last": to_plain(self._last)}
@@ -412,18 +370,32 @@ class _Gymnasium:
         self._resets, self._was_cut = state["resets"].astype(bool), state["was_cut"].astype(bool)
         self._last = state["last"]
 
+    def get_attr(self, attr_name: str, indices: Any) -> list[Any]:
+        return [getattr(self.inner, attr_name) for _ in indices]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any) -> None:
+        setattr(self.inner, attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any, **kwargs: Any) -> list[Any]:
+        result = getattr(self.inner, method_name)(*args, **kwargs)
+        each = isinstance(result, np.ndarray) and len(result) == self.num_envs
+        return [result[rank] if each else result for rank in indices]
+
+    def get_images(self) -> Any:
+        return self.inner.render()
+
     def _copied(self, observations: Any) -> Any:
         """Copy: an environment may write the next ones into the same memory."""
-        space = self.inner.single_observation_space
+        space = self.observation_space
         if isinstance(space, gym.spaces.Dict):
             parts = space.spaces.items()
             return {key: np.array(observations[key], part.dtype) for key, part in parts}
         return np.array(observations, space.dtype)
 
 
-def _infos_of(batch: _Batch, n_envs: int) -> list[dict[str, Any]]:
+def _infos_of(batch: Mapping[str, Any], n_envs: int) -> _Infos:
     """Return the info of each environment; a key belongs to those that its `_key` names."""
-    infos: list[dict[str, Any]] = [{} for _ in range(n_envs)]
+    infos: _Infos = [{} for _ in range(n_envs)]
     for key, values in batch.items():
         if key.startswith("_") and key[1:] in batch:
             continue

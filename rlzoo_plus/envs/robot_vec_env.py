@@ -1,13 +1,13 @@
-"""Our robots side by side: `RobotVecEnv` in the form of Stable-Baselines3's `DummyVecEnv`.
+"""Robots of ours that step together, with the results of Stable-Baselines3's `DummyVecEnv`.
 
-Each world keeps its own chain of wrappers: resets, records and ends of episodes go through it. Only
-the steps between are taken by all worlds in one pass. Everything that can be seen is the same.
+Each world keeps its own chain of wrappers for resets, records and the ends of episodes. The steps
+between are taken by all worlds in one pass.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -30,12 +30,9 @@ class BatchedRobots(DummyVecEnv):
     anything is asked of them.
     """
 
-    def __init__(self, monitors: Sequence[Monitor]) -> None:
-        """Take over environments in which `batch_problem` finds none.
-
-        Args:
-            monitors: At least one, made with the same arguments, each with its chain inside.
-        """
+    def __init__(self, makers: Sequence[Callable[[], Monitor]]) -> None:
+        """Batch environments of one specification; `batch_problem` must find nothing in them."""
+        monitors = [make() for make in makers]
         for monitor in monitors:
             monitor.env = _StepTaken(monitor.env)
         self._robots: list[BaseRobotEnv] = [monitor.unwrapped for monitor in monitors]
@@ -52,37 +49,34 @@ class BatchedRobots(DummyVecEnv):
         return observations
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Act everywhere, and start anew where an episode ended."""
+        """Act everywhere, and reset where an episode ended."""
         if not self._may_step:
-            self._require_episodes()
+            if any(monitor.needs_reset for monitor in self.envs):
+                raise RuntimeError("Tried to step environment that needs reset")
+            self._may_step = True
         moved = self._batch.step_worlds(np.asarray(self.actions))
         self._lags = [True] * self.num_envs
         dones = moved.terminated | moved.truncated
-        # Copies: nothing that is handed out may change with the worlds.
-        parts = moved.observation if isinstance(moved.observation, dict) else {None: moved[0]}
-        observations = OrderedDict(
-            (key, np.array(parts[key], self.buf_obs[key].dtype)) for key in self.keys
-        )
+        # Copies: what is returned must not change with the worlds.
+        seen = moved.observation if isinstance(moved.observation, dict) else {None: moved[0]}
+        arrays = ((key, np.array(seen[key], self.buf_obs[key].dtype)) for key in self.keys)
+        observations = OrderedDict(arrays)
         rewards, cut = moved.reward.tolist(), moved.truncated.tolist()
-        for monitor, reward, info, truncated in zip(
-            self.envs, rewards, moved.infos, cut, strict=True
-        ):
+        parts = zip(self.envs, rewards, moved.infos, cut, strict=True)
+        for monitor, reward, info, truncated in parts:
             info["TimeLimit.truncated"] = truncated
             monitor.rewards.append(reward)
             monitor.total_steps += 1
         for index in np.flatnonzero(dones).tolist():
-            terminated = bool(moved.terminated[index])
-            last = _row(moved.observation, index)
-            step = (last, rewards[index], terminated, cut[index], moved.infos[index])
+            last = {key: value[index].copy() for key, value in seen.items()}
+            last = last if isinstance(moved.observation, dict) else last[None]
+            ended = bool(moved.terminated[index])
+            step = (last, rewards[index], ended, cut[index], moved.infos[index])
             first = self._end_episode(index, step)
             for key in self.keys:
                 observations[key][index] = first if key is None else first[key]
-        return (
-            dict_to_obs(self.observation_space, observations),
-            moved.reward.astype(np.float32),
-            dones,
-            moved.infos,
-        )
+        seen = dict_to_obs(self.observation_space, observations)
+        return seen, moved.reward.astype(np.float32), dones, moved.infos
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of each environment, brought up to date."""
@@ -109,12 +103,12 @@ class BatchedRobots(DummyVecEnv):
         return results
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return a picture of each environment as it is now."""
+        """Return an image of each environment as it is now."""
         self._catch_up(None)
         return super().get_images()
 
     def _end_episode(self, index: int, step: _Step) -> Any:
-        """Let a chain see the last step of its episode and begin the next; return what it sees."""
+        """Pass the last step of an episode through its chain; return the next observation."""
         monitor, info = self.envs[index], step[-1]
         # It counts this step itself.
         monitor.rewards.pop()
@@ -138,11 +132,6 @@ class BatchedRobots(DummyVecEnv):
                 self._batch.give_back(index)
                 self._lags[index] = False
 
-    def _require_episodes(self) -> None:
-        if any(monitor.needs_reset for monitor in self.envs):
-            raise RuntimeError("Tried to step environment that needs reset")
-        self._may_step = True
-
 
 class _StepTaken(gym.Wrapper):
     """Passes on a step that the batch has taken already, or takes one if there is none.
@@ -156,14 +145,8 @@ class _StepTaken(gym.Wrapper):
         self.taken: _Step | None = None
 
     def step(self, action: Any) -> _Step:
-        """Return the step that was taken."""
+        """Return the step that was taken, or take one."""
         if self.taken is None:
             return self.env.step(action)
         step, self.taken = self.taken, None
         return step
-
-
-def _row(observation: Any, index: int) -> Any:
-    if isinstance(observation, dict):
-        return {key: value[index].copy() for key, value in observation.items()}
-    return observation[index].copy()

@@ -1,4 +1,4 @@
-"""Seeds: one number of the user's becomes disjoint streams for training and evaluation."""
+"""Seeds: the run's seed becomes disjoint streams for training and evaluation."""
 
 from __future__ import annotations
 
@@ -31,17 +31,12 @@ class SeedStreams:
     def from_seed(cls, seed: int) -> SeedStreams:
         """Derive the streams; the same seed gives the same streams on every machine."""
         agent, train = np.random.SeedSequence(seed).generate_state(2, np.uint64)
-        span = _TRAIN[1] - 100_000
-        return cls(agent=int(agent % 2**31), train=int(train % span))
+        return cls(agent=int(agent % 2**31), train=int(train % (_TRAIN[1] - 100_000)))
 
     def report(self) -> dict[str, Any]:
         """Return the streams as plain data."""
-        return {
-            **asdict(self),
-            "train_range": _TRAIN,
-            "evaluation_range": _EVAL,
-            "test_range": _TEST,
-        }
+        ranges = {"train_range": _TRAIN, "evaluation_range": _EVAL, "test_range": _TEST}
+        return {**asdict(self), **ranges}
 
 
 def evaluation_seeds(count: int) -> list[int]:
@@ -66,7 +61,7 @@ def seed_all(seed: int, envs: Any = None) -> dict[str, Any]:
     """Seed Python, NumPy, torch and environments from the streams of one seed.
 
     Args:
-        seed: As `seed=` of a run; the same seed sets what a run sets as it begins.
+        seed: As `seed=` of a run, which sets the same when it begins.
         envs: A Gymnasium environment, a vectorised one of Stable-Baselines3 or Gymnasium, or a list
             of them; they are seeded for their next reset, counting up.
 
@@ -82,20 +77,16 @@ def seed_all(seed: int, envs: Any = None) -> dict[str, Any]:
         return report
     report["environments"], following = [], streams.train
     for env in envs if isinstance(envs, list | tuple) else [envs]:
-        seeds = _seed_env(env, following)
+        # Only vectorised environments of Stable-Baselines3 have `env_is_wrapped`.
+        if hasattr(env, "env_is_wrapped"):
+            env.seed(following)
+        else:
+            env.reset(seed=following)
+        env.action_space.seed(following)
+        seeds = [following + rank for rank in range(getattr(env, "num_envs", 1))]
         report["environments"] += seeds
-        following = seeds[-1] + 1
+        following += len(seeds)
     return report
-
-
-def _seed_env(env: Any, seed: int) -> list[int]:
-    """Seed an environment, and its action space; return the seed of each of its worlds."""
-    if hasattr(env, "env_is_wrapped"):
-        env.seed(seed)
-    else:
-        env.reset(seed=seed)
-    env.action_space.seed(seed)
-    return [seed + rank for rank in range(getattr(env, "num_envs", 1))]
 
 
 def seed_generators(seed: int) -> None:
@@ -109,14 +100,12 @@ def seed_generators(seed: int) -> None:
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
-    """Leave the global generators as they were."""
+    """Restore the global generators afterwards, torch's where it is imported."""
     torch = sys.modules.get("torch")
     state = random.getstate(), np.random.get_state()
-    torch_state = None if torch is None else torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(state[0])
-        np.random.set_state(state[1])
-        if torch is not None:
-            torch.set_rng_state(torch_state)
+    with contextlib.nullcontext() if torch is None else torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(state[0])
+            np.random.set_state(state[1])

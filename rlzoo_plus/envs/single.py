@@ -1,12 +1,14 @@
-"""One environment from its specification: import, make, wrap. No torch is needed for it."""
+"""One environment from its specification: import, make, check, wrap. This module needs no torch."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import Error as GymError
 from gymnasium.wrappers import TimeLimit
@@ -18,15 +20,18 @@ from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.envs.episodes import RecordedEpisodes, layers_of
-from rlzoo_plus.envs.interface import check_spaces
+from rlzoo_plus.envs.episodes import (
+    RecordedEpisodes,
+    ReproducibleResets,
+    WarmupResets,
+    layers_of,
+)
 from rlzoo_plus.envs.quiet import native_output_hidden
-from rlzoo_plus.envs.task_wrappers import register_without_velocities
-from rlzoo_plus.envs.wrappers import ReproducibleResets, WarmupResets
+from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.registry import import_user_module, where_raised
 
-# What the manager itself gives to `gymnasium.make`.
+# Arguments of `gymnasium.make` that the manager itself sets.
 _MANAGED = {
     "id": "use env.id=...",
     "render_mode": "recording and watching choose it",
@@ -34,6 +39,11 @@ _MANAGED = {
     "disable_env_checker": "rlzoo-plus doctor checks the environment",
 }
 _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
+_OLD = (
+    "Written for the old gym? https://gymnasium.farama.org/introduction/migration_guide says what "
+    "to change"
+)
+_SEED = 20_000
 # Steps of the longest episode of each specification that was made here.
 _limits: dict[str, int | None] = {}
 
@@ -41,7 +51,7 @@ _limits: dict[str, int | None] = {}
 def make_env(
     spec: EnvConfig, render_mode: str | None = None, *, recorded: bool = False
 ) -> ReproducibleResets:
-    """Make one environment with all its wrappers; training, evaluation and films use this chain.
+    """Make one environment with all its wrappers; training, evaluation and videos use this chain.
 
     Args:
         spec: What to make.
@@ -60,16 +70,21 @@ def make_env(
         options["render_mode"] = render_mode
     env = _make(spec, options)
     for entry in spec.wrappers:
-        env = _wrap(env, entry)
+        for name, kwargs in [(entry, {})] if isinstance(entry, str) else entry.items():
+            env = _wrap(env, name, kwargs or {})
     if spec.warmup_resets:
         env = WarmupResets(env, spec.warmup_resets)
-    _limits[spec.model_dump_json()] = _limit_of(env)
+    known = [part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)]
+    # Our robots end their episodes themselves.
+    known.append(getattr(env.unwrapped, "max_episode_steps", None))
+    whole = (steps for steps in known if isinstance(steps, int))
+    _limits[spec.model_dump_json()] = min(whole, default=None)
     # Outermost: a warm-up must not use up an episode's seed.
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
 
 
 def longest_episode(config: RunConfig) -> int | None:
-    """Return the steps after which an episode is cut off, None if the environment does not say.
+    """Return the steps after which an episode is truncated, None if the environment has no limit.
 
     Raises:
         ConfigError: It cannot be made.
@@ -107,13 +122,6 @@ def import_packages(spec: EnvConfig) -> None:
             import_user_module("env.packages", name, install)
 
 
-def _limit_of(env: gym.Env) -> int | None:
-    known = [part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)]
-    # Our robots end their episodes themselves.
-    known.append(getattr(env.unwrapped, "max_episode_steps", None))
-    return min((steps for steps in known if isinstance(steps, int)), default=None)
-
-
 def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     for key, instead in _MANAGED.items():
         if key in spec.kwargs:
@@ -125,55 +133,156 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
             if any(isinstance(value, list) for value in options.values()):
-                options = with_sequences(_creator(spec.id), options)
+                creator = gym.spec(spec.id.rpartition(":")[2]).entry_point
+                assert creator is not None
+                creator = load_env_creator(creator) if isinstance(creator, str) else creator
+                options = with_sequences(creator, options)
             env = gym.make(spec.id, disable_env_checker=True, **options)
     except GymError as error:
-        raise ConfigError(_explain(spec.id, error)) from error
+        near = closest(spec.id, gym.registry.keys())
+        hint = f" Did you mean {near!r}?" if near and near != spec.id else ""
+        raise ConfigError(
+            f"env.id={spec.id}: {str(error).splitlines()[0]}{hint} An id of another package needs "
+            "env.packages=[package]."
+        ) from error
     except _REFUSALS as error:
-        reason = (str(error) or type(error).__name__).split(" was raised from")[0]
-        what = (
-            f"env.kwargs={spec.kwargs}: {spec.id} refuses them"
-            if spec.kwargs
-            else (f"env.id={spec.id} cannot be made")
-        )
-        raise ConfigError(f"{what}: {reason.splitlines()[0]}") from error
+        reason = (str(error) or type(error).__name__).split(" was raised from")[0].splitlines()[0]
+        if spec.kwargs:
+            text = f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}"
+            raise ConfigError(text) from error
+        raise ConfigError(f"env.id={spec.id} cannot be made: {reason}") from error
     except (Exception, SystemExit) as error:
         if spec.id.startswith("robots/"):
             raise
         # Somebody else's code.
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
-    check_spaces(env, spec.id)
+    _check_declared_spaces(env, spec.id)
     return env
 
 
-def _creator(env_id: str) -> Callable[..., Any]:
-    """Return what makes the environment of an id."""
-    entry_point = gym.spec(env_id.rpartition(":")[2]).entry_point
-    assert entry_point is not None
-    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+def _wrap(env: gym.Env, name: str, kwargs: dict[str, Any]) -> gym.Env:
+    wrapper = WRAPPERS.load(name)
+    arguments = reveal(kwargs, "env.wrappers")
+    try:
+        return wrapper(env, **with_sequences(wrapper, arguments))
+    except (*_REFUSALS, GymError) as error:
+        raise ConfigError(f"env.wrappers: {name} with {kwargs}: {error}") from error
+    except Exception as error:
+        if name in WRAPPERS:
+            raise
+        text = f"env.wrappers: {name} with {kwargs}: {where_raised(error)}."
+        raise ConfigError(text) from error
 
 
-def _wrap(env: gym.Env, entry: str | dict[str, dict[str, Any] | None]) -> gym.Env:
-    pairs = [(entry, {})] if isinstance(entry, str) else list(entry.items())
-    for name, kwargs in pairs:
-        wrapper = WRAPPERS.load(name)
-        where = f"env.wrappers: {name} with {kwargs or {}}"
-        arguments = reveal(kwargs or {}, "env.wrappers")
-        try:
-            env = wrapper(env, **with_sequences(wrapper, arguments))
-        except (*_REFUSALS, GymError) as error:
-            raise ConfigError(f"{where}: {error}") from error
-        except Exception as error:
-            if name in WRAPPERS:
-                raise
-            raise ConfigError(f"{where}: {where_raised(error)}.") from error
-    return env
+def _check_declared_spaces(env: gym.Env, env_id: str) -> None:
+    """Check that an environment has spaces of Gymnasium, before anything wraps it."""
+    for name in ("observation_space", "action_space"):
+        space = getattr(env.unwrapped, name, None)
+        if space is None:
+            raise ConfigError(f"env.id={env_id}: it has no {name}. Set it in its __init__().")
+        if not isinstance(space, spaces.Space):
+            kind = f"{type(space).__module__}.{type(space).__name__}"
+            raise ConfigError(
+                f"env.id={env_id}: its {name} is a {kind}, not one of gymnasium.spaces. {_OLD}."
+            )
 
 
-def _explain(env_id: str, error: GymError) -> str:
-    near = closest(env_id, gym.registry.keys())
-    hint = f" Did you mean {near!r}?" if near and near != env_id else ""
-    return (
-        f"env.id={env_id}: {str(error).splitlines()[0]}{hint} An id of another package needs "
-        "env.packages=[package]."
-    )
+def check_interface(env: gym.Env, env_id: str) -> None:
+    """Reset and step an environment, first without its wrappers, then with them.
+
+    Raises:
+        ConfigError: What it returns is not as Gymnasium's interface says, or it raises.
+    """
+    bare = env.unwrapped
+    with _errors_in_one_line(env_id, "reset(seed=...)"):
+        found = bare.reset(seed=_SEED)
+        if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+            raise ConfigError(
+                f"env.id={env_id}: its reset() returns {_kind(found)}, not (observation, info). "
+                f"{_OLD}."
+            )
+    with _errors_in_one_line(env_id, "step()"):
+        bare.action_space.seed(_SEED)
+        _check_step(bare.step(sample_action(bare)), env_id)
+    with _errors_in_one_line(env_id, "reset(seed=...) behind its wrappers"):
+        observation, _ = env.reset(seed=_SEED)
+    check_shape(observation, env.observation_space, f"env.id={env_id}")
+    with _errors_in_one_line(env_id, "step() behind its wrappers"):
+        env.action_space.seed(_SEED)
+        env.step(sample_action(env))
+
+
+def sample_action(env: gym.Env) -> np.ndarray:
+    """Return a random action; the first allowed one if the environment masks some."""
+    try:
+        masks = env.get_wrapper_attr("action_masks")()
+    except AttributeError:
+        return env.action_space.sample()
+    if isinstance(env.action_space, spaces.Discrete):
+        return np.int64(np.flatnonzero(masks)[0])
+    # One mask for each part, one after the other; of yes and no for each switch.
+    counts = getattr(env.action_space, "nvec", np.full(env.action_space.shape, 2)).ravel()
+    parts = np.split(np.concatenate([*map(np.ravel, masks)]), np.cumsum(counts)[:-1])
+    chosen = np.array([np.flatnonzero(part)[0] for part in parts], env.action_space.dtype)
+    return chosen.reshape(env.action_space.shape)
+
+
+@contextlib.contextmanager
+def _errors_in_one_line(env_id: str, call: str) -> Iterator[None]:
+    """Report in one line what a user's environment raises; one of ours keeps its traceback."""
+    try:
+        with native_output_hidden():
+            yield
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        if env_id.startswith("robots/"):
+            raise
+        hint = f" {_OLD}." if "unexpected keyword argument 'seed'" in str(error) else ""
+        raise ConfigError(
+            f"env.id={env_id}: its {call} raises {where_raised(error)}.{hint}"
+        ) from error
+
+
+def _check_step(returned: Any, env_id: str) -> None:
+    if not isinstance(returned, tuple) or len(returned) != 5:
+        raise ConfigError(
+            f"env.id={env_id}: its step() returns {_kind(returned)}, not (observation, reward, "
+            f"terminated, truncated, info). {_OLD}."
+        )
+    try:
+        float(returned[1])
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"env.id={env_id}: the reward of its step() is {_kind(returned[1])}. Return a number."
+        ) from None
+
+
+def check_shape(observation: Any, space: spaces.Space, where: str) -> None:
+    """Check that an observation has the keys and shapes that its space says.
+
+    Raises:
+        ConfigError: It has others; the text begins with `where`.
+    """
+    if isinstance(space, spaces.Dict):
+        keys = set(observation) if isinstance(observation, dict) else {_kind(observation)}
+        if keys != set(space.spaces):
+            raise ConfigError(
+                f"{where}: its observation has the keys {sorted(keys)}, and its "
+                f"observation_space has {sorted(space.spaces)}. Let them agree."
+            )
+        for key, part in space.spaces.items():
+            check_shape(observation[key], part, where)
+    elif space.shape is not None and np.shape(observation) != space.shape:
+        raise ConfigError(
+            f"{where}: its observation is {_kind(observation)}, and its observation_space "
+            f"is of shape {space.shape}. Let them agree."
+        )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Gymnasium spaces as plain data, so that a policy can be rebuilt without its environment."""
+"""Gymnasium spaces as plain data: a policy can be built without its environment."""
 
 from __future__ import annotations
 
@@ -29,13 +29,9 @@ def encode_space(space: spaces.Space) -> dict[str, Any]:
         TypeError: Policies cannot be built for this kind of space.
     """
     if isinstance(space, spaces.Box):
-        return {
-            "type": "box",
-            "low": _encode_bound(space.low),
-            "high": _encode_bound(space.high),
-            "shape": list(space.shape),
-            "dtype": str(space.dtype),
-        }
+        low, high = _encode_bound(space.low), _encode_bound(space.high)
+        shape, dtype = list(space.shape), str(space.dtype)
+        return {"type": "box", "low": low, "high": high, "shape": shape, "dtype": dtype}
     if isinstance(space, spaces.Discrete):
         return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
@@ -53,68 +49,57 @@ def decode_space(data: dict[str, Any]) -> spaces.Space:
     """Return the space that `encode_space` described.
 
     Raises:
-        ValueError: The data describes no known space, or one beyond all use.
+        ValueError: The data describes no known space, or one that is too large.
     """
     try:
-        _check_size(data)
-        return _decode(data)
+        return _decode(data, {"elements": LARGEST_SPACE, "parts": MOST_PARTS})
     except (KeyError, TypeError, AttributeError, AssertionError, OverflowError) as error:
         raise ValueError(f"a space that cannot be read ({error!r})") from error
+    except RecursionError as error:
+        raise ValueError("a space is nested too deeply") from error
 
 
-def _decode(data: dict[str, Any]) -> spaces.Space:
+def _decode(data: dict[str, Any], left: dict[str, int]) -> spaces.Space:
+    """Build a space, after checking all that it allocates against what is left."""
     kind = data["type"]
     if kind == "box":
+        if data["dtype"] not in _BOX_DTYPES:
+            raise ValueError(f"no box is of type {data['dtype']!r}")
+        _take(left, _product(data["shape"]))
         dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
         low = _decode_bound(data["low"], shape, dtype)
         return spaces.Box(low, _decode_bound(data["high"], shape, dtype), dtype=dtype.type)
     if kind == "discrete":
+        _check_whole([data["n"]], 1)
+        _check_whole([data["start"]], -_WIDEST)
+        _take(left, 1)
         return spaces.Discrete(data["n"], start=data["start"])
     if kind == "multi_discrete":
+        counts = np.ravel(data["nvec"]).tolist()
+        _check_whole(counts, 1)
+        _check_whole(np.ravel(data["start"]).tolist(), -_WIDEST)
+        _take(left, len(counts))
         return spaces.MultiDiscrete(data["nvec"], start=data["start"])
     if kind == "multi_binary":
+        _take(left, _product(data["n"] if isinstance(data["n"], list) else [data["n"]]))
         return spaces.MultiBinary(data["n"])
+    if kind != "dict":
+        raise ValueError(f"unknown kind of space {kind!r}")
+    keys = [key for key, _ in data["spaces"]]
+    if not all(isinstance(key, str) for key in keys) or len(set(keys)) != len(keys):
+        raise ValueError("the keys of a dictionary space are not names, or not unique")
+    _take(left, 0)
     # An OrderedDict, because a plain one would be sorted.
-    return spaces.Dict(OrderedDict((k, _decode(s)) for k, s in data["spaces"]))
+    return spaces.Dict(OrderedDict((k, _decode(s, left)) for k, s in data["spaces"]))
 
 
-def _check_size(data: dict[str, Any]) -> None:
-    """Check all that a space allocates before any of it is built."""
-    elements, parts, left = 0, 0, [data]
-    while left:
-        part = left.pop()
-        parts += 1
-        if part["type"] == "dict":
-            keys = [key for key, _ in part["spaces"]]
-            if not all(isinstance(key, str) for key in keys) or len(set(keys)) != len(keys):
-                raise ValueError("the keys of a dictionary space are not names, or not unique")
-            left += [space for _, space in part["spaces"]]
-        else:
-            elements += _elements(part)
-        if elements > LARGEST_SPACE or parts > MOST_PARTS:
-            raise ValueError(
-                f"a space has more than {LARGEST_SPACE:,} elements or {MOST_PARTS:,} parts"
-            )
-
-
-def _elements(part: dict[str, Any]) -> int:
-    kind = part["type"]
-    if kind == "box":
-        if part["dtype"] not in _BOX_DTYPES:
-            raise ValueError(f"no box is of type {part['dtype']!r}")
-        return _product(part["shape"])
-    if kind == "discrete":
-        _check_whole([part["n"]], 1)
-        _check_whole([part["start"]], -_WIDEST)
-        return 1
-    if kind == "multi_discrete":
-        counts, starts = np.ravel(part["nvec"]).tolist(), np.ravel(part["start"]).tolist()
-        _check_whole(counts, 1)
-        _check_whole(starts, -_WIDEST)
-        return len(counts)
-    if kind == "multi_binary":
-        return _product(part["n"] if isinstance(part["n"], list) else [part["n"]])
-    raise ValueError(f"unknown kind of space {kind!r}")
+def _take(left: dict[str, int], elements: int) -> None:
+    left["elements"] -= elements
+    left["parts"] -= 1
+    if min(left.values()) < 0:
+        raise ValueError(
+            f"a space has more than {LARGEST_SPACE:,} elements or {MOST_PARTS:,} parts"
+        )
 
 
 def _product(shape: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Environments in processes of their own: one that dies ends the run with a word, not a hang."""
+"""Environments in processes of their own: one that ends stops the run with an error, not a hang."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,17 @@ from rlzoo_plus.infra.local import without_main
 
 # A terminal and a cluster send these to every process; only the run itself decides how to end.
 _FOR_THE_RUN = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-# Time for environments to close: at the end of a run, and where something has gone wrong [s].
+# Time for environments to close: at the end of a run, and after an error [s].
 _CLOSING_S, _CLOSING_AFTER_FAULT_S = 30.0, 2.0
 # Time until the exit code of a process is known whose pipe has broken [s].
 _EXIT_CODE_S = 2.0
 
 
 class ProcessVecEnv(SubprocVecEnv):
-    """A `SubprocVecEnv` that notices the death of a process, whatever is asked of it then.
+    """A `SubprocVecEnv` that notices when a process has ended.
 
-    Every method raises `RunError` if a process has died; it names the process and the cause.
-    `close` ends all processes, those that do not answer by force.
+    Every method then raises `RunError`, which names the process and the cause. `close` ends all
+    processes, and kills those that do not answer.
     """
 
     def __init__(self, makers: Sequence[Callable[[], gym.Env]]) -> None:
@@ -45,7 +44,7 @@ class ProcessVecEnv(SubprocVecEnv):
 
         Raises:
             ConfigError: An environment cannot be made.
-            RunError: A process died.
+            RunError: A process ended.
         """
         self.waiting = self.closed = self._is_broken = False
         self.remotes: list[_Link] = []
@@ -53,7 +52,7 @@ class ProcessVecEnv(SubprocVecEnv):
         try:
             _start_server()
             for rank, maker in enumerate(makers):
-                self.remotes.append(_start(rank, maker))
+                self.remotes.append(_Link(rank, maker))
                 self.processes.append(self.remotes[-1].process)
             self.remotes[0].send(("get_spaces", None))
             VecEnv.__init__(self, len(makers), *self.remotes[0].recv())
@@ -86,36 +85,32 @@ class ProcessVecEnv(SubprocVecEnv):
 
 
 class _Link:
-    """The pipe to a process, as `SubprocVecEnv` uses it."""
+    """A process and the pipe to it, as `SubprocVecEnv` uses it."""
 
-    def __init__(self, rank: int, process: Any, pipe: connection.Connection) -> None:
-        self.rank, self.process, self._pipe = rank, process, pipe
-        self.is_dead = False
+    def __init__(self, rank: int, maker: Callable[[], gym.Env]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._pipe, theirs = context.Pipe()
+        self.rank, self.is_dead = rank, False
+        arguments = (theirs, self._pipe, CloudpickleWrapper(maker), rank)
+        self.process: Any = context.Process(target=_work, args=arguments, daemon=True)
+        with _main_left_out():
+            self.process.start()
+        theirs.close()
 
     def send(self, message: Any) -> None:
-        """Send a command.
-
-        Raises:
-            RunError: The process has died.
-        """
         try:
             self._pipe.send(message)
         except OSError as error:
             raise self._death() from error
 
     def recv(self) -> Any:
-        """Receive an answer.
-
-        Raises:
-            ConfigError: The environment cannot be made.
-            RunError: The process has died.
-        """
         try:
             answer = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise self._death() from error
-        if isinstance(answer, _Fault):
-            raise self._error_of(answer)
+        if isinstance(answer, (ConfigError, RunError)):
+            self.is_dead = True
+            raise answer
         return answer
 
     def waitables(self) -> list[Any]:
@@ -123,7 +118,6 @@ class _Link:
         return [self.process.sentinel] + ([] if self.is_dead else [self._pipe])
 
     def ask_to_close(self) -> None:
-        """Ask the process to close its environment and end."""
         try:
             self._pipe.send(("close", None))
         except OSError:
@@ -138,7 +132,6 @@ class _Link:
             self.is_dead = True
 
     def end(self) -> None:
-        """End the process, if it has not ended."""
         if self.process.exitcode is None:
             self.process.kill()
             self.process.join()
@@ -148,35 +141,18 @@ class _Link:
         """Return what to raise when the pipe has broken."""
         self.is_dead = True
         with contextlib.suppress(EOFError, OSError):
-            # What it could still say comes before the end of the pipe.
+            # An error that was sent comes before the end of the pipe.
             while self._pipe.poll():
                 answer = self._pipe.recv()
-                if isinstance(answer, _Fault):
-                    return self._error_of(answer)
+                if isinstance(answer, (ConfigError, RunError)):
+                    return answer
         self.process.join(_EXIT_CODE_S)
-        return RunError(f"{self._name()} {_how_it_ended(self.process.exitcode)}.")
-
-    def _error_of(self, fault: _Fault) -> Exception:
-        self.is_dead = True
-        if fault.is_mistake:
-            return ConfigError(fault.text)
-        return RunError(f"{self._name()} {fault.text}.")
-
-    def _name(self) -> str:
-        return f"the process of environment {self.rank} (pid {self.process.pid})"
+        how = _how_it_ended(self.process.exitcode)
+        return RunError(f"{_name(self.rank, self.process.pid)} {how}.")
 
 
-@dataclass(frozen=True)
-class _Fault:
-    """What a process answers instead when its environment has failed.
-
-    Attributes:
-        text: What happened.
-        is_mistake: Whether it is a mistake of the configuration.
-    """
-
-    text: str
-    is_mistake: bool = False
+def _name(rank: int, pid: int) -> str:
+    return f"the process of environment {rank} (pid {pid})"
 
 
 def _how_it_ended(code: int | None) -> str:
@@ -192,17 +168,6 @@ def _how_it_ended(code: int | None) -> str:
     return f"was killed by {name}{likely}"
 
 
-def _start(rank: int, maker: Callable[[], gym.Env]) -> _Link:
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    arguments = (theirs, ours, CloudpickleWrapper(maker))
-    process = context.Process(target=_work, args=arguments, daemon=True)
-    with _main_left_out():
-        process.start()
-    theirs.close()
-    return _Link(rank, process, ours)
-
-
 def _start_server() -> None:
     """Start the server that the processes are forked from, unless it runs."""
     keep_socket_paths_short()
@@ -211,15 +176,19 @@ def _start_server() -> None:
     context.set_forkserver_preload(["__main__", __name__])
     # It would unblock the signals.
     resource_tracker.ensure_running()
-    with _signals_blocked(), _main_left_out():
-        forkserver.ensure_running()
+    # Signals that are meant for the run must not reach the server.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_RUN)
+    try:
+        with _main_left_out():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _main_left_out() -> contextlib.AbstractContextManager[None]:
-    """Let a process that starts inside not run a script again that would train once more.
+    """Keep a process that starts inside from running a script again that would train once more.
 
-    A script that guards its lines with `if __name__ == "__main__"` is imported as ever: it may
-    register environments.
+    A script with `if __name__ == "__main__"` is imported as usual: it may register environments.
     """
     file = getattr(sys.modules["__main__"], "__file__", None)
     try:
@@ -229,18 +198,8 @@ def _main_left_out() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if is_guarded else without_main()
 
 
-@contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Let what starts inside not be reached by signals that are meant for the run."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_RUN)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper) -> None:
-    """Be the process of an environment."""
+def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper, rank: int) -> None:
+    """Run the process of an environment."""
     for number in _FOR_THE_RUN:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_RUN)
@@ -248,23 +207,25 @@ def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper) -> None:
     try:
         _worker(pipe, parents_pipe, maker)
     except BaseException as error:
+        # Without a run that listens, the error need not be reported.
         with contextlib.suppress(OSError):
-            # If nobody listens any more, the run is gone, and so is the need for a word.
-            pipe.send(_fault_of(error))
+            pipe.send(_reported(error, rank))
             if not isinstance(error, (ConfigError, RunError, SystemExit)):
                 traceback.print_exc()
         raise SystemExit(1) from None
 
 
-def _fault_of(error: BaseException) -> _Fault:
+def _reported(error: BaseException, rank: int) -> ConfigError | RunError:
+    """Return the error that the run raises for one of this process."""
     if isinstance(error, ConfigError):
-        return _Fault(str(error), is_mistake=True)
+        return ConfigError(str(error))
     if isinstance(error, SystemExit):
-        return _Fault(f"called sys.exit({error.code!r})")
-    if isinstance(error, RunError):
-        return _Fault(f"broke off: {str(error).removesuffix('.')}")
-    reason = (str(error).splitlines() or [""])[0]
-    return _Fault(f"broke off with {type(error).__name__}: {reason}")
+        what = f"called sys.exit({error.code!r})"
+    elif isinstance(error, RunError):
+        what = f"broke off: {str(error).removesuffix('.')}"
+    else:
+        what = f"broke off with {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return RunError(f"{_name(rank, os.getpid())} {what}.")
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,8 @@
-"""Wrappers that the manager itself offers by name in `env.wrappers`, or adds to the chain."""
+"""Wrappers that `env.wrappers` offers by name; they make a task harder or less observed.
+
+Their state belongs to the running episode and follows from its seed and actions, so a replayed
+episode restores it.
+"""
 
 from __future__ import annotations
 
@@ -9,94 +13,25 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.envs.lasting import accounts, load_accounts
-from rlzoo_plus.envs.quiet import native_output_hidden
-from rlzoo_plus.envs.seeding import seed_generators
+Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
-# Below the seeds of evaluation episodes, see `rlzoo_plus.envs.seeding`.
-_TRAINING_SEEDS = 2**29
-
-
-class ReproducibleResets(gym.Wrapper):
-    """Pass a fresh seed at each reset, drawn from a generator seeded by the first.
-
-    Some environments draw a new generator from the system at each unseeded reset; behind this
-    wrapper a run depends on its seed alone. An evaluation can also name the episodes' seeds.
-
-    Attributes:
-        episode_seed: The seed of the running episode, None before the first.
-        has_own_process: Whether nothing else draws from the global generators of this process;
-            they are seeded with each episode then.
-    """
-
-    has_own_process = False
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        self._seeds = np.random.default_rng()
-        self._next_seeds: list[int] = []
-        self.episode_seed: int | None = None
-
-    def set_episode_seeds(self, seeds: Sequence[int]) -> None:
-        """Use these seeds for the resets that follow, in this order."""
-        self._next_seeds = [int(seed) for seed in seeds]
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Reset with a seed, whether one is given or not."""
-        if seed is not None:
-            self._seeds = np.random.default_rng(seed)
-        elif self._next_seeds:
-            seed = self._next_seeds.pop(0)
-        else:
-            seed = int(self._seeds.integers(_TRAINING_SEEDS))
-        self.episode_seed = seed
-        if self.has_own_process:
-            seed_generators(seed)
-        return self.env.reset(seed=seed, options=options)
-
-    def accounts(self) -> dict[str, Any]:
-        """Return what parts of the chain remember between episodes, by their own account."""
-        return accounts(self.env)
-
-    def load_accounts(self, remembered: dict[str, Any]) -> str | None:
-        """Give them their accounts back; return why one refuses it, or None."""
-        return load_accounts(self.env, remembered)
-
-
-class WarmupResets(gym.Wrapper):
-    """Reset a few times before the first real reset.
-
-    Several PyBullet environments load their robot at the first reset, and only the later ones
-    depend on the seed alone.
-    """
-
-    def __init__(self, env: gym.Env, count: int) -> None:
-        super().__init__(env)
-        self._left = count
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Reset, after the warm-up if this is the first."""
-        while self._left:
-            self._left -= 1
-            with native_output_hidden():
-                self.env.reset(seed=seed)
-        return self.env.reset(seed=seed, options=options)
+# Indices of the velocities in the observations of Gymnasium's environments, without versions.
+VELOCITIES = {
+    "Acrobot": (4, 5),
+    "CartPole": (1, 3),
+    "LunarLander": (2, 3, 5),
+    "LunarLanderContinuous": (2, 3, 5),
+    "MountainCar": (1,),
+    "MountainCarContinuous": (1,),
+    "Pendulum": (2,),
+}
 
 
 class MaskObservation(gym.ObservationWrapper):
     """Hide entries of a flat observation, e.g. velocities, to make a task partially observed."""
 
     def __init__(self, env: gym.Env, hidden: Sequence[int]) -> None:
-        """Hide the entries with these indices.
-
-        Args:
-            env: An environment with observations of shape (n,).
-            hidden: Indices of the entries that are set to zero.
-        """
+        """Set the entries with the indices `hidden` to zero, in observations of shape (n,)."""
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
@@ -105,8 +40,7 @@ class MaskObservation(gym.ObservationWrapper):
         size = space.shape[0]
         if any(not 0 <= index < size for index in self._hidden):
             raise ValueError(f"hidden={self._hidden}: indices go from 0 to {size - 1}")
-        low, high = space.low.copy(), space.high.copy()
-        low[self._hidden], high[self._hidden] = 0, 0
+        low, high = self.observation(space.low), self.observation(space.high)
         self.observation_space = spaces.Box(low, high, dtype=space.dtype)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
@@ -114,3 +48,208 @@ class MaskObservation(gym.ObservationWrapper):
         visible = observation.copy()
         visible[self._hidden] = 0
         return visible
+
+
+class FrameSkip(gym.Wrapper):
+    """Repeat each action and add up the rewards; time limits inside count the repeated steps."""
+
+    def __init__(self, env: gym.Env, skip: int = 4) -> None:
+        """Repeat each action `skip` times."""
+        super().__init__(env)
+        self._skip = _at_least("skip", skip, 1)
+
+    def step(self, action: Any) -> Step:
+        """Act until the last repetition or the episode's end."""
+        total = 0.0
+        for _ in range(self._skip):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
+class DelayedReward(gym.Wrapper):
+    """Give the sum of the rewards every few steps, and at the episode's end."""
+
+    def __init__(self, env: gym.Env, delay: int = 10) -> None:
+        """Give the rewards of `delay` steps together."""
+        super().__init__(env)
+        self._delay = _at_least("delay", delay, 1)
+        self._held, self._steps = 0.0, 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode, with a sum of zero."""
+        self._held, self._steps = 0.0, 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Step:
+        """Act; the reward is 0 except where the sum is given."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._held += float(reward)
+        self._steps += 1
+        if not (terminated or truncated or self._steps % self._delay == 0):
+            return observation, 0.0, terminated, truncated, info
+        total, self._held = self._held, 0.0
+        return observation, total, terminated, truncated, info
+
+
+class TruncateOnSuccess(gym.Wrapper):
+    """End an episode after successes in a row, as `info["is_success"]` reports them."""
+
+    def __init__(self, env: gym.Env, reward_offset: float = 0.0, n_successes: int = 1) -> None:
+        """Add `reward_offset` to each reward; end after `n_successes` steps of success."""
+        super().__init__(env)
+        self._offset = float(reward_offset)
+        self._wanted = _at_least("n_successes", n_successes, 1)
+        self._in_a_row = 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode without successes."""
+        self._in_a_row = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Step:
+        """Act, and truncate the episode if the task was solved for long enough."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._in_a_row = self._in_a_row + 1 if info.get("is_success", False) else 0
+        truncated = truncated or self._in_a_row >= self._wanted
+        return observation, float(reward) + self._offset, terminated, truncated, info
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Return the rewards that hindsight replay asks for, with the offset."""
+        compute = self.env.get_wrapper_attr("compute_reward")
+        return compute(achieved_goal, desired_goal, info) + self._offset
+
+
+class NoisyAction(gym.Wrapper):
+    """Add Gaussian noise to actions, unseen by the agent, and clip them to the action space."""
+
+    def __init__(self, env: gym.Env, noise_std: float = 0.1) -> None:
+        """Add noise of this standard deviation, in the units of the actions."""
+        super().__init__(env)
+        _require_box("noisy_action", "action", env.action_space)
+        if not 0 <= noise_std < np.inf:
+            raise ValueError(f"noise_std={noise_std} must be a number, and not negative")
+        self._std = float(noise_std)
+
+    def step(self, action: Any) -> Step:
+        """Act with noise drawn from the environment's generator, which its seed decides."""
+        space = self.action_space
+        assert isinstance(space, spaces.Box)
+        noisy = action + self.env.get_wrapper_attr("np_random").normal(0.0, self._std, space.shape)
+        return self.env.step(np.clip(noisy, space.low, space.high).astype(space.dtype))
+
+
+class SmoothAction(gym.Wrapper):
+    """Act with the exponential moving average of the actions; it starts at zero."""
+
+    def __init__(self, env: gym.Env, smoothing_coef: float = 0.0) -> None:
+        """Give the average so far this weight: 0 changes nothing, near 1 is very smooth."""
+        super().__init__(env)
+        space = _require_box("smooth_action", "action", env.action_space)
+        if not 0 <= smoothing_coef < 1:
+            raise ValueError(f"smoothing_coef={smoothing_coef} must be from 0 to below 1")
+        self._weight = float(smoothing_coef)
+        self._average = np.zeros(space.shape, space.dtype)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode with an average of zero."""
+        self._average = np.zeros_like(self._average)
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Step:
+        """Act with the average, the new action included."""
+        average = self._weight * self._average + (1 - self._weight) * np.asarray(action)
+        self._average = average.astype(self._average.dtype)
+        return self.env.step(self._average.copy())
+
+
+class History(gym.Wrapper):
+    """Show the last observations and actions; at the start of an episode, zeros before the first.
+
+    Of a dictionary observation only the entry `observation` gets a history.
+    """
+
+    def __init__(self, env: gym.Env, horizon: int = 2) -> None:
+        """Show `horizon` observations, oldest first, then as many actions."""
+        super().__init__(env)
+        horizon = _at_least("horizon", horizon, 1)
+        whole = env.observation_space
+        part = whole.spaces.get("observation") if isinstance(whole, spaces.Dict) else whole
+        seen = _require_box("history", "observation", part, dimensions=1)
+        done = _require_box("history", "action", env.action_space, dimensions=1)
+        self._observations = np.zeros((horizon, *seen.shape), seen.dtype)
+        self._actions = np.zeros((horizon, *done.shape), done.dtype)
+        # Zeros stand for what was before the episode, also where bounds exclude them.
+        low = np.concatenate([np.tile(np.minimum(box.low, 0), horizon) for box in (seen, done)])
+        high = np.concatenate([np.tile(np.maximum(box.high, 0), horizon) for box in (seen, done)])
+        space = spaces.Box(low.astype(seen.dtype), high.astype(seen.dtype), dtype=seen.dtype)
+        self.observation_space = space
+        if isinstance(whole, spaces.Dict):
+            self.observation_space = spaces.Dict({**whole.spaces, "observation": space})
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode with an empty history."""
+        observation, info = self.env.reset(**kwargs)
+        self._observations[:], self._actions[:] = 0, 0
+        return self._with_history(observation), info
+
+    def step(self, action: Any) -> Step:
+        """Act, and show the history with the action and what it led to."""
+        observation, *rest = self.env.step(action)
+        self._actions = np.roll(self._actions, -1, axis=0)
+        self._actions[-1] = action
+        return self._with_history(observation), *rest
+
+    def _with_history(self, observation: Any) -> Any:
+        self._observations = np.roll(self._observations, -1, axis=0)
+        is_dict = isinstance(observation, dict)
+        self._observations[-1] = observation["observation"] if is_dict else observation
+        parts = (self._observations.ravel(), self._actions.ravel())
+        history = np.concatenate(parts).astype(self._observations.dtype)
+        return {**observation, "observation": history} if is_dict else history
+
+
+class MaskVelocity(MaskObservation):
+    """Hide the velocities of one of Gymnasium's environments, see `VELOCITIES`."""
+
+    def __init__(self, env: gym.Env) -> None:
+        name = "" if env.spec is None else env.spec.name
+        if name not in VELOCITIES:
+            raise ValueError(
+                f"mask_velocity knows {', '.join(VELOCITIES)}, not {name}; name the entries to "
+                "hide with mask_observation"
+            )
+        super().__init__(env, VELOCITIES[name])
+
+
+def make_without_velocities(env_id: str, **kwargs: Any) -> gym.Env:
+    """Make an environment of Gymnasium with its velocities hidden."""
+    return MaskVelocity(gym.make(env_id, disable_env_checker=True, **kwargs))
+
+
+def register_without_velocities() -> None:
+    """Register `<name>NoVel-v<N>`, the ids that rl_zoo3 uses, unless they are registered."""
+    versions = {"CartPole": 1, "Pendulum": 1, "MountainCar": 0, "MountainCarContinuous": 0}
+    for name, version in {**versions, "LunarLander": 3, "LunarLanderContinuous": 3}.items():
+        env_id = f"{name}NoVel-v{version}"
+        if env_id not in gym.registry:
+            gym.register(
+                env_id,
+                entry_point="rlzoo_plus.envs.wrappers:make_without_velocities",
+                kwargs={"env_id": f"{name}-v{version}"},
+            )
+
+
+def _at_least(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise ValueError(f"{name}={value} must be a whole number of at least {least}")
+    return int(value)
+
+
+def _require_box(name: str, what: str, space: Any, dimensions: int | None = None) -> spaces.Box:
+    shaped = "" if dimensions is None else "flat "
+    if not isinstance(space, spaces.Box) or dimensions not in (None, len(space.shape)):
+        raise ValueError(f"{name} needs a {shaped}Box {what} space, not {space}")
+    return space

@@ -15,8 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rlzoo_plus.agents.factory import algorithm_class
-from rlzoo_plus.agents.networks import policy_class_of, policy_kwargs
+from rlzoo_plus.agents.factory import algorithm_class, policy_class_of, policy_kwargs
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.errors import ConfigError

@@ -144,7 +144,7 @@ def normalize_settings(venv: VecEnv) -> dict[str, Any]:
 def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
-    from rlzoo_plus.envs.finite import FiniteVecEnv
+    from rlzoo_plus.agents.finite import FiniteVecEnv
 
     wrappers: list[Any] = []
     while isinstance(venv, VecEnvWrapper):

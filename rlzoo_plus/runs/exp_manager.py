@@ -18,8 +18,7 @@ from rlzoo_plus.artifacts.result import TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
 from rlzoo_plus.callbacks.evaluation import export_sb3
-from rlzoo_plus.callbacks.metrics import make_logger
-from rlzoo_plus.callbacks.outputs import write_outcome
+from rlzoo_plus.callbacks.outputs import make_logger, write_outcome
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
@@ -174,7 +173,7 @@ class ExpManager:
             reason = stop.reason
             all_callbacks.on_training_end()
         finally:
-            checkpoint.close()
+            checkpoint.wait()
         if state == FINISHED:
             try:
                 self._evaluate_and_save(agent, callbacks, reason)

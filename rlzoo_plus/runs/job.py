@@ -96,8 +96,7 @@ def check_before_building(plan: Plan) -> str | None:
     Returns:
         Why the run cannot be resumed bit for bit, None if it can.
     """
-    from rlzoo_plus.envs.checks import inspect_env
-    from rlzoo_plus.envs.memory import check_memory
+    from rlzoo_plus.envs.checks import check_memory, inspect_env
 
     facts = inspect_env(plan.config)
     check_memory(plan.config, facts.observation_space, facts.action_space)

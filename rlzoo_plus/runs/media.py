@@ -50,7 +50,7 @@ def write_media(
         return out
 
     def video() -> Path:
-        from rlzoo_plus.agents.loading import load_run_policy
+        from rlzoo_plus.agents.policy import load_run_policy
 
         console.print("recording a video of the best policy ...")
         policies = [(f"{config.algo.name}, best", load_run_policy(run_dir, trust=True))]

@@ -310,7 +310,7 @@ class Run:
 
             policy = load_policy(self._place.path, trust=self._trust)
         else:
-            from rlzoo_plus.agents.loading import load_run_policy
+            from rlzoo_plus.agents.policy import load_run_policy
 
             policy = load_run_policy(self.run_dir, which or self.which, trust=self._trust)
         check_stack(self.config, policy)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.agents.loading import load_run_bundle
+from rlzoo_plus.agents.policy import load_run_bundle
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
 from rlzoo_plus.artifacts.checkpoint import Checkpoint

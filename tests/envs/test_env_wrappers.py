@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from support.tiny_envs import TinyReach
 
-from rlzoo_plus.envs.wrappers import MaskObservation, ReproducibleResets, WarmupResets
+from rlzoo_plus.envs.episodes import ReproducibleResets, WarmupResets
+from rlzoo_plus.envs.wrappers import MaskObservation
 
 
 def _first_observations(env, count, seed):

@@ -10,8 +10,7 @@ import pytest
 import stable_baselines3
 from support.training import assert_same_tree, bundle_weights, evaluations, tiny_config, train_run
 
-from rlzoo_plus.agents.loading import load_run_policy
-from rlzoo_plus.agents.policy import load_policy
+from rlzoo_plus.agents.policy import load_policy, load_run_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.callbacks import StopRequest

@@ -5,7 +5,7 @@ import pytest
 from support.evil_files import DEEP, PICKLE
 from support.forged import copy_run
 
-from rlzoo_plus.agents.loading import load_run_policy
+from rlzoo_plus.agents.policy import load_run_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.errors import ConfigError

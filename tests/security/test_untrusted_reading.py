@@ -90,7 +90,7 @@ def test_only_folders_named_as_ours_are_checkpoints(tmp_path, name):
 def test_a_policy_asks_for_the_trust_that_was_given(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "rlzoo_plus.agents.loading.load_run_policy", lambda *a, trust: asked.append(trust) or 1 / 0
+        "rlzoo_plus.agents.policy.load_run_policy", lambda *a, trust: asked.append(trust) or 1 / 0
     )
     for trust in (False, True):
         with pytest.raises(ZeroDivisionError):
