@@ -21,7 +21,6 @@ def main(arguments: list[str]) -> int:
 
         return run_study(arguments, compose)
 
-    multirun.refuse_shared_directory(arguments)
     if multirun.is_search(arguments):
         from rlzoo_plus.tuning.trial_job import PRELOAD
 

@@ -46,12 +46,12 @@ class SweepJob:
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         config = self.config
         return f"{config.algo.name} on {config.env.name}, seed {config.seed}"
 
     def check_place(self) -> None:
-        """See that what is written to or removed from its directory stays in the sweep.
+        """Check that its directory is in the sweep, and that nothing in it leads elsewhere.
 
         Raises:
             OutsideError: A link leads elsewhere.
@@ -60,20 +60,20 @@ class SweepJob:
         check_plain(self.path)
 
     def is_finished(self) -> bool:
-        """Tell whether all its steps were taken."""
+        """Return whether all its steps were taken."""
         status = self.run_dir.read_status()
         total = status.get("n_timesteps")
-        enough = isinstance(total, int) and total >= self.config.n_timesteps
-        return status.get("state") == FINISHED and enough
+        is_long_enough = isinstance(total, int) and total >= self.config.n_timesteps
+        return status.get("state") == FINISHED and is_long_enough
 
     def record(self) -> dict[str, Any]:
-        """Return it as plain data, without the place where the sweep lies."""
+        """Return it as plain data, without the place of the sweep."""
         config = self.config.model_dump(exclude={"run_dir", "sweep"})
         return {"job": self.key, "config": config, "command": self.command}
 
 
 def sweep_dir(name: str | None) -> Path:
-    """Return the directory of a sweep: a name lies below outputs/sweeps, a path is a path."""
+    """Return the directory of a sweep: a name is one below outputs/sweeps, a path is itself."""
     if name is None:
         return SWEEPS / DEFAULT_NAME
     path = Path(name).expanduser()
@@ -81,9 +81,9 @@ def sweep_dir(name: str | None) -> Path:
 
 
 def make_job(config: RunConfig, command: str = "") -> SweepJob:
-    """Make the job of a configuration; its directory depends on nothing but the content.
+    """Make the job of a configuration; its directory depends on the content only.
 
-    Threads are fixed here, whatever the number of workers: they change the last bits of a result.
+    The number of threads is fixed here: it changes the last bits of a result.
     """
     sweep = sweep_dir(config.sweep)
     if config.num_threads == "auto":
@@ -95,13 +95,13 @@ def make_job(config: RunConfig, command: str = "") -> SweepJob:
 
 
 def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
-    """Make a job of what `SweepJob.record` returned.
+    """Make a job from what `SweepJob.record` returned.
 
     Raises:
         ConfigError: It is no job, or names a place outside the sweep.
     """
     key, data = record.get("job"), record.get("config")
-    # What is named here may be removed: it must be a folder of this sweep.
+    # A run that is named here may be removed: it must be a folder of this sweep.
     parts = key.split("/") if isinstance(key, str) else []
     if len(parts) != 3 or any(p in ("", ".", "..") or "\\" in p or "\0" in p for p in parts):
         raise ConfigError(
@@ -110,18 +110,16 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
     path = sweep.joinpath(*parts)
     if not isinstance(data, dict):
         raise ConfigError(f"{sweep}: the ledger has no configuration of {printable(key)}.")
+    placed = {**data, "run_dir": str(path), "sweep": str(sweep)}
     try:
-        placed = {**data, "run_dir": str(path), "sweep": str(sweep)}
         config = load_stored(placed, check_types)
     except ValueError as error:
-        reason = one_line(error)
-        raise ConfigError(
-            f"{sweep}: the configuration of {printable(key)} is damaged: {reason}."
-        ) from error
+        damage = f"the configuration of {printable(key)} is damaged: {one_line(error)}."
+        raise ConfigError(f"{sweep}: {damage}") from error
     return SweepJob(sweep, path, config, printable(record.get("command", ""), LONGEST_LINE))
 
 
 def busy_cores(config: RunConfig) -> int:
-    """Return how many cores a job of a sweep keeps busy."""
+    """Return the number of cores that a job of a sweep keeps busy."""
     threads = 1 if config.num_threads == "auto" else int(config.num_threads)
     return max(threads, config.n_envs if config.vec_env == "subproc" else 1)

@@ -1,9 +1,8 @@
 """The ledger of a sweep: an append-only file with its jobs and what happened to them.
 
-A job's state is not in it, but in its run directory; what is here only is the reason why a job
-ended without being able to write it down itself. Lines of several controllers may be mixed, and
-the last one may be torn. A job whose record is damaged stays in the file; the command that added
-it writes it anew.
+The state of a job is in its run directory, not here; the ledger adds only why a job ended that
+could not record it itself. Lines of several controllers may be mixed, and the last one may be torn.
+A job whose record is damaged stays in the file; the command that added it writes it anew.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.config.sections import SharedSections
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.sweeps.job import SweepJob, load_job
+from rlzoo_plus.sweeps.job import SWEEPS, SweepJob, load_job, sweep_dir
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ ADDED, STARTED, DONE, FAILED, STOPPED, REMOVED = (
 
 @dataclass
 class Past:
-    """What the ledger tells.
+    """The content of a ledger.
 
     Attributes:
         jobs: The jobs of the sweep by their key, in the order in which they were added.
@@ -52,27 +51,27 @@ class Ledger:
         self._damaged: set[str] = set()
 
     def add(self, jobs: Iterable[SweepJob]) -> None:
-        """Write down the jobs that are not in it yet, or with another configuration."""
+        """Record the jobs that are not in it yet, or with another configuration."""
         known, _ = self._records()
         new = []
         for job in jobs:
-            record = job.record()
-            before = known.get(job.key, {})
+            record, before = job.record(), known.get(job.key, {})
             if any(before.get(name) != value for name, value in record.items()):
-                new.append({**_event(ADDED, job), **record})
+                new.append({"event": ADDED, "job": job.key, "t": time.time(), **record})
         # A value of the user's may be infinite, which is not the same as null.
         append_records(self.path, new, keep_infinities=True)
 
     def write(self, event: str, job: SweepJob, **details: Any) -> None:
-        """Write down what happened to a job."""
-        append_records(self.path, [{**_event(event, job), **redact_all(details)}])
+        """Record what happened to a job."""
+        record = {"event": event, "job": job.key, "t": time.time(), **redact_all(details)}
+        append_records(self.path, [record])
 
     def follow(self) -> Follower:
-        """Return what gives the events that are written from now on, by anybody."""
+        """Return a reader of the events that are recorded from now on, by any process."""
         return Follower(self.path)
 
     def read(self) -> Past:
-        """Return what it tells; a job whose record is damaged is left out, and named once."""
+        """Return its content; a job whose record is damaged is left out, with one warning."""
         records, last = self._records()
         past = Past(last=last)
         for key, record in records.items():
@@ -111,8 +110,6 @@ def open_sweep(name: str) -> Ledger:
     Raises:
         ConfigError: There is none, or its ledger is a link.
     """
-    from rlzoo_plus.sweeps.job import SWEEPS, sweep_dir
-
     for path in (Path(name), sweep_dir(name)):
         if (path / NAME).is_file():
             check_inside(path, path / NAME)
@@ -120,7 +117,3 @@ def open_sweep(name: str) -> Ledger:
     known = sorted(file.parent.name for file in SWEEPS.glob(f"*/{NAME}"))
     there = f"There are: {', '.join(known)}." if known else "Start one with `rlzoo-plus train -m`."
     raise ConfigError(f"{name}: no such sweep, here or in {SWEEPS}. {there}")
-
-
-def _event(event: str, job: SweepJob) -> dict[str, Any]:
-    return {"event": event, "job": job.key, "t": time.time()}

@@ -1,11 +1,11 @@
-"""The jobs of one command with `-m`: collected as Hydra composes them, checked, then run."""
+"""The jobs of one command with `-m`: collected as Hydra composes them, checked, and run."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.errors import ConfigError
@@ -28,19 +28,19 @@ MULTIRUN = ("-m", "--multirun")
 
 
 class Listener:
-    """Hears how far a sweep is; this one shows nothing. It is entered while jobs run."""
+    """Follows the progress of a sweep; this one shows nothing. It is entered while jobs run."""
 
     def count(self, what: str, n_jobs: int) -> None:
-        """Hear that so many jobs will be planned or checked, each with a call of `advance`."""
+        """Begin to plan or check `n_jobs` jobs, each with a call of `advance`."""
 
     def advance(self) -> None:
-        """Hear that one of them was."""
+        """Note that one of them was planned or checked."""
 
     def end_count(self) -> None:
-        """Hear that all of them were."""
+        """Note that all of them were."""
 
     def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str]) -> None:
-        """Hear that these jobs are run now, and what the user should know."""
+        """Note that these jobs run now; `notes` are for the user."""
 
     def __enter__(self) -> Listener:
         return self
@@ -49,10 +49,10 @@ class Listener:
         pass
 
     def ended(self, entry: Entry) -> None:
-        """Hear how a job ended, or that it was done already."""
+        """Note how a job ended, or that it was done already."""
 
     def tick(self, controller: Controller) -> None:
-        """Hear, some times a second, what the controller of the jobs does."""
+        """Note, a few times a second, the state of the controller."""
 
 
 class SweepStopped(Exception):  # noqa: N818
@@ -74,9 +74,9 @@ class Multirun:
 
         Args:
             arguments: Overrides and options, `-m` among them.
-            listener: Hears how far it is.
-            tune: Runs the study that `hpo=...` asks for, from what composes overrides; returns an
-                exit code.
+            listener: Follows the progress.
+            tune: Runs the study that `hpo=...` asks for, given a function that composes overrides;
+                returns an exit code.
             takes_signals: See `Scheduler`.
         """
         self.arguments = arguments
@@ -89,28 +89,29 @@ class Multirun:
         self._mistakes: list[str] = []
         self._n_seen = 0
         self._resolver = Resolver(arguments)
-        self._launcher: Launcher | None = None
 
     def execute(self, compose: Compose | None = None) -> None:
         """Compose, check and run all jobs.
 
         Args:
-            compose: Calls `collect` with each job; by default Hydra's command line does.
+            compose: Calls `collect` with each job; Hydra's command line by default.
 
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
-        from rlzoo_plus.config.compose import run_hydra
+        from rlzoo_plus.config.compose import iter_sweep_keys, run_hydra
 
-        refuse_shared_directory(self.arguments)
-        try:
+        if "run_dir" in set(iter_sweep_keys(self.arguments)):
+            raise ConfigError(
+                "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
+                "directory of its own, below sweep=NAME."
+            )
+        with contextlib.suppress(SweepStopped):
             (compose or run_hydra)(self.collect, self.arguments, self)
-            # Another launcher than ours, and Python, only collect.
+            # Hydra's own launchers, and Python, only collect.
             self.run()
-        except SweepStopped:
-            pass
 
-    # What Hydra's launcher and sweeper call: see `config.compose.Batch`.
+    # Called by Hydra's launcher and sweeper: see `config.compose.Batch`.
 
     def begin(self, n_jobs: int) -> None:
         """Learn how many jobs are planned until `run` is called."""
@@ -118,7 +119,8 @@ class Multirun:
 
     def collect(self, composed: Composed) -> None:
         """Check the configuration of a job and put it into the batch."""
-        self._count()
+        self._n_seen += 1
+        self.listener.advance()
         try:
             config, notes = self._resolver.resolve(composed)
         except ConfigError as error:
@@ -132,7 +134,8 @@ class Multirun:
         """Keep the reason why a configuration cannot be composed."""
         from rlzoo_plus.config.compose import explain
 
-        self._count()
+        self._n_seen += 1
+        self.listener.advance()
         self._mistakes.append(explain(error, self.arguments))
 
     def run(self) -> list[float | None]:
@@ -143,31 +146,31 @@ class Multirun:
         """
         self.listener.end_count()
         batch, self._batch = self._batch, []
-        # What differs only in what is shown is the same run.
+        # Jobs that differ only in what is shown are the same run.
         jobs = list({job.key: job for job in batch}.values())
-        self._check(jobs)
-        if jobs:
-            self._run(jobs, n_same=len(batch) - len(jobs))
+        launcher = self._check(jobs)
+        if launcher is not None:
+            if len(batch) > len(jobs):
+                same = f"{len(batch) - len(jobs)} of the jobs are the same run as another one"
+                self._notes.append(same)
+            self._run(jobs, launcher)
         found = {job.key: job.run_dir.read_result().get("best") for job in jobs}
         return [(found[job.key] or {}).get("mean_return") for job in batch]
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
-        """Search for values instead; the command line is taken as it was typed."""
+        """Search for values instead; `arguments` are those of the command line."""
         if self._tune is None:
             raise ConfigError("hpo=... is a study, no sweep: rlzoo-plus train -m hpo=... runs it.")
         self.code = self._tune(compose)
 
-    def _count(self) -> None:
-        self._n_seen += 1
-        self.listener.advance()
-
-    def _check(self, jobs: list[SweepJob]) -> None:
+    def _check(self, jobs: list[SweepJob]) -> Launcher | None:
+        """Raise ConfigError for all mistakes together; return the launcher, None without jobs."""
         from rlzoo_plus.diagnosis.refusals import Refusals
 
-        together = several_sweeps([*self.jobs, *jobs])
+        launcher, together = None, several_sweeps([*self.jobs, *jobs])
         if jobs and not self._mistakes and not together:
             # Its processes import torch while the environments are tried here.
-            self._launcher = launcher_for([job.config for job in jobs])
+            launcher = launcher_for([job.config for job in jobs])
         known = Refusals()
         self.listener.count("checking", len(jobs))
         for job in jobs:
@@ -176,18 +179,20 @@ class Multirun:
         self.listener.end_count()
         if self._mistakes or together:
             raise ConfigError("\n".join([*together, *tell_causes(self._mistakes, self._n_seen)]))
+        return launcher
 
-    def _run(self, jobs: list[SweepJob], n_same: int) -> None:
-        assert self._launcher is not None
-        _make_dir(jobs[0].sweep)
+    def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
+        sweep = jobs[0].sweep
+        try:
+            sweep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"sweep={sweep} cannot be made: {error}") from error
         notes, self._notes = list(dict.fromkeys(self._notes)), []
-        if n_same:
-            notes.append(f"{n_same} of the jobs are the same run as another one")
-        self.listener.begin(jobs, self._launcher, notes)
+        self.listener.begin(jobs, launcher, notes)
         jobs = [_restarted(job) for job in jobs]
-        Ledger(jobs[0].sweep).add(jobs)
+        Ledger(sweep).add(jobs)
         self.jobs += jobs
-        code = run_jobs(jobs, self._launcher, self.listener, takes_signals=self._takes_signals)
+        code = run_jobs(jobs, launcher, self.listener, takes_signals=self._takes_signals)
         self.code = max(self.code, code)
         if code > 1:
             raise SweepStopped
@@ -221,12 +226,12 @@ def launcher_for(configs: list[RunConfig]) -> Launcher:
 
 
 def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> None:
-    """Let the processes that jobs come from import torch while Hydra composes the jobs."""
+    """Let the server of job processes import torch while Hydra composes the jobs."""
     from rlzoo_plus.config.compose import iter_sweep_keys
 
     elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(iter_sweep_keys(arguments))
     asking = ("-c", "--cfg", "--info", "--hydra-help")
-    only_asks = any(word.partition("=")[0] in asking for word in arguments)
+    only_asks = any(argument.partition("=")[0] in asking for argument in arguments)
     if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
         return
     from rlzoo_plus.infra.local import start_server
@@ -235,25 +240,10 @@ def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> N
 
 
 def is_search(arguments: list[str]) -> bool:
-    """Tell whether a command line is that of a study: `hpo=ppo`."""
-    words = (argument.lstrip("+~").partition("=") for argument in arguments)
-    values = {key: value for key, _, value in words}
+    """Return whether a command line is that of a study: `hpo=ppo`."""
+    pairs = (argument.lstrip("+~").partition("=") for argument in arguments)
+    values = {key: value for key, _, value in pairs}
     return values.get("hpo", "none") not in ("none", "null")
-
-
-def refuse_shared_directory(arguments: list[str]) -> None:
-    """Refuse a directory for all jobs together.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    from rlzoo_plus.config.compose import iter_sweep_keys
-
-    if "run_dir" in set(iter_sweep_keys(arguments)):
-        raise ConfigError(
-            "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
-            "directory of its own, below sweep=NAME."
-        )
 
 
 def several_sweeps(jobs: list[SweepJob]) -> list[str]:
@@ -264,29 +254,22 @@ def several_sweeps(jobs: list[SweepJob]) -> list[str]:
     return [f"sweep: the jobs are of several sweeps ({', '.join(names)}). Give one sweep=NAME."]
 
 
-def _make_dir(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"sweep={path} cannot be made: {error}") from error
-
-
 def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
     """Return the command line that runs a job alone: the same run, in the same place."""
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.config.compose import config_options, iter_sweep_keys
 
-    words = [word.removeprefix("++") for word in composed.overrides]
-    # The only one of Hydra's own words that decides what a job is.
-    words += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
-    ours = ("sweep", "num_threads", "restart")
-    kept = [word for word in words if not set(iter_sweep_keys([word])) & set(ours)]
+    overrides = [override.removeprefix("++") for override in composed.overrides]
+    # The only one of Hydra's own overrides that decides what a job is.
+    overrides += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
+    ours = {"sweep", "num_threads", "restart"}
+    kept = [override for override in overrides if not ours & set(iter_sweep_keys([override]))]
     placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]
     return command_line(["rlzoo-plus", "train", *config_options(arguments), *kept, *placed])
 
 
 def _restarted(job: SweepJob) -> SweepJob:
-    """Move an earlier run aside if restart=true, here, so that it happens once."""
+    """Move an earlier run aside if restart=true: here, so that it happens once."""
     from rlzoo_plus.runs.job import move_aside
 
     if not job.config.restart:

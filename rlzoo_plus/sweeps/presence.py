@@ -11,13 +11,12 @@ from pathlib import Path
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunLock
 
-_FOLDER = ".controllers"
-# A file is there a moment before it is locked.
+# A file exists a moment before it is locked.
 _YOUNG_S = 60.0
 
 
 class Presence:
-    """Says that a controller works on a sweep, for as long as its process lives."""
+    """Shows that a controller works on a sweep, for as long as its process lives."""
 
     def __init__(self, sweep: Path) -> None:
         self.path = _folder(sweep) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.lock"
@@ -25,16 +24,22 @@ class Presence:
 
     @property
     def name(self) -> str:
-        """What no other controller is called."""
+        """A name that no other controller has."""
         return self.path.stem
 
     def is_asked_to_stop(self) -> bool:
-        """Tell whether somebody asked this controller to stop."""
+        """Return whether another process asked this controller to stop."""
         return self.path.with_suffix(".stop").exists()
 
     def __enter__(self) -> Presence:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        _tidy(self.path.parent)
+        # Files of killed controllers.
+        for file in self.path.parent.glob("*.lock"):
+            with contextlib.suppress(OSError, OutsideError):
+                is_old = time.time() - file.stat().st_mtime > _YOUNG_S
+                if is_old and not RunLock(file).is_held_elsewhere():
+                    file.unlink()
+                    file.with_suffix(".stop").unlink(missing_ok=True)
         self._lock.acquire()
         return self
 
@@ -47,7 +52,7 @@ class Presence:
 
 
 def is_present(sweep: Path, name: str) -> bool:
-    """Tell whether the controller of a name still works on a sweep."""
+    """Return whether the controller of a name still works on a sweep."""
     return RunLock(_folder(sweep) / f"{name}.lock").is_held_elsewhere()
 
 
@@ -68,20 +73,11 @@ def ask_to_stop(sweep: Path) -> int:
 
 
 def _folder(sweep: Path) -> Path:
-    """Return where controllers leave their files.
+    """Return the folder of the controllers' files.
 
     Raises:
         OutsideError: It is a link.
     """
-    check_inside(sweep, sweep / _FOLDER)
-    return sweep / _FOLDER
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what killed controllers have left."""
-    for file in folder.glob("*.lock"):
-        with contextlib.suppress(OSError, OutsideError):
-            is_old = time.time() - file.stat().st_mtime > _YOUNG_S
-            if is_old and not RunLock(file).is_held_elsewhere():
-                file.unlink()
-                file.with_suffix(".stop").unlink(missing_ok=True)
+    folder = sweep / ".controllers"
+    check_inside(sweep, folder)
+    return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.statistics import iqm, iqm_interval
 from rlzoo_plus.sweeps.states import JobState, JobView, tell_causes
+from rlzoo_plus.tracking.base import flatten
 
 # Fewer say little about an algorithm; an interval over them would claim more than is known.
 ENOUGH_SEEDS = 5
 _NOT_A_SETTING = ("seed", "env", "algo.name")
+# Environment, algorithm, and a hash of all that decides the outcome but the seed.
+_Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,14 @@ class Row:
     Attributes:
         env: Name of the environment.
         algo: Name of the algorithm.
-        settings: What sets it apart from other rows of this algorithm and environment.
-        n_done: Runs that are finished.
-        n_failed: Runs that failed.
-        n_open: Runs that wait or run.
+        settings: The values that differ from other rows of this algorithm and environment.
+        n_done: Number of finished runs.
+        n_failed: Number of failed runs.
+        n_open: Number of runs that wait or run.
         best: Over the mean returns of the best evaluations, None if nothing is known.
-        final: Over the mean returns of the last evaluations, the same way.
-        best_run: The run with the highest mean return, below the sweep.
-        time_s: Time that all of them trained together [s].
+        final: Over the mean returns of the last evaluations, None if nothing is known.
+        best_run: Path of the run with the highest mean return, below the sweep.
+        time_s: Training time of all of them together [s].
     """
 
     env: str
@@ -73,14 +76,33 @@ class Row:
 
 def summarise(views: list[JobView]) -> list[Row]:
     """Return a row for each algorithm, environment and setting, in the order of the jobs."""
-    groups: dict[tuple[str, str, str], list[JobView]] = {}
+    groups: dict[_Key, list[JobView]] = {}
     for view in views:
         config = view.job.config
         variant = config_hash(config.model_copy(update={"seed": 0}))
         key = (str(config.env.name), config.algo.name, variant)
         groups.setdefault(key, []).append(view)
     settings = _settings({key: group[0].job.config for key, group in groups.items()})
-    return [_row(group, settings[key]) for key, group in groups.items()]
+    rows = []
+    for key, group in groups.items():
+        done = [view for view in group if view.state is JobState.DONE]
+        known = [(view.best, view.job.key) for view in done if view.best is not None]
+        n_failed = sum(view.state is JobState.FAILED for view in group)
+        rows.append(
+            Row(
+                env=key[0],
+                algo=key[1],
+                settings=settings[key],
+                n_done=len(done),
+                n_failed=n_failed,
+                n_open=len(group) - len(done) - n_failed,
+                best=estimate([view.best for view in done]),
+                final=estimate([view.final for view in done]),
+                best_run=max(known)[1] if known else None,
+                time_s=round(sum(view.time_s or 0.0 for view in done), 3),
+            )
+        )
+    return rows
 
 
 def write_summary(sweep: Path, views: list[JobView], rows: list[Row]) -> list[Path]:
@@ -104,7 +126,7 @@ def as_data(sweep: Path, views: list[JobView], rows: list[Row]) -> dict[str, Any
 
 
 def job_data(view: JobView) -> dict[str, Any]:
-    """Return what is known of a job as plain data."""
+    """Return the state and results of a job as plain data."""
     config = view.job.config
     return {
         "path": view.job.key,
@@ -123,25 +145,6 @@ def job_data(view: JobView) -> dict[str, Any]:
     }
 
 
-def _row(views: list[JobView], settings: str) -> Row:
-    config = views[0].job.config
-    done = [view for view in views if view.state is JobState.DONE]
-    known = [(view.best, view.job.key) for view in done if view.best is not None]
-    n_failed = sum(view.state is JobState.FAILED for view in views)
-    return Row(
-        env=str(config.env.name),
-        algo=config.algo.name,
-        settings=settings,
-        n_done=len(done),
-        n_failed=n_failed,
-        n_open=len(views) - len(done) - n_failed,
-        best=estimate([view.best for view in done]),
-        final=estimate([view.final for view in done]),
-        best_run=max(known)[1] if known else None,
-        time_s=round(sum(view.time_s or 0.0 for view in done), 3),
-    )
-
-
 def estimate(values: Sequence[float | None]) -> Estimate | None:
     """Return the interquartile mean of one value a seed; None if no seed has one."""
     known = [value for value in values if value is not None]
@@ -152,7 +155,7 @@ def estimate(values: Sequence[float | None]) -> Estimate | None:
 
 
 def few_seeds_note(rows: list[Row]) -> str | None:
-    """Say what is missing if a row is over too few seeds, None if none is."""
+    """Return a warning if a row is over too few seeds, None if none is."""
     estimates = [row.best for row in rows if row.best is not None]
     few = [estimate for estimate in estimates if estimate.n < ENOUGH_SEEDS]
     if not few:
@@ -164,39 +167,29 @@ def few_seeds_note(rows: list[Row]) -> str | None:
     )
 
 
-def _settings(configs: Mapping[tuple[str, str, str], RunConfig]) -> dict[tuple[str, str, str], str]:
+def _settings(configs: Mapping[_Key, RunConfig]) -> dict[_Key, str]:
     """Name each variant by the keys that differ among those of its algorithm and environment."""
     first: dict[tuple[str, str], dict[str, str]] = {}
     differing: dict[tuple[str, str], dict[str, None]] = {}
     for key, config in configs.items():
-        pair, values = key[:2], {k: repr(value) for k, value in _values(config)}
-        reference = first.setdefault(pair, values)
-        keys = differing.setdefault(pair, {})
-        keys.update((k, None) for k, text in values.items() if reference.get(k) != text)
-        keys.update((k, None) for k in reference if k not in values)
+        texts = {name: repr(value) for name, value in _values(config).items()}
+        reference = first.setdefault(key[:2], texts)
+        names = [name for name in texts | reference if texts.get(name) != reference.get(name)]
+        # Values that follow from another choice add nothing.
+        kept = [name for name in names if not name.startswith(_NOT_A_SETTING)]
+        differing.setdefault(key[:2], {}).update(dict.fromkeys(kept))
     named = {}
     for key, config in configs.items():
-        # What follows from a choice says nothing more.
-        shown = [k for k in differing[key[:2]] if not k.startswith(_NOT_A_SETTING)]
-        values = dict(_values(config)) if shown else {}
-        named[key] = printable(" ".join(f"{_short(k)}={values.get(k)}" for k in shown), 120)
+        keys = differing[key[:2]]
+        values = _values(config) if keys else {}
+        parts = [f"{k.removeprefix('algo.hyperparams.')}={values.get(k)}" for k in keys]
+        named[key] = printable(" ".join(parts), 120)
     return named
 
 
-def _values(config: RunConfig) -> Iterator[tuple[str, Any]]:
-    return _flat(config.model_dump(exclude=set(UNHASHED)))
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
-
-
-def _short(key: str) -> str:
-    return key.removeprefix("algo.hyperparams.")
+def _values(config: RunConfig) -> dict[str, Any]:
+    values = flatten(config.model_dump(exclude=set(UNHASHED)), ".")
+    return {name: value for name, value in values.items() if value != {}}
 
 
 def as_table(rows: list[Row]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Sweeps from Python: run the jobs that overrides stand for, and hold what they gave."""
+"""Sweeps from Python: run the jobs that overrides stand for, and read their results."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def sweep(
     process of its own and in a directory named by its content, below outputs/sweeps/default or
     `sweep=NAME`. The same call again finishes only what is missing. A job that fails ends no other.
 
-    Jobs do not run the calling script again, which needs no `if __name__ == "__main__"`: what
-    registers environments or algorithms of your own belongs into a module that the configuration
-    names.
+    Jobs do not run the calling script again, which needs no `if __name__ == "__main__"`. Register
+    your own environments and algorithms in a module that the configuration names.
 
     Args:
         overrides: As on the command line.
@@ -48,16 +47,20 @@ def sweep(
 
     Raises:
         ConfigError: It names all mistakes, in any job; none has begun.
-        KeyboardInterrupt: By Ctrl-C; the jobs have saved checkpoints to go on from.
+        KeyboardInterrupt: By Ctrl-C; the jobs have saved checkpoints to resume from.
     """
-    several = {key: value for key, value in values.items() if isinstance(value, (tuple, range))}
-    words = as_arguments(
-        overrides, config_dir, {k: v for k, v in values.items() if k not in several}
-    )
-    words += [_choice(key, several[key]) for key in several]
     from rlzoo_plus.config.compose import compose_jobs
     from rlzoo_plus.runs.printing import plain_console
 
+    words = as_arguments(overrides, config_dir, {})
+    for key, value in values.items():
+        if not isinstance(value, (tuple, range)):
+            words += as_arguments((), None, {key: value})
+        elif value:
+            texts = [as_arguments((), None, {key: each})[0].partition("=")[2] for each in value]
+            words.append(f"{key}={','.join(texts)}")
+        else:
+            raise ConfigError(f"{key}: several values are asked for, and none is given.")
     start_early(words)
     jobs = Multirun(words, _View(plain_console(quiet=quiet), on_end), takes_signals=False)
     jobs.execute(compose_jobs)
@@ -100,9 +103,10 @@ class Sweep(Sequence[Run]):
     @overload
     def __getitem__(self, index: slice) -> list[Run]: ...
     def __getitem__(self, index: int | slice) -> Run | list[Run]:
-        if isinstance(index, slice):
-            return [self._run(job) for job in self._jobs[index]]
-        return self._run(self._jobs[index])
+        jobs = self._jobs[index]
+        if isinstance(jobs, list):
+            return [Run.open(job.path, trust=self._trust) for job in jobs]
+        return Run.open(jobs.path, trust=self._trust)
 
     def __repr__(self) -> str:
         return f"<Sweep {self.path}: {headline(self.views(), 1, None)}>"
@@ -133,9 +137,6 @@ class Sweep(Sequence[Run]):
         """The reason for each job that failed, by its path below the sweep."""
         return {v.job.key: v.reason for v in self.views() if v.state is JobState.FAILED}
 
-    def _run(self, job: SweepJob) -> Run:
-        return Run.open(job.path, trust=self._trust)
-
 
 class _View(SweepView):
     """Prints a line for each job that ends, and calls back."""
@@ -149,11 +150,3 @@ class _View(SweepView):
         super().ended(entry)
         if self._on_end is not None and entry.state is JobState.DONE:
             self._on_end(Run.open(entry.job.path, trust=True))
-
-
-def _choice(key: str, values: Sequence[Any]) -> str:
-    """Return an override that stands for several values."""
-    if not values:
-        raise ConfigError(f"{key}: several values are asked for, and none is given.")
-    written = [as_arguments((), None, {key: value})[0].partition("=")[2] for value in values]
-    return f"{key}={','.join(written)}"
