@@ -26,8 +26,8 @@ UPRIGHT_STEPS = 25
 WIDTH, HEIGHT = 80, 40
 """Size of an image that the policy sees [pixels]."""
 OVERSAMPLING = 2
-"""Pixels rendered for each pixel shown, along width and height: PyBullet's renderer knows nothing
-between pole and background, and a falling pole moves by less than a pixel a step."""
+"""Pixels rendered for each pixel shown, along width and height: PyBullet's renderer does not blend
+pole and background, and a falling pole moves by less than a pixel a step."""
 
 GREY: Colour = (0.52, 0.56, 0.62, 1.0)
 BLUE: Colour = (0.20, 0.47, 0.80, 1.0)

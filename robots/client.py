@@ -16,7 +16,7 @@ import pybullet_data
 
 
 class DisplayError(RuntimeError):
-    """A window was asked for on a machine that has no display."""
+    """A window was requested on a machine that has no display."""
 
 
 def require_display() -> None:
@@ -72,6 +72,7 @@ class Client:
         client: PyBullet's client id; -1 after ``close``.
         step_s: Simulated time of one ``step`` [s].
         substeps: Physics steps in one ``step``.
+        gravity_m_s2: Nominal downward gravity.
         gui: Whether the world is shown in a window.
         step: Function that advances the world by ``step_s``.
         substep: The same by one physics step; for a world made without ``hold_torques``.
@@ -94,7 +95,7 @@ class Client:
 
         Raises:
             ValueError: If the time step, the substeps or the iterations are not positive.
-            DisplayError: If a window is asked for where there is no display.
+            DisplayError: If a window is requested without a display.
         """
         physics = physics or Physics()
         time_step_s, substeps = physics.time_step_s, physics.substeps
@@ -126,7 +127,8 @@ class Client:
         n_calls = 1 if hold_torques else substeps
         self.step = self.substep if n_calls == 1 else partial(_repeat, self.substep, n_calls)
         self.bind(pybullet.setAdditionalSearchPath)(pybullet_data.getDataPath())
-        self.set_gravity(physics.gravity_m_s2)
+        self.gravity_m_s2 = physics.gravity_m_s2
+        self.set_gravity(self.gravity_m_s2)
         erp = physics.contact_erp
         engine: dict[str, Any] = {} if erp is None else {"contactERP": erp}
         if not physics.cone_friction:
@@ -187,14 +189,14 @@ print("LOADED", loaded)
 
 
 class RendererError(RuntimeError):
-    """EGL was asked for on a machine that has none."""
+    """EGL was requested on a machine that has none."""
 
 
 @cache
 def egl_problem() -> str | None:
     """Return why EGL cannot be used on this machine, None if it can.
 
-    Without a device the plugin ends the whole process, so a process of its own tries it first.
+    Without a device the plugin ends the whole process, so a separate process tries it first.
     """
     if (library := _library()) is None:
         return "this build of PyBullet has no plugin eglRenderer"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robots.distributions import read_number
 from robots.elementary import clip
-from robots.randomization import Randomizer, read_randomization
+from robots.randomization import Randomizer
 from robots.robot import ActionMode
 from robots.safety import TERM, Broken, Safety
 from robots.sensors import State
@@ -33,7 +33,7 @@ class ConditionOptions(TypedDict, total=False):
 class Actuation:
     """Delays actions and limits how fast they change, for one world.
 
-    The reward sees the action that the policy chose; only the motors get what comes out here.
+    The reward is computed from the action that the policy chose; only the motors get the result.
     """
 
     def __init__(self, n_actions: int, latency: int = 0, max_rate: float | None = None) -> None:
@@ -72,7 +72,7 @@ class Actuation:
         self._under_way = deque([self._rest] * (self._latency + more_latency))
         self._arrived = self._rest
 
-    def arriving(self, command: Command) -> Command:
+    def apply(self, command: Command) -> Command:
         """Return what reaches the motors in the step in which a command is given.
 
         Args:
@@ -96,7 +96,7 @@ class Conditions:
         actuation: Delays and limits actions.
         randomizer: Draws what differs from episode to episode.
         safety: The limits that are watched, or None.
-        terms: Names of the reward terms that come from here.
+        terms: Names of the reward terms for broken limits.
         command: The last action in [-1, 1], shape (n_actions,); zeros before the first.
         violations: Joints, or entries of the action, beyond each limit, summed over the episode.
     """
@@ -106,7 +106,6 @@ class Conditions:
         world: World,
         task: Task,
         mode: ActionMode,
-        gravity_m_s2: float,
         *,
         latency: int = 0,
         max_action_rate: float | None = None,
@@ -114,13 +113,12 @@ class Conditions:
         randomization: Mapping[str, Any] | None = None,
         safety: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read the conditions.
+        """Check and set up the conditions.
 
         Args:
             world: World they are for.
             task: Task of the robot.
             mode: What an action commands.
-            gravity_m_s2: Nominal gravity.
             latency: Control steps by which actions reach the motors late.
             max_action_rate: Greatest change, in a step, of an entry of the action that reaches
                 the motors; None: any.
@@ -130,14 +128,14 @@ class Conditions:
             safety: Limits that are watched: see ``docs/robots/safety.md``.
 
         Raises:
-            ValueError: If one of them is not in order.
+            ValueError: If one of them is not valid.
         """
         drive = world.robot.drive
         self._strength = read_number("motor_strength", motor_strength, 0.0)
         drive.set_strength(self._strength)
         self.is_random = randomization is not None
-        spec = read_randomization(randomization if self.is_random else {})
-        self.randomizer = Randomizer(spec, world, task.observation_space, gravity_m_s2)
+        config = randomization if self.is_random else {}
+        self.randomizer = Randomizer(config, world, task.observation_space)
         self.actuation = Actuation(drive.n_actions, latency, max_action_rate)
         self.safety = None if safety is None else Safety(safety, drive, mode)
         is_priced = self.safety is not None and self.safety.on_violation == "penalty"
@@ -166,7 +164,7 @@ class Conditions:
         self.command = self._rest
         self.violations = {} if self.safety is None else dict.fromkeys(self.safety.kinds, 0)
 
-    def arriving(self, command: Command, rng: np.random.Generator) -> Command:
+    def apply(self, command: Command, rng: np.random.Generator) -> Command:
         """Return what reaches the motors in a step; also push the robot if it is time to.
 
         Args:
@@ -174,9 +172,9 @@ class Conditions:
             rng: The environment's generator.
         """
         self.randomizer.push(rng)
-        return self.actuation.arriving(command)
+        return self.actuation.apply(command)
 
-    def judge(self, state: State, command: Command, targets: list[float]) -> Broken:
+    def check_limits(self, state: State, command: Command, targets: list[float]) -> Broken:
         """Return which limits a step broke, and count them.
 
         Args:
@@ -221,7 +219,7 @@ def info_of(broken: Broken) -> dict[str, Any]:
     return {"violations": counts} if counts else {}
 
 
-def judge_worlds(
+def check_limits_of_worlds(
     conditions: list[Conditions], state: State, commands: Command, targets: NDArray[Any]
 ) -> Broken:
     """Return which limits a step of n worlds broke, each of shape (n,), and count them."""

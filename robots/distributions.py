@@ -1,7 +1,7 @@
 """Distributions as plain configuration: ``{"uniform": [0.8, 1.2]}`` and the like."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any
@@ -22,11 +22,7 @@ _FORMS = {
 
 
 def known_name(where: str, name: object, known: Collection[str]) -> str:
-    """Return a name that is known.
-
-    Raises:
-        ValueError: If it is not; the text proposes the closest one.
-    """
+    """Return a known name; for any other raise a ValueError that proposes the closest one."""
     if isinstance(name, str) and name in known:
         return name
     close = get_close_matches(str(name), known, n=1)
@@ -54,21 +50,18 @@ def read_number(
 
 @dataclass(frozen=True)
 class Distribution:
-    """What a value is drawn from.
-
-    Attributes:
-        draw: Draws one value, or an array of them if the shape is given.
-        low: The lowest value that it can draw.
-        high: The highest.
-        whole: Whether it draws whole numbers only.
-        each: Whether every link or joint has a draw of its own.
-    """
+    """What a value is drawn from."""
 
     draw: Callable[[np.random.Generator, int | None], float | NDArray[np.float64]]
+    """Draws one value, or an array of them if the shape is given."""
     low: float
+    """The lowest value that it can draw."""
     high: float
+    """The highest."""
     whole: bool = False
+    """Whether it draws whole numbers only."""
     each: bool = False
+    """Whether every link or joint is drawn separately."""
 
 
 def read_distribution(where: str, value: object, nominal: float) -> Distribution:
@@ -80,7 +73,7 @@ def read_distribution(where: str, value: object, nominal: float) -> Distribution
         nominal: Mean of a normal distribution that is given its deviation alone.
 
     Raises:
-        ValueError: If the configuration is not in order.
+        ValueError: If the configuration is not valid.
     """
     if not isinstance(value, Mapping):
         value = {"constant": value}
@@ -95,75 +88,45 @@ def read_distribution(where: str, value: object, nominal: float) -> Distribution
             f"Write one of: {forms}."
         )
     ((kind, given),) = entries.items()
-    readers: dict[str, Callable[[list[float], float], Distribution | None]] = {
-        "constant": _constant,
-        "uniform": _uniform,
-        "log_uniform": _log_uniform,
-        "normal": _normal,
-        "choice": _choice,
-    }
     sequence = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
     values: list[Any] = list(given) if sequence else [given]
     numbers = [read_number(f"{where}.{kind}", number) for number in values]
-    found = readers[kind](numbers, nominal)
+    found = _distribution(kind, numbers, nominal)
     if found is None:
         raise ValueError(f"{where}.{kind}={given!r} does not fit. Write {_FORMS[kind]}.")
-    return Distribution(found.draw, found.low, found.high, found.whole, each)
+    return replace(found, each=each)
 
 
-def _constant(numbers: list[float], nominal: float) -> Distribution | None:
-    del nominal
-    if len(numbers) != 1:
-        return None
-    (value,) = numbers
-    return Distribution(
-        lambda rng, size: value if size is None else np.full(size, value),
-        value,
-        value,
-        value.is_integer(),
-    )
+def _distribution(kind: str, numbers: list[float], nominal: float) -> Distribution | None:
+    """Return the distribution of a kind with these parameters, None if they do not fit."""
+    match kind, numbers:
+        case "constant", [value]:
+            return Distribution(
+                lambda rng, size: value if size is None else np.full(size, value),
+                value,
+                value,
+                value.is_integer(),
+            )
+        case "uniform", [low, high] if low <= high:
+            return Distribution(lambda rng, size: rng.uniform(low, high, size), low, high)
+        case "log_uniform", [low, high] if 0 < low <= high:
+            first, last = np.log(numbers)
+            return Distribution(lambda rng, size: np.exp(rng.uniform(first, last, size)), low, high)
+        case "normal", [deviation] | [_, deviation] if deviation >= 0:
+            mean = nominal if len(numbers) == 1 else numbers[0]
+            reach = _NORMAL_REACH * deviation
 
+            def draw(rng: np.random.Generator, size: int | None) -> Any:
+                deviations = np.clip(rng.standard_normal(size), -_NORMAL_REACH, _NORMAL_REACH)
+                return mean + deviation * deviations
 
-def _uniform(numbers: list[float], nominal: float) -> Distribution | None:
-    del nominal
-    if len(numbers) != 2 or numbers[0] > numbers[1]:
-        return None
-    low, high = numbers
-    return Distribution(lambda rng, size: rng.uniform(low, high, size), low, high)
-
-
-def _log_uniform(numbers: list[float], nominal: float) -> Distribution | None:
-    del nominal
-    if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1]:
-        return None
-    low, high = np.log(numbers)
-    return Distribution(
-        lambda rng, size: np.exp(rng.uniform(low, high, size)), numbers[0], numbers[1]
-    )
-
-
-def _normal(numbers: list[float], nominal: float) -> Distribution | None:
-    mean, deviation = numbers if len(numbers) == 2 else (nominal, numbers[0])
-    if len(numbers) > 2 or deviation < 0:
-        return None
-
-    def draw(rng: np.random.Generator, size: int | None) -> float | NDArray[np.float64]:
-        reach = np.clip(rng.standard_normal(size), -_NORMAL_REACH, _NORMAL_REACH)
-        value: float | NDArray[np.float64] = mean + deviation * reach
-        return value
-
-    reach = _NORMAL_REACH * deviation
-    return Distribution(draw, mean - reach, mean + reach)
-
-
-def _choice(numbers: list[float], nominal: float) -> Distribution | None:
-    del nominal
-    if not numbers:
-        return None
-    options = np.array(numbers)
-    return Distribution(
-        lambda rng, size: options[rng.integers(len(options), size=size)],
-        min(numbers),
-        max(numbers),
-        all(number.is_integer() for number in numbers),
-    )
+            return Distribution(draw, mean - reach, mean + reach)
+        case "choice", [_, *_]:
+            options = np.array(numbers)
+            return Distribution(
+                lambda rng, size: options[rng.integers(len(options), size=size)],
+                min(numbers),
+                max(numbers),
+                all(number.is_integer() for number in numbers),
+            )
+    return None

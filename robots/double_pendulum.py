@@ -1,4 +1,4 @@
-"""Double pendulum: keep two poles, one hinged upon the other, upright on a cart."""
+"""Double pendulum: keep two poles, one hinged on the other, upright on a cart."""
 
 from collections.abc import Mapping
 from pathlib import Path

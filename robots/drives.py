@@ -46,7 +46,7 @@ class Motors:
     read_columns: list[int]
     """Columns of these joints among those that are read."""
     scale: NDArray[np.float64]
-    """What the action 1 stands for."""
+    """Meaning of the action 1."""
     centre: NDArray[np.float64]
     """Rest positions [rad or m]."""
     lower: NDArray[np.float64]
@@ -388,7 +388,7 @@ class MixedDrive(WrappedDrive):
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return the targets of the motors, whose shares are clipped to [-1, 1]."""
-        # One column after the other, since a matrix product adds in an order of its own.
+        # One column after the other, since a matrix product adds in another order.
         mixed: Any = action[..., :1] * self._shares[0]
         for entry in range(1, self.n_actions):
             mixed = mixed + action[..., entry : entry + 1] * self._shares[entry]

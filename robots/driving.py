@@ -63,7 +63,7 @@ class DriveToGoal(Task):
             reward: Weights of the terms to change.
 
         Raises:
-            ValueError: If the distances are not in order.
+            ValueError: If the distances are not valid.
         """
         super().__init__(reward)
         if not 0 < tolerance_m < min_goal_m <= max_goal_m:
@@ -144,7 +144,7 @@ class DriveToGoal(Task):
 
 
 class DrivingOptions(EnvOptions, total=False):
-    """Arguments of every wheeled robot besides its own; see ``DrivingEnv``."""
+    """Options of every wheeled robot; see ``DrivingEnv``."""
 
     min_goal_m: float
     max_goal_m: float

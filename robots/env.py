@@ -19,7 +19,7 @@ from robots.world import World, WorldSpec
 
 
 class EnvOptions(ConditionOptions, total=False):
-    """What every environment takes besides its own arguments; see ``BaseRobotEnv``."""
+    """Options of every environment; see ``BaseRobotEnv``."""
 
     episode_s: float
     render_mode: str | None
@@ -30,7 +30,7 @@ class EnvOptions(ConditionOptions, total=False):
 
 @dataclass(slots=True)
 class Episode:
-    """What has happened since a reset.
+    """Record of an episode since its reset.
 
     Attributes:
         start: State and seed of the environment's generator before it; None before the first.
@@ -59,12 +59,13 @@ class BaseRobotEnv(ExactState, View):
 
     Attributes:
         world: The robot and its surroundings.
-        task: What it should do.
+        task: The task.
         state: What the sensors read last.
         readings: The same as one row of plain numbers.
-        episode: What has happened since the reset.
+        episode: Record of the episode since its reset.
         discrete_actions: The actions to choose among, shape (n_choices, n_actions), or None.
         conditions: Actuation, randomization and limits; None if there are none.
+        max_episode_steps: Number of steps after which an episode is truncated.
         term_names: Names of the terms that the reward is the sum of.
     """
 
@@ -88,7 +89,7 @@ class BaseRobotEnv(ExactState, View):
 
         Args:
             robot: The robot to load.
-            task: What it should do.
+            task: The task.
             world: Its surroundings; nothing, at 200 Hz and four physics steps an action, if None.
             episode_s: Length of an episode [s], after which it is truncated.
             discrete_actions: Makes the action space discrete: the actions to choose among, in
@@ -102,19 +103,19 @@ class BaseRobotEnv(ExactState, View):
 
         Raises:
             ValueError: If ``render_mode`` is unknown, a length is not positive, or a
-                condition is not in order.
-            DisplayError: If a window is asked for where there is no display.
-            RendererError: If EGL is asked for where there is none.
+                condition is not valid.
+            DisplayError: If a window is requested without a display.
+            RendererError: If EGL is requested where there is none.
         """
         self.set_view(render_mode, render_width, render_height)
         self.task = task
-        surroundings = world or WorldSpec()
         if needs_efforts(conditions.get("safety"), robot.action_mode):
             robot = replace(robot, sensors=replace(robot.sensors, efforts=True))
-        self.world = World(surroundings, robot, gui=render_mode == "human", renderer=renderer)
+        gui = render_mode == "human"
+        self.world = World(world or WorldSpec(), robot, gui=gui, renderer=renderer)
         step_s = self.simulation.step_s
-        self._max_steps = round(episode_s / step_s)
-        if self._max_steps < 1:
+        self.max_episode_steps = round(episode_s / step_s)
+        if self.max_episode_steps < 1:
             self.close()
             raise ValueError(f"episode_s={episode_s} is below one step. Set at least {step_s:.3g}.")
         self.metadata = {**self.metadata, "render_fps": round(1 / step_s)}
@@ -124,9 +125,8 @@ class BaseRobotEnv(ExactState, View):
         if discrete_actions is not None:
             self.action_space = spaces.Discrete(len(discrete_actions))
         self.observation_space = task.observation_space
-        gravity_m_s2 = surroundings.gravity_m_s2
         try:
-            found = Conditions(self.world, task, robot.action_mode, gravity_m_s2, **conditions)
+            found = Conditions(self.world, task, robot.action_mode, **conditions)
         except (TypeError, ValueError):
             self.close()
             raise
@@ -147,7 +147,7 @@ class BaseRobotEnv(ExactState, View):
         if render_mode == "human":
             aim_window(self.simulation, self.current_camera())
 
-    # Named here too: a subclass that steps in a way of its own must give its own state with it.
+    # Named here too: a subclass that overrides how it steps must give its own state with it.
     state_dict = ExactState.state_dict
 
     @property
@@ -166,7 +166,7 @@ class BaseRobotEnv(ExactState, View):
         """Start an episode.
 
         Args:
-            seed: Seeds the generator of the initial states; None draws on.
+            seed: Seeds the generator of the initial states; None continues the sequence.
             options: Unused.
 
         Returns:
@@ -179,7 +179,7 @@ class BaseRobotEnv(ExactState, View):
         observation = self.task.observation(self.state)
         if self.conditions is None:
             return observation, {}
-        observation = self.conditions.randomizer.disturbed(observation)
+        observation = self.conditions.randomizer.with_noise(observation)
         return observation, self.conditions.first_info()
 
     def begin(self) -> None:
@@ -192,7 +192,7 @@ class BaseRobotEnv(ExactState, View):
             conditions.begin(rng)
         initial = self.task.sample_initial_state(rng)
         if conditions is not None:
-            initial = conditions.randomizer.spread(initial)
+            initial = conditions.randomizer.with_offsets(initial)
         self.readings = self.world.start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))
@@ -226,10 +226,10 @@ class BaseRobotEnv(ExactState, View):
             else:
                 command = np.array(given, np.float64)
         task, state, conditions = self.task, self.state, self.conditions
-        arriving = command
+        applied = command
         if conditions is not None:
-            arriving = conditions.arriving(command, self.np_random)
-        targets = self.world.robot.drive.row_of_targets(arriving, state)
+            applied = conditions.apply(command, self.np_random)
+        targets = self.world.robot.drive.row_of_targets(applied, state)
         self._advance(targets)
         self.readings = readings = self._read()
         image = self.world.image() if self._sees else None
@@ -246,7 +246,7 @@ class BaseRobotEnv(ExactState, View):
             reward += value
         broken: Broken = {}
         if conditions is not None:
-            broken = conditions.judge(state, command, targets)
+            broken = conditions.check_limits(state, command, targets)
             for name, value in conditions.cost(broken).items():
                 terms[name] = value = float(value)
                 totals[name] += value
@@ -269,7 +269,7 @@ class BaseRobotEnv(ExactState, View):
         if broken:
             info.update(info_of(broken))
         terminated = reason is not None
-        truncated = not terminated and episode.num_steps >= self._max_steps
+        truncated = not terminated and episode.num_steps >= self.max_episode_steps
         if terminated or truncated:
             success = bool(task.success(state, np.array(truncated)))
             info["is_success"] = success and reason != REASON
@@ -282,7 +282,7 @@ class BaseRobotEnv(ExactState, View):
         observation = task.observation(state)
         if conditions is not None:
             conditions.randomizer.draw_noise(self.np_random)
-            observation = conditions.randomizer.disturbed(observation)
+            observation = conditions.randomizer.with_noise(observation)
         return observation, reward, terminated, truncated, info
 
     def set_randomization_level(self, level: float | None) -> None:
@@ -301,11 +301,6 @@ class BaseRobotEnv(ExactState, View):
             )
         forced = None if level is None else read_number("level", level, 0.0, 1.0)
         self.randomizer.forced_level = forced
-
-    @property
-    def max_episode_steps(self) -> int:
-        """Number of steps after which an episode is truncated."""
-        return self._max_steps
 
     def close(self) -> None:
         """Disconnect from PyBullet; calling it again does nothing."""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour
+from robots.elementary import clip
 from robots.env import BaseRobotEnv, EnvOptions
 from robots.rendering import paint
 from robots.robot import InitialState, RobotSpec
@@ -69,7 +69,7 @@ class RunForward(Task):
             "contact_before": state.memory["contact"],
         }
 
-    def observation(self, state: State) -> NDArray[np.float32]:
+    def observation(self, state: State) -> Floats:
         """Return the posture, the joints and the contacts of the step before, within 5 of 0.
 
         Returns:
@@ -102,15 +102,10 @@ class RunForward(Task):
             *chain.from_iterable(joints),
             *columns(state.memory["contact_before"])[::-1],
         )
-        clipped: NDArray[np.float32] = np.minimum(np.maximum(observation, -5.0), 5.0)
-        return clipped
+        return clip(observation, -5.0, 5.0)
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting.
-
-        Args:
-            state: State after the step.
-            action: In [-1, 1], shape (..., 6).
 
         Returns:
             ``alive`` 1, or -1 while the torso is pitched by 1 rad or more or a thigh or shin
@@ -227,7 +222,7 @@ def _pitch(orientation: list[Any]) -> tuple[Any, Any]:
     """Return the pitch of a quaternion's components [rad] as Bullet defines it.
 
     Returns:
-        The pitch, and 1 where roll and yaw are known besides; 0 where it is a right angle, and
+        The pitch, and 1 where roll and yaw are known; 0 where it is a right angle, and
         they are 0 for a body in a plane.
     """
     x, y, z, w = orientation

@@ -34,11 +34,7 @@ class KukaReachTask(GoalTask):
     weights ``{"reached": 1, "distance": 0, "near": 0}`` make the sparse reward of hindsight replay.
     """
 
-    reward_weights: ClassVar[Mapping[str, float]] = {
-        "reached": 0.0,
-        "distance": 1.0,
-        "near": 1.0,
-    }
+    reward_weights: ClassVar[Mapping[str, float]] = {"reached": 0.0, "distance": 1.0, "near": 1.0}
 
     def __init__(self, reward: Mapping[str, float] | None, tolerance_m: float) -> None:
         """Set weights and tolerance; see ``GoalTask``."""

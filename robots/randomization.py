@@ -1,7 +1,6 @@
 """Domain randomization: its specification, and drawing it at each reset."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import pi
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from robots.distributions import Distribution, known_name, read_distribution, read_number
 from robots.elementary import clip
 from robots.robot import InitialState
-from robots.simulation import LinkDynamics
 from robots.world import World
 
 
@@ -25,7 +23,7 @@ class Quantity(NamedTuple):
     at_least: float = -np.inf
     """The lowest value that makes sense."""
     each: bool = False
-    """Whether every link, joint or object may have a draw of its own."""
+    """Whether links, joints or objects may be drawn separately."""
 
 
 QUANTITIES = {
@@ -47,46 +45,6 @@ QUANTITIES = {
 """In the order in which they are drawn."""
 
 _SETTINGS = ("push", "curriculum")
-
-
-@dataclass(frozen=True)
-class RandomizationSpec:
-    """A configuration that was found to be in order."""
-
-    draws: dict[str, Distribution]
-    """What the quantities are drawn from, in the order in which they are drawn."""
-    push_every_s: float = 0.0
-    """Mean time between pushes [s]; 0: none."""
-    push_velocity: float = 0.0
-    """Greatest velocity that a push adds [m/s or rad/s]."""
-    curriculum_episodes: int = 0
-    """Episodes over which the spread grows from none to full; 0: it is full at once."""
-
-
-def read_randomization(config: object) -> RandomizationSpec:
-    """Return what a configuration states; ``docs/robots/randomization.md`` lists the entries.
-
-    Raises:
-        ValueError: If an entry is unknown or does not fit.
-    """
-    if not isinstance(config, Mapping):
-        raise ValueError(
-            f"randomization={config!r} must be a mapping, as {{mass: {{uniform: [0.8, 1.2]}}}}."
-        )
-    for name in config:
-        known_name("randomization", name, (*QUANTITIES, *_SETTINGS))
-    draws = {name: _read(name, config[name]) for name in QUANTITIES if name in config}
-    push = _read_settings("push", config.get("push"), ("every_s", "velocity"))
-    curriculum = _read_settings("curriculum", config.get("curriculum"), ("episodes",))
-    episodes = curriculum.get("episodes", 0.0)
-    if episodes != int(episodes) or 0.0 in (*push.values(), *curriculum.values()):
-        raise ValueError(
-            f"randomization.push={push} and randomization.curriculum={curriculum} must be above 0, "
-            "and episodes whole. Set for example every_s=2.0, velocity=0.5 and episodes=200."
-        )
-    return RandomizationSpec(
-        draws, push.get("every_s", 0.0), push.get("velocity", 0.0), int(episodes)
-    )
 
 
 def _read(name: str, value: object) -> Distribution:
@@ -122,59 +80,97 @@ def _read_settings(name: str, value: object, keys: tuple[str, ...]) -> dict[str,
 
 _OFFSETS = ("initial_position", "initial_velocity")
 _OF_LINKS = ("mass", "inertia", "friction")
-_NOISE = ("observation_bias", "observation_noise")
 
 
 class Randomizer:
     """Draws and applies the randomization of one world.
 
-    Everything is set anew from nominal values at each reset: restoring a state of Bullet leaves
-    masses as they are.
+    Each reset sets everything from nominal values again: restoring a state of Bullet does not
+    restore masses.
 
     Attributes:
-        spec: What is drawn from.
-        forced_level: Level that was set by hand, or None: as the curriculum says.
+        draws: What the quantities are drawn from, in the order in which they are drawn.
+        forced_level: Level that was set by hand; None follows the curriculum.
         level: Level of the present episode, from 0 (nominal) to 1 (the full spread).
         drawn: What was drawn for it, as plain numbers and lists.
         noise: What is added to the next observation, shape (n_observations,); None: never any.
     """
 
-    def __init__(
-        self,
-        spec: RandomizationSpec,
-        world: World,
-        observation_space: spaces.Space[Any],
-        gravity_m_s2: float,
-    ) -> None:
-        """Read the nominal values.
+    def __init__(self, config: object, world: World, observation_space: spaces.Space[Any]) -> None:
+        """Read the configuration and the nominal values.
 
         Args:
-            spec: What to draw from.
+            config: What varies; ``docs/robots/randomization.md`` lists the entries.
             world: Complete, and as it should be without randomization.
             observation_space: Space of what the noise is added to.
-            gravity_m_s2: Nominal gravity.
 
         Raises:
-            ValueError: If the world has nothing that a quantity belongs to.
+            ValueError: If an entry is unknown or does not fit, or the world has nothing that a
+                quantity belongs to.
         """
-        self.spec = spec
+        if not isinstance(config, Mapping):
+            raise ValueError(
+                f"randomization={config!r} must be a mapping, as {{mass: {{uniform: [0.8, 1.2]}}}}."
+            )
+        for name in config:
+            known_name("randomization", name, (*QUANTITIES, *_SETTINGS))
+        self.draws = {name: _read(name, config[name]) for name in QUANTITIES if name in config}
+        push = _read_settings("push", config.get("push"), ("every_s", "velocity"))
+        curriculum = _read_settings("curriculum", config.get("curriculum"), ("episodes",))
+        self._curriculum_episodes = episodes = curriculum.get("episodes", 0.0)
+        self._push_every_s, self._push_velocity = push.values() if push else (0.0, 0.0)
+        if episodes != int(episodes) or 0.0 in (*push.values(), *curriculum.values()):
+            raise ValueError(
+                f"randomization.push={push} and randomization.curriculum={curriculum} must be "
+                "above 0, and episodes whole. Set for example every_s=2.0, velocity=0.5 and "
+                "episodes=200."
+            )
         self.forced_level: float | None = None
         self.level = 1.0
         self.drawn: dict[str, Any] = {}
         self._world = world
-        self._gravity_m_s2 = gravity_m_s2
         self._strength = world.robot.drive.strength
-        body = world.robot.body
-        self._links = self._dynamics([body])
-        self._ground = self._dynamics([] if world.ground is None else [world.ground])
-        self._objects = self._dynamics(world.objects)
-        self._hinges = [joint.index for joint in world.simulation.movable_joints(body)]
-        self._require(self._ground, "a ground", "ground_friction")
-        self._require(self._objects, "objects that can move", "object_mass", "object_friction")
-        has_noise = not spec.draws.keys().isdisjoint(_NOISE)
-        self._box = _noisy_box(observation_space) if has_noise else None
-        self.noise = None if self._box is None else np.zeros(self._box.shape)
-        self._sizes = self._count_draws()
+        self._hinges = [joint.index for joint in world.simulation.movable_joints(world.robot.body)]
+        read = world.simulation.link_dynamics
+        links, ground, objects = (
+            [(body, *link) for body in bodies for link in read(body).items()]
+            for bodies in (
+                [world.robot.body],
+                [] if world.ground is None else [world.ground],
+                world.objects,
+            )
+        )
+        self._groups = (
+            (links, *_OF_LINKS),
+            (ground, "", "", "ground_friction"),
+            (objects, "object_mass", "", "object_friction"),
+        )
+        for name, there, what in (
+            ("ground_friction", ground, "a ground"),
+            ("object_mass", objects, "objects that can move"),
+            ("object_friction", objects, "objects that can move"),
+        ):
+            if name in self.draws and not there:
+                raise ValueError(f"randomization.{name}: this world has not {what}. Leave it out.")
+        self._box: spaces.Box | None = None
+        self.noise: NDArray[np.float64] | None = None
+        if not self.draws.keys().isdisjoint(("observation_bias", "observation_noise")):
+            self._box = _noisy_box(observation_space)
+            self.noise = np.zeros(self._box.shape)
+        # How many numbers a reset draws of each quantity; None: one for all.
+        always = dict.fromkeys(_OFFSETS, len(world.robot.joints))
+        if self.noise is not None:
+            always["observation_bias"] = len(self.noise)
+        counts = {
+            "joint_damping": len(self._hinges),
+            **dict.fromkeys(("object_mass", "object_friction"), len(objects)),
+            **dict.fromkeys(_OF_LINKS, len(links)),
+        }
+        self._sizes = {
+            name: always.get(name, counts.get(name) if draw.each else None)
+            for name, draw in self.draws.items()
+            if name != "observation_noise"
+        }
         self._episodes = 0
         self._start: tuple[int, float | None] = (0, None)
         self._steps_to_push = 0
@@ -182,7 +178,7 @@ class Randomizer:
     def begin(self, rng: np.random.Generator) -> None:
         """Draw for the next episode, and set the physics and the motors accordingly."""
         self._start = (self._episodes, self.forced_level)
-        growing = self.spec.curriculum_episodes
+        growing = self._curriculum_episodes
         level = min(1.0, self._episodes / growing) if growing else 1.0
         self.level = level if self.forced_level is None else self.forced_level
         self._episodes += 1
@@ -191,11 +187,11 @@ class Randomizer:
             value = np.asarray(self._draw(name, rng, size)).tolist()
             self.drawn[name] = round(value) if name == "latency" else value
         self._set_physics()
-        if self.spec.push_every_s:
+        if self._push_every_s:
             self._plan_push(rng)
         self.draw_noise(rng)
 
-    def spread(self, initial: InitialState) -> InitialState:
+    def with_offsets(self, initial: InitialState) -> InitialState:
         """Return an initial state with the drawn offsets of its joints, within their limits."""
         position, velocity = (self.drawn.get(name) for name in _OFFSETS)
         if position is not None:
@@ -215,14 +211,12 @@ class Randomizer:
 
     def push(self, rng: np.random.Generator) -> None:
         """Push the robot if it is time to; to be called before every step."""
-        if not self.spec.push_every_s:
-            return
         self._steps_to_push -= 1
-        if self._steps_to_push > 0:
+        if not self._push_every_s or self._steps_to_push > 0:
             return
         self._plan_push(rng)
         robot, bind = self._world.robot, self._world.simulation.bind
-        greatest = self.level * self.spec.push_velocity
+        greatest = self.level * self._push_velocity
         if robot.free_base:
             speed, direction = greatest * rng.uniform(), rng.uniform(-pi, pi)
             (x, y, z), turning = bind(pybullet.getBaseVelocity)(robot.body)
@@ -239,10 +233,10 @@ class Randomizer:
         if self.noise is None:
             return
         self.noise = np.full(self.noise.shape, 0.0) + self.drawn.get("observation_bias", 0.0)
-        if "observation_noise" in self.spec.draws:
+        if "observation_noise" in self.draws:
             self.noise += self._draw("observation_noise", rng, len(self.noise))
 
-    def disturbed(self, observation: Any, noise: NDArray[np.float64] | None = None) -> Any:
+    def with_noise(self, observation: Any, noise: NDArray[np.float64] | None = None) -> Any:
         """Return observations with noise added, within their space.
 
         Args:
@@ -253,110 +247,66 @@ class Randomizer:
         if noise is None or self._box is None:
             return observation
         if isinstance(observation, dict):
-            part = self.disturbed(observation["observation"], noise)
+            part = self.with_noise(observation["observation"], noise)
             return {**observation, "observation": part}
         return clip(observation + noise, self._box.low, self._box.high).astype(np.float32)
 
     def progress(self) -> dict[str, Any]:
-        """Return the part of the environment's state that goes on from episode to episode."""
+        """Return the part of the environment's state that persists between episodes."""
         episodes, level = self._start
         return {"episodes": episodes, "level": level, "next_level": self.forced_level}
 
-    def go_back(self, progress: Mapping[str, Any]) -> None:
-        """Be where the episode of ``progress`` began; set ``forced_level`` when it is replayed."""
+    def restore(self, progress: Mapping[str, Any]) -> None:
+        """Return to the start of an episode; set ``forced_level`` when it is replayed."""
         self._episodes, self.forced_level = progress["episodes"], progress["level"]
         self._start = (self._episodes, self.forced_level)
 
     def _set_physics(self) -> None:
-        simulation = self._world.simulation
-        mass, inertia, friction = (self._values(name, len(self._links)) for name in _OF_LINKS)
-        self._change(self._links, mass, inertia, friction)
-        self._change(self._ground, None, None, self._values("ground_friction", 1))
-        count = len(self._objects)
-        heavier, rougher = (self._values(f"object_{name}", count) for name in ("mass", "friction"))
-        self._change(self._objects, heavier, None, rougher)
+        """Set what was drawn, as factors on nominal values."""
+        simulation, drawn = self._world.simulation, self.drawn
+        for links, *names in self._groups:
+            mass, inertia, friction = (self._values(name, len(links)) for name in names)
+            for i, (body, link, nominal) in enumerate(links):
+                values: dict[str, Any] = {}
+                # Bullet gives what cannot move no mass.
+                if nominal.mass_kg > 0 and (mass or inertia):
+                    heavier = mass[i] if mass else 1.0
+                    larger = heavier * inertia[i] if inertia else heavier
+                    values["mass"] = nominal.mass_kg * heavier
+                    values["localInertiaDiagonal"] = [larger * m for m in nominal.inertia]
+                if friction:
+                    values["lateralFriction"] = nominal.friction * friction[i]
+                if values:
+                    simulation.change_dynamics(body, link, **values)
         damping = self._values("joint_damping", len(self._hinges))
-        for joint, value in zip(self._hinges, damping or (), strict=damping is not None):
+        for joint, value in zip(self._hinges, damping, strict=False):
             simulation.change_dynamics(self._world.robot.body, joint, jointDamping=value)
-        if "gravity" in self.drawn:
-            simulation.set_gravity(self._gravity_m_s2 * self.drawn["gravity"])
-        if "motor_strength" in self.drawn:
-            self._world.robot.drive.set_strength(self._strength * self.drawn["motor_strength"])
-
-    def _change(
-        self,
-        links: list[tuple[int, int, LinkDynamics]],
-        mass: list[float] | None,
-        inertia: list[float] | None,
-        friction: list[float] | None,
-    ) -> None:
-        """Set the dynamics of links to nominal values times factors; None leaves them alone."""
-        for i, (body, link, nominal) in enumerate(links):
-            values: dict[str, Any] = {}
-            # Bullet gives what cannot move no mass.
-            if nominal.mass_kg > 0 and (mass is not None or inertia is not None):
-                heavier = 1.0 if mass is None else mass[i]
-                larger = heavier if inertia is None else heavier * inertia[i]
-                values["mass"] = nominal.mass_kg * heavier
-                values["localInertiaDiagonal"] = [larger * moment for moment in nominal.inertia]
-            if friction is not None:
-                values["lateralFriction"] = nominal.friction * friction[i]
-            if values:
-                self._world.simulation.change_dynamics(body, link, **values)
-
-    def _dynamics(self, bodies: list[int]) -> list[tuple[int, int, LinkDynamics]]:
-        """Return the nominal dynamics of all links of bodies."""
-        read = self._world.simulation.link_dynamics
-        return [(body, *link) for body in bodies for link in read(body).items()]
-
-    def _count_draws(self) -> dict[str, int | None]:
-        """Return how many numbers a reset draws of each quantity; None: one for all."""
-        counts = {
-            "joint_damping": len(self._hinges),
-            "object_mass": len(self._objects),
-            "object_friction": len(self._objects),
-            **dict.fromkeys(_OF_LINKS, len(self._links)),
-        }
-        always = dict.fromkeys(_OFFSETS, len(self._world.robot.joints))
-        if self.noise is not None:
-            always["observation_bias"] = len(self.noise)
-        return {
-            name: always.get(name, counts.get(name) if draw.each else None)
-            for name, draw in self.spec.draws.items()
-            if name != "observation_noise"
-        }
+        if "gravity" in drawn:
+            simulation.set_gravity(simulation.gravity_m_s2 * drawn["gravity"])
+        if "motor_strength" in drawn:
+            self._world.robot.drive.set_strength(self._strength * drawn["motor_strength"])
 
     def _draw(self, name: str, rng: np.random.Generator, size: int | None) -> Any:
         """Draw a quantity; at a level below 1 it stays nearer to its nominal value."""
-        value = self.spec.draws[name].draw(rng, size)
+        value = self.draws[name].draw(rng, size)
         if self.level == 1.0:
             return value
         nominal = QUANTITIES[name].nominal
         return nominal + self.level * (value - nominal)
 
-    def _values(self, name: str, count: int) -> list[float] | None:
-        """Return what was drawn of a quantity for so many links or joints; None if nothing was."""
-        if (value := self.drawn.get(name)) is None:
-            return None
+    def _values(self, name: str, count: int) -> list[float]:
+        """Return what was drawn of a quantity for so many links or joints; empty if nothing was."""
+        value = self.drawn.get(name, [])
         return value if isinstance(value, list) else [value] * count
 
     def _plan_push(self, rng: np.random.Generator) -> None:
         """Draw when to push next: between a half and one and a half of the mean time."""
-        wait_s = self.spec.push_every_s * rng.uniform(0.5, 1.5)
+        wait_s = self._push_every_s * rng.uniform(0.5, 1.5)
         self._steps_to_push = max(1, round(wait_s / self._world.simulation.step_s))
-
-    def _require(self, there: list[Any], what: str, *names: str) -> None:
-        for name in names:
-            if name in self.spec.draws and not there:
-                raise ValueError(f"randomization.{name}: this world has not {what}. Leave it out.")
 
 
 def _noisy_box(space: spaces.Space[Any]) -> spaces.Box:
-    """Return the space of the numbers that noise is added to.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """Return the space of the numbers that noise is added to; raise a ValueError without any."""
     part = space["observation"] if isinstance(space, spaces.Dict) else space
     if not isinstance(part, spaces.Box) or part.dtype != np.float32 or len(part.shape) != 1:
         raise ValueError(

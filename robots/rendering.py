@@ -1,4 +1,4 @@
-"""Rendering: scenery without contacts, images, the window, and an environment's `render`."""
+"""Rendering: scenery without contacts, images, the window, and an environment's ``render``."""
 
 import time
 from dataclasses import replace
@@ -25,28 +25,28 @@ def add_box(
     Returns:
         The id of its body.
     """
-    shape = simulation.bind(pybullet.createVisualShape)(
-        pybullet.GEOM_BOX, halfExtents=half_extents, rgbaColor=colour
-    )
-    return _place(simulation, shape, position)
+    return _add(simulation, position, colour, pybullet.GEOM_BOX, halfExtents=half_extents)
 
 
 def add_sphere(simulation: Simulation, radius: float, position: Vector3, colour: Colour) -> int:
     """Add a ball [m] that is seen but touches nothing; returns the id of its body."""
-    shape = simulation.bind(pybullet.createVisualShape)(
-        pybullet.GEOM_SPHERE, radius=radius, rgbaColor=colour
-    )
-    return _place(simulation, shape, position)
+    return _add(simulation, position, colour, pybullet.GEOM_SPHERE, radius=radius)
 
 
 def add_cylinder(
     simulation: Simulation, radius: float, length: float, position: Vector3, colour: Colour
 ) -> int:
     """Add an upright cylinder [m] that touches nothing; returns the id of its body."""
-    shape = simulation.bind(pybullet.createVisualShape)(
-        pybullet.GEOM_CYLINDER, radius=radius, length=length, rgbaColor=colour
+    size = {"radius": radius, "length": length}
+    return _add(simulation, position, colour, pybullet.GEOM_CYLINDER, **size)
+
+
+def _add(simulation: Simulation, position: Vector3, colour: Colour, kind: int, **size: Any) -> int:
+    shape = simulation.bind(pybullet.createVisualShape)(kind, rgbaColor=colour, **size)
+    body: int = simulation.bind(pybullet.createMultiBody)(
+        baseVisualShapeIndex=shape, basePosition=position
     )
-    return _place(simulation, shape, position)
+    return body
 
 
 def move(simulation: Simulation, body: int, position: Vector3) -> None:
@@ -95,13 +95,6 @@ def aim_window(simulation: Simulation, camera: Camera) -> None:
     )
 
 
-def _place(simulation: Simulation, shape: int, position: Vector3) -> int:
-    body: int = simulation.bind(pybullet.createMultiBody)(
-        baseVisualShapeIndex=shape, basePosition=position
-    )
-    return body
-
-
 class View(gymnasium.Env[Any, Any]):
     """Renders ``BaseRobotEnv``."""
 
@@ -110,38 +103,26 @@ class View(gymnasium.Env[Any, Any]):
     the base where the base is free."""
     world: "World"
     state: "State"
-    _render_size: tuple[int, int]
+    _render_size: dict[str, Any]
     _next_frame_s: float = 0.0
 
     def set_view(self, mode: str | None, width: int | None, height: int | None) -> None:
-        """Choose what ``render`` does.
-
-        Args:
-            mode: None, "human" or "rgb_array".
-            width: Width of a frame [pixels]; the camera's if None.
-            height: Height of a frame [pixels]; the camera's if None.
-
-        Raises:
-            ValueError: If the mode is unknown.
-        """
+        """Set what ``render`` does; the arguments are those of ``BaseRobotEnv``."""
         if mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode={mode!r} is unknown. Use None, 'human' or 'rgb_array'.")
         self.render_mode = mode
-        self._render_size = (
-            self.camera.width if width is None else width,
-            self.camera.height if height is None else height,
-        )
+        size = {"width": width, "height": height}
+        self._render_size = {name: given for name, given in size.items() if given is not None}
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Return a frame, shape (height, width, 3); in "human" mode keep the window in real time.
+        """Return a frame, shape (height, width, 3), in "rgb_array" mode.
 
-        Returns:
-            The frame in "rgb_array" mode, otherwise None.
+        In "human" mode return None, and keep the window in real time.
         """
         if self.render_mode is not None:
             self.update_scenery()
         if self.render_mode == "rgb_array":
-            return self.world.picture(self.current_camera())
+            return camera_image(self.world.simulation, self.current_camera())
         if self.render_mode == "human":
             time.sleep(max(0.0, self._next_frame_s - time.monotonic()))
             self._next_frame_s = time.monotonic() + self.world.simulation.step_s
@@ -149,12 +130,10 @@ class View(gymnasium.Env[Any, Any]):
 
     def current_camera(self) -> Camera:
         """Return the camera of the present frame, which follows a free base."""
-        width, height = self._render_size
-        camera = replace(self.camera, width=width, height=height)
+        camera = replace(self.camera, **self._render_size)
         if self.world.robot.free_base and self.state.base_position is not None:
-            x, y, _ = self.state.base_position.tolist()
-            target = camera.target
-            camera = replace(camera, target=(x + target[0], y + target[1], target[2]))
+            (x, y, _), (ahead, aside, height) = self.state.base_position.tolist(), camera.target
+            camera = replace(camera, target=(x + ahead, y + aside, height))
         return camera
 
     def build_scenery(self) -> None:

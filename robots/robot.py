@@ -74,7 +74,7 @@ class RobotSpec:
     """File of the URDF, also searched for in ``pybullet_data``. Ending in .xml, it is read as
     MJCF, which says itself where its base is and whether it is free."""
     action_scale: PerJoint
-    """What the action 1 stands for: [N m or N], [rad/s or m/s], [rad or m] by mode."""
+    """Meaning of the action 1: [N m or N], [rad/s or m/s], [rad or m] by mode."""
     action_mode: ActionMode = ActionMode.TORQUE
     """What an action commands."""
     joints: str = ".*"
@@ -119,7 +119,7 @@ class RobotSpec:
     """Pattern of the names of links for which the URDF states no inertia: they get 1 g, where
     Bullet assumes 1 kg."""
     sensors: SensorSpec = field(default_factory=SensorSpec)
-    """What is read besides the joints."""
+    """What is read in addition to the joints."""
     end_effector: str | None = None
     """Name of the link that end_effector mode moves."""
     ik_orientation: Quaternion | None = None
@@ -138,7 +138,7 @@ class Robot:
         joints: The joints that are read, in the order of the state's last dimension.
         actuated: The joints that are driven, in the order of the action.
         rest_position: [rad or m], shape (n_joints,).
-        at_rest: The same as the start of an episode.
+        at_rest: The same as the initial state of an episode.
         drive: What turns actions into motion.
     """
 

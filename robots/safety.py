@@ -1,7 +1,7 @@
 """Limits that a robot should keep: how they are stated, and which of them a step broke."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,8 @@ TERM = "safety"
 REASON = "unsafe"
 """Reason for ending an episode."""
 
-_KEYS = (
-    "joint_margin",
-    "max_velocity",
-    "max_torque",
-    "max_action_rate",
-    "on_violation",
-    "penalty",
-)
+_LIMITS = ("joint_margin", "max_velocity", "max_torque", "max_action_rate")
+_KEYS = (*_LIMITS, "on_violation", "penalty")
 _ANSWERS = ("count", "penalty", "terminate")
 
 
@@ -35,9 +29,8 @@ class Safety:
 
     Attributes:
         kinds: Names of the limits that are watched.
-        on_violation: What follows from a broken limit: it is only counted, or it also costs
-            reward, or it also ends the episode.
-        penalty: What a broken limit costs in a step, if it costs reward.
+        on_violation: Effect of a broken limit: it is counted (``count``), costs a ``penalty`` in
+            the reward too, or ends the episode (``terminate``).
     """
 
     def __init__(self, config: Mapping[str, Any], drive: Drive, mode: ActionMode) -> None:
@@ -58,21 +51,21 @@ class Safety:
             raise ValueError(f"safety={config!r} must be a mapping, as {{max_velocity: 10}}.")
         for name in config:
             known_name("safety", name, _KEYS)
-        self.on_violation: Literal["count", "penalty", "terminate"] = known_name(  # type: ignore[assignment]
-            "safety.on_violation", config.get("on_violation", "count"), _ANSWERS
-        )
+        answer = config.get("on_violation", "count")
+        self.on_violation = known_name("safety.on_violation", answer, _ANSWERS)
         if "penalty" in config and self.on_violation != "penalty":
             raise ValueError(
                 f"safety.penalty={config['penalty']!r} has no effect with on_violation="
                 f"{self.on_violation!r}. Set on_violation='penalty', or leave it out."
             )
-        self.penalty = read_number("safety.penalty", config.get("penalty", 1.0), 0.0)
-        self._drive = drive
+        self._penalty = read_number("safety.penalty", config.get("penalty", 1.0), 0.0)
+        self._motors = drive.motors
         self._mode = ActionMode(mode)
         self._columns = np.array(drive.motors.read_columns)
         self._lower, self._upper = self._position_limits(config.get("joint_margin"))
-        self._velocity = self._per_joint("max_velocity", config.get("max_velocity"))
-        self._torque = self._per_joint("max_torque", config.get("max_torque"))
+        self._velocity, self._torque = (
+            self._per_joint(name, config.get(name)) for name in ("max_velocity", "max_torque")
+        )
         rate = config.get("max_action_rate")
         self._rate = None if rate is None else read_number("safety.max_action_rate", rate, 0.0)
         limits = {
@@ -84,7 +77,7 @@ class Safety:
         self.kinds = tuple(name for name, limit in limits.items() if limit is not None)
         if not self.kinds:
             raise ValueError(
-                f"safety={dict(config)} states no limit. Set one of: {', '.join(_KEYS[:4])}."
+                f"safety={dict(config)} states no limit. Set one of: {', '.join(_LIMITS)}."
             )
 
     def broken(
@@ -117,18 +110,13 @@ class Safety:
 
     def cost(self, broken: Broken) -> Any:
         """Return the reward term: minus the penalty for every limit that is broken, shape (...)."""
-        limits: Any = 0
-        for count in broken.values():
-            limits = limits + (count > 0)
-        return -self.penalty * limits
+        return -self._penalty * sum((count > 0 for count in broken.values()), start=np.int64(0))
 
     def ends(self, broken: Broken) -> Any:
-        """Return whether the episode ends by a broken limit, shape (...)."""
-        ends: Any = False
-        if self.on_violation == "terminate":
-            for count in broken.values():
-                ends = ends | (count > 0)
-        return ends
+        """Return whether a broken limit ends the episode, shape (...)."""
+        if self.on_violation != "terminate":
+            return False
+        return np.logical_or.reduce([count > 0 for count in broken.values()])
 
     def _torques(self, state: State, targets: Floats, strength: Floats) -> Floats:
         """Return torques or forces of the driven joints, shape (..., n_driven)."""
@@ -137,7 +125,7 @@ class Safety:
         if self._mode is not ActionMode.PD:
             return state.joint_effort[..., self._columns]
         # Bullet reports no torque of this mode: it is what the controller asks for now.
-        motors = self._drive.motors
+        motors = self._motors
         error = targets - state.joint_position[..., self._columns]
         velocity = state.joint_velocity[..., self._columns]
         wanted = np.array(motors.position_gain) * error - np.array(motors.velocity_gain) * velocity
@@ -148,7 +136,7 @@ class Safety:
         if margin is None:
             return None, None
         inset = read_number("safety.joint_margin", margin, 0.0)
-        motors = self._drive.motors
+        motors = self._motors
         lower, upper = motors.lower + inset, motors.upper - inset
         if not np.isfinite(lower).any():
             raise ValueError(
@@ -165,7 +153,7 @@ class Safety:
     def _per_joint(self, name: str, value: Any) -> NDArray[np.float64] | None:
         if value is None:
             return None
-        joints = self._drive.motors.joints
+        joints = self._motors.joints
         is_list = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
         values = list(value) if is_list else [value] * len(joints)
         if len(values) != len(joints):

@@ -115,7 +115,7 @@ def joint_state(
 
 @dataclass(frozen=True)
 class SensorSpec:
-    """What a robot reads besides the positions and velocities of its joints.
+    """What a robot's sensors read in addition to the joints' positions and velocities.
 
     Patterns must match a whole name. The order of what they match is that of the URDF, the base
     first.
@@ -161,7 +161,7 @@ class Sensors:
             body: The robot.
             joints: The joints to read.
             objects: Bodies that are read as objects.
-            spec: What to read besides.
+            spec: What to read in addition.
             partners: Sensors of the world's further robots, read into the same row.
 
         Raises:

@@ -156,7 +156,7 @@ class Simulation(Client):
     def change_dynamics(self, body: int, link: int, **values: Any) -> None:
         """Change what PyBullet's ``changeDynamics`` can of one link; -1 is the base.
 
-        A new ``mass`` makes Bullet compute the inertia anew from the shapes: give
+        A new ``mass`` makes Bullet recompute the inertia from the shapes: give
         ``localInertiaDiagonal`` with it.
         """
         self.bind(pybullet.changeDynamics)(body, link, **values)
@@ -182,11 +182,7 @@ class Simulation(Client):
         return partial(self.bind(pybullet.setJointMotorControlArray), body, joints, mode, **fixed)
 
     def reset_joints(
-        self,
-        body: int,
-        joints: Sequence[int],
-        position: Iterable[float],
-        velocity: Iterable[float],
+        self, body: int, joints: Sequence[int], position: Iterable[float], velocity: Iterable[float]
     ) -> None:
         """Set positions [m or rad] and velocities [m/s or rad/s] of joints, outside of physics."""
         values = ([[float(value)] for value in row] for row in (position, velocity))

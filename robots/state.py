@@ -43,7 +43,7 @@ class ExactState(gymnasium.Env[Any, Any]):
 
     @property
     def randomizer(self) -> Randomizer | None:
-        """What differs from episode to episode, None without randomization."""
+        """Draws what differs between episodes, None without randomization."""
         conditions = self.conditions
         return conditions.randomizer if conditions is not None and conditions.is_random else None
 
@@ -95,14 +95,14 @@ class ExactState(gymnasium.Env[Any, Any]):
         Raises:
             InexactStateError: If ``exact_state`` is False, or the replayed episode differs: with
                 other arguments, libraries or processors.
-            ValueError: If the state is of another environment, or not in order; the environment
+            ValueError: If the state is of another environment, or not valid; the environment
                 is then as it was.
         """
         self._require_exact_state()
         parts = _read_state(cast("BaseRobotEnv", self), state)
         progress, randomizer = parts.get("randomization"), self.randomizer
         if randomizer is not None and progress is not None:
-            randomizer.go_back(progress)
+            randomizer.restore(progress)
         if parts["start"] is not None:
             self.np_random.bit_generator.state = parts["start"]["np_random"]
             self._np_random_seed = parts["start"]["np_random_seed"]

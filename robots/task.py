@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from robots.distributions import known_name
 from robots.frames import columns, sum_of_squares
 from robots.robot import InitialState
 from robots.sensors import Floats, Memory, State
@@ -60,11 +60,7 @@ class Task(ABC):
             ValueError: If it names a term that the task does not have.
         """
         for name in reward or {}:
-            if name not in self.reward_weights:
-                close = get_close_matches(name, self.reward_weights, n=1)
-                hint = f" Did you mean {close[0]!r}?" if close else ""
-                known = ", ".join(self.reward_weights)
-                raise ValueError(f"reward term {name!r} is unknown.{hint} Known terms: {known}.")
+            known_name("reward", name, self.reward_weights)
         self.weights = {**self.reward_weights, **(reward or {})}
 
     @abstractmethod

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robots.conditions import info_of, judge_worlds
+from robots.conditions import check_limits_of_worlds, info_of
 from robots.elementary import clip
 from robots.env import BaseRobotEnv
 from robots.safety import REASON, Broken
@@ -50,7 +50,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             envs: At least one.
 
         Raises:
-            ValueError: If they differ in kind, or step in a way of their own.
+            ValueError: If they differ in kind, or override how they step.
         """
         first = envs[0]
         for env in envs:
@@ -91,7 +91,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         """Start an episode in every world.
 
         Args:
-            seed: Seed of the first world, the next ones count up; or one for each; None draws on.
+            seed: Seed of the first world, the next ones count up; or one for each.
             options: Unused.
         """
         seeds = [seed] * self.num_envs if seed is None else seed
@@ -191,19 +191,19 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             commands = clip(np.asarray(actions, np.float64), -1.0, 1.0)
         else:
             commands = self._choices[actions]
-        conditions, arriving = self._conditions, commands
+        conditions, applied = self._conditions, commands
         generators = [env.np_random for env in self.envs] if conditions else []
         if conditions:
             rows = zip(conditions, commands, generators, strict=True)
-            arriving = np.stack([one.arriving(command, rng) for one, command, rng in rows])
-        targets = self._worlds[0].robot.drive.targets(arriving, self._state)
+            applied = np.stack([one.apply(command, rng) for one, command, rng in rows])
+        targets = self._worlds[0].robot.drive.targets(applied, self._state)
         self._rows = step_worlds(self._worlds, targets)
         if self._images is not None:
             images: list[Any] = [world.image() for world in self._worlds]
             self._images = np.stack(images)
         self._steps += 1
         state = self._state_of_rows()
-        broken = judge_worlds(conditions, state, commands, targets) if conditions else {}
+        broken = check_limits_of_worlds(conditions, state, commands, targets) if conditions else {}
         reward = self._rewards(state, commands, broken)
         terms = zip(*(values.tolist() for values in self._terms.values()), strict=True)
         infos: list[dict[str, Any]] = [
@@ -240,7 +240,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
                 one.randomizer.draw_noise(rng)
             noises = [one.randomizer.noise for one in conditions]
             noise = None if noises[0] is None else np.array(noises)
-            observation = conditions[0].randomizer.disturbed(observation, noise)
+            observation = conditions[0].randomizer.with_noise(observation, noise)
         return Transition(observation, reward, terminated, truncated, infos)
 
     def render(self) -> tuple[Any, ...]:

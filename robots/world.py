@@ -9,7 +9,7 @@ import numpy as np
 import pybullet
 from numpy.typing import NDArray
 
-from robots.camera import Camera, Colour, Quaternion, Vector3
+from robots.camera import Colour, Quaternion, Vector3
 from robots.client import Physics, load_egl
 from robots.drives import Drive, PdDrive
 from robots.rendering import camera_image
@@ -83,8 +83,8 @@ class World:
             renderer: Renderer of images, "tiny" or "egl".
 
         Raises:
-            ValueError: If the renderer is unknown, or the robot not in order.
-            RendererError: If EGL is asked for where there is none.
+            ValueError: If the renderer is unknown, or the robot is not valid.
+            RendererError: If EGL is requested where there is none.
         """
         if renderer not in ("tiny", "egl"):
             raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
@@ -107,8 +107,6 @@ class World:
         self._camera = robot.sensors.camera
         self._poses: dict[int, tuple[Vector3, Quaternion]] = {}
         self._forget_contacts = self.simulation.bind(pybullet.performCollisionDetection)
-        self._read = self.sensors.read
-        self._advance = self.robot.drive.advance
 
     def _make_sensors(self, specs: tuple[RobotSpec, ...]) -> Sensors:
         """Return the sensors of the first robot, which read the objects and the partners too."""
@@ -130,14 +128,14 @@ class World:
 
         The state is saved with all free bodies far from each other, and a look for contacts at
         the start of an episode finds none. Without it those of the episode before would stay
-        where bodies are placed upon each other again, and the first steps would depend on it.
+        where bodies are placed on each other again, and the first steps would depend on it.
         """
         simulation = self.simulation
         bodies = [*self.objects, *(one.body for one in self.robots if one.free_base)]
         read = simulation.bind(pybullet.getBasePositionAndOrientation)
         self._poses = {body: read(body) for body in bodies}
-        for number, (body, (_, orientation)) in enumerate(self._poses.items()):
-            simulation.reset_base(body, (0.0, 0.0, _APART_M * (1 + number)), orientation)
+        for number, (body, (_, orientation)) in enumerate(self._poses.items(), start=1):
+            simulation.reset_base(body, (0.0, 0.0, _APART_M * number), orientation)
         simulation.save()
 
     def start(self, initial: InitialState) -> list[float]:
@@ -164,24 +162,20 @@ class World:
         Args:
             targets: One row of ``Drive.targets``.
         """
-        self._advance(targets)
-        return self._read()
+        self.robot.drive.advance(targets)
+        return self.sensors.read()
 
     def image(self) -> NDArray[np.uint8] | None:
         """Return what the robot's camera sees, shape (height, width, 3); None without one."""
-        return None if self._camera is None else self.picture(self._camera)
-
-    def picture(self, camera: Camera) -> NDArray[np.uint8]:
-        """Return what a camera sees, shape (height, width, 3)."""
-        return camera_image(self.simulation, camera)
+        return None if self._camera is None else camera_image(self.simulation, self._camera)
 
     def _lay_ground(self, spec: WorldSpec) -> int | None:
         if spec.ground_friction is None:
             return None
-        is_sdf = spec.ground_file.endswith(".sdf")
-        load = self.simulation.load_sdf if is_sdf else self.simulation.load_urdf
-        loaded = load(spec.ground_file)
-        ground = loaded if isinstance(loaded, int) else loaded[0]
+        if spec.ground_file.endswith(".sdf"):
+            ground = self.simulation.load_sdf(spec.ground_file)[0]
+        else:
+            ground = self.simulation.load_urdf(spec.ground_file)
         surface = {"lateralFriction": spec.ground_friction}
         if spec.ground_restitution is not None:
             surface["restitution"] = spec.ground_restitution
@@ -189,16 +183,15 @@ class World:
         return ground
 
     def _add(self, item: ObjectSpec) -> int:
-        shapes: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
-            "box": (pybullet.GEOM_BOX, {"halfExtents": item.size}, {"halfExtents": item.size}),
-            "sphere": (pybullet.GEOM_SPHERE, {"radius": item.size[0]}, {"radius": item.size[0]}),
-            "cylinder": (
-                pybullet.GEOM_CYLINDER,
-                {"radius": item.size[0], "height": item.size[1]},
-                {"radius": item.size[0], "length": item.size[1]},
-            ),
+        radius, height, _ = item.size
+        shapes: dict[str, tuple[int, dict[str, Any]]] = {
+            "box": (pybullet.GEOM_BOX, {"halfExtents": item.size}),
+            "sphere": (pybullet.GEOM_SPHERE, {"radius": radius}),
+            "cylinder": (pybullet.GEOM_CYLINDER, {"radius": radius, "height": height}),
         }
-        kind, collision, visual = shapes[item.shape]
+        kind, collision = shapes[item.shape]
+        # A visual shape calls the height of a cylinder its length.
+        visual = {"length" if name == "height" else name: v for name, v in collision.items()}
         bind = self.simulation.bind
         body: int = bind(pybullet.createMultiBody)(
             baseMass=item.mass_kg,
@@ -232,17 +225,10 @@ def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
 
 
 class TeamDrive(Drive):
-    """Shares an action out among robots: its first entries drive the first robot, and so on."""
+    """Distributes an action among robots: its first entries drive the first one, and so on."""
 
     def __init__(self, drives: list[Drive]) -> None:
-        """Join drives of one world.
-
-        Args:
-            drives: One for each robot.
-
-        Raises:
-            ValueError: If one of them needs the physics steps for itself.
-        """
+        """Join the drives of one world's robots; a ``PdDrive`` cannot share it (ValueError)."""
         super().__init__(drives[0].motors)
         if any(isinstance(drive, PdDrive) for drive in drives):
             raise ValueError(

@@ -43,14 +43,14 @@ def test_the_reward_is_for_the_action_that_was_chosen_not_for_the_one_that_arriv
 
 def test_an_action_arrives_no_faster_than_its_rate_allows() -> None:
     actuation = Actuation(2, max_rate=0.25)
-    arrived = [actuation.arriving(np.array([1.0, -0.2])).tolist() for _ in range(5)]
+    arrived = [actuation.apply(np.array([1.0, -0.2])).tolist() for _ in range(5)]
     assert arrived == [[0.25, -0.2], [0.5, -0.2], [0.75, -0.2], [1.0, -0.2], [1.0, -0.2]]
-    assert actuation.arriving(np.array([-1.0, 0.0])).tolist() == [0.75, 0.0]
+    assert actuation.apply(np.array([-1.0, 0.0])).tolist() == [0.75, 0.0]
 
 
 def test_a_late_action_is_limited_when_it_arrives() -> None:
     actuation = Actuation(1, latency=1, max_rate=0.5)
-    arrived = [float(actuation.arriving(PUSH)[0]) for _ in range(4)]
+    arrived = [float(actuation.apply(PUSH)[0]) for _ in range(4)]
     assert arrived == [0.0, 0.5, 1.0, 1.0]
 
 
