@@ -54,8 +54,8 @@ def _print_findings(outcome: Outcome) -> None:
 
     console = make_console()
     n_jobs = outcome.n_jobs
-    for one in outcome.findings:
-        console.print(finding_text(one, n_jobs))
+    for finding, jobs in outcome.findings.items():
+        console.print(finding_text(finding, jobs, n_jobs))
     what = f"{n_jobs} job{'s' if n_jobs != 1 else ''}" if outcome.is_sweep else "1 run"
     if outcome.draws is not None:
         what = f"the study, {outcome.draws} draws looked at"

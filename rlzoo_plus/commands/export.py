@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     if options.format == "onnx":
         # Before the seconds that loading takes.
-        from rlzoo_plus.export.graph_files import check_onnx_is_there
+        from rlzoo_plus.export.graph import check_onnx_is_there
 
         check_onnx_is_there()
     run, policy = opened(options)

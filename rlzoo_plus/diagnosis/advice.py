@@ -1,4 +1,4 @@
-"""Warnings about what a run may do but hardly anybody wants, and about the machine for all jobs."""
+"""Warnings about settings that are allowed but rarely wanted, and about the machine."""
 
 from __future__ import annotations
 

@@ -72,14 +72,13 @@ def look(arguments: list[str], listener: Listener, plan_study: PlanStudy) -> Out
     if is_study:
         names = [f"draw {number}" for number in range(len(jobs))] or ["the study"]
         configs = planned.configs
-    findings = shared(zip(names, [job.findings for job in jobs], strict=False))
-    has_error = any(one.finding.level is Level.ERROR for one in findings)
+    has_error = any(found.level is Level.ERROR for job in jobs for found in job.findings)
     if configs and not has_error and configs[0].infra.name in ON_THIS_MACHINE:
         slots = slots_for(configs) if is_sweep else 1
         texts = machine_advice(configs, slots, Path(configs[0].run_dir or "outputs"))
         together += map(warning, texts)
-    findings += shared((name, together) for name in names)
-    findings.sort(key=lambda one: one.finding.level is not Level.ERROR)
+    per_job = [(name, job.findings) for name, job in zip(names, jobs, strict=False)]
+    findings = shared([*per_job, *((name, together) for name in names)])
     return Outcome(findings, configs, len(names), is_sweep, draws=len(jobs) if is_study else None)
 
 
@@ -110,7 +109,7 @@ def diagnose(config: RunConfig) -> list[Finding]:
 
 
 def _is_sweep_override(argument: str) -> bool:
-    """Tell whether an argument stands for several values, as `seed=1,2` and `range` do."""
+    """Return whether an argument has several values, as `seed=1,2` and `range` do."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -200,7 +199,7 @@ class _Jobs(Multirun):
 
 
 def _draw(plan: StudyPlan, number: int) -> JobFindings:
-    """Draw a trial at random, whatever the sampler: a study may come to any point of its space."""
+    """Draw a trial at random: any sampler may reach any point of the search space."""
     import optuna
 
     sampler = optuna.samplers.RandomSampler(seed=number)
@@ -209,6 +208,6 @@ def _draw(plan: StudyPlan, number: int) -> JobFindings:
         overrides = plan.draw(trial)
         return JobFindings(overrides, plan.trial_config(overrides, 0, "trials/0000"))
     except optuna.TrialPruned:
-        return JobFindings([], None, [warning(f"hpo.custom={plan.hpo.custom} gives draws up")])
+        return JobFindings([], None, [warning(f"hpo.custom={plan.hpo.custom} prunes draws")])
     except ConfigError as mistake:
         return JobFindings([], None, [error(str(mistake))])

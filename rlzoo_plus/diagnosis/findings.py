@@ -45,14 +45,6 @@ warning = partial(Finding, Level.WARNING)
 
 
 @dataclass
-class SharedFinding:
-    """A finding and the names of the jobs that have it."""
-
-    finding: Finding
-    jobs: list[str] = field(default_factory=list)
-
-
-@dataclass
 class JobFindings:
     """A job that was composed, or could not be.
 
@@ -72,7 +64,7 @@ class Outcome:
     """All findings of a command line, and what a probe measured.
 
     Attributes:
-        findings: Of all jobs, each once.
+        findings: Those of all jobs, and the names of the jobs that have each.
         configs: The jobs that were composed.
         n_jobs: All jobs.
         is_sweep: Whether they are jobs of a sweep.
@@ -82,7 +74,7 @@ class Outcome:
         draws: Of a study: how many trials were drawn and checked.
     """
 
-    findings: list[SharedFinding]
+    findings: dict[Finding, list[str]]
     configs: list[RunConfig]
     n_jobs: int
     is_sweep: bool
@@ -94,13 +86,13 @@ class Outcome:
     @property
     def is_refused(self) -> bool:
         """Whether training would not begin."""
-        return any(one.finding.level is Level.ERROR for one in self.findings)
+        return any(finding.level is Level.ERROR for finding in self.findings)
 
     def counts(self) -> str:
         """Return how many findings of each level there are, as text."""
         texts = []
         for level in Level:
-            count = sum(shared.finding.level is level for shared in self.findings)
+            count = sum(finding.level is level for finding in self.findings)
             if count:
                 texts.append(f"{count} {level}{'s' if count > 1 else ''}")
         return ", ".join(texts) or "nothing wrong"
@@ -118,28 +110,23 @@ class Outcome:
                 "with_evaluations_s": self.estimate and self.estimate.with_evaluations_s,
             }
         findings = [
-            {
-                "level": str(shared.finding.level),
-                "text": shared.finding.text,
-                "n_jobs": len(shared.jobs),
-                "jobs": shared.jobs,
-            }
-            for shared in self.findings
+            {"level": str(found.level), "text": found.text, "n_jobs": len(jobs), "jobs": jobs}
+            for found, jobs in self.findings.items()
         ]
         return {"jobs": self.n_jobs, "findings": findings, "probe": probe}
 
 
-def shared(per_job: Iterable[tuple[str, Iterable[Finding]]]) -> list[SharedFinding]:
-    """Group the same finding of many jobs; errors come first.
+def shared(per_job: Iterable[tuple[str, Iterable[Finding]]]) -> dict[Finding, list[str]]:
+    """Return the names of the jobs that have each finding; errors come first.
 
     Args:
         per_job: The name of each job, and its findings.
     """
-    found: dict[Finding, SharedFinding] = {}
+    found: dict[Finding, list[str]] = {}
     for job, findings in per_job:
         for finding in dict.fromkeys(findings):
-            found.setdefault(finding, SharedFinding(finding)).jobs.append(job)
-    return sorted(found.values(), key=lambda one: one.finding.level is not Level.ERROR)
+            found.setdefault(finding, []).append(job)
+    return {one: found[one] for one in sorted(found, key=lambda one: one.level is not Level.ERROR)}
 
 
 def names_of(jobs: list[JobFindings]) -> list[str]:
@@ -150,13 +137,12 @@ def names_of(jobs: list[JobFindings]) -> list[str]:
     return [name or f"job {number}" for number, name in enumerate(own)]
 
 
-def finding_text(shared: SharedFinding, n_jobs: int) -> RenderableType:
+def finding_text(finding: Finding, jobs: list[str], n_jobs: int) -> RenderableType:
     """Return a finding, and which jobs have it if there are several jobs."""
     from rich.text import Text
 
-    level, jobs = shared.finding.level, shared.jobs
-    colour = "red" if level is Level.ERROR else "yellow"
-    text = Text.assemble((f"{level}:", colour), f" {shared.finding.text}")
+    colour = "red" if finding.level is Level.ERROR else "yellow"
+    text = Text.assemble((f"{finding.level}:", colour), f" {finding.text}")
     if n_jobs == 1:
         return text
     which = f"in all {n_jobs} jobs"

@@ -21,7 +21,7 @@ from rlzoo_plus.infra.node import make_ticket, spawn
 
 # Their jobs run on this machine; what another machine has is not known here.
 ON_THIS_MACHINE = ("local", "debug")
-_TARGET = "rlzoo_plus.diagnosis.refusals:try_environments"
+_TARGET = "rlzoo_plus.diagnosis.refusals:try_all"
 _POLL_S = 0.02
 
 
@@ -147,7 +147,7 @@ def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], Jo
     return [json.loads(line) for line in lines], end, printable(last[-1]) if last else ""
 
 
-def try_environments(data: dict[str, Any]) -> int:
+def try_all(data: dict[str, Any]) -> int:
     """Try the environments of `configs`; append a line with the reasons of each to `answers`."""
     from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config

@@ -1,4 +1,4 @@
-"""A policy as one torch module: raw observation in, action within its bounds out.
+"""A policy as one torch module, raw observation in, action out; its ONNX and TorchScript files.
 
 Normalisation, preprocessing, the actor's network and the final squashing or clipping are inside;
 exploration, critics and NumPy are not. The order of operations and their precision are those of
@@ -7,233 +7,263 @@ exploration, critics and NumPy are not. The order of operations and their precis
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from sb3_contrib.ars.policies import ARSPolicy
-from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from sb3_contrib.qrdqn.policies import QRDQNPolicy
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
-from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.signature import Signature
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
-_MASKED = -1e8
+# More than one: torch.export takes a size of one for a constant.
+EXAMPLE_BATCH = 3
+FACTS_FILE = "rlzoo_plus.json"
 
 
 class PolicyGraph(nn.Module):
     """The whole policy; inputs and outputs are positional, as its signature lists them."""
 
+    low: Tensor
+    high: Tensor
+
     def __init__(self, policy: Policy, signature: Signature) -> None:
+        """Take over a policy.
+
+        Args:
+            policy: The policy.
+            signature: Its inputs and outputs.
+
+        Raises:
+            ConfigError: It is of a kind that no graph can hold.
+        """
         super().__init__()
-        self.signature = signature
-        network, keys = policy.network, signature.keys
-        is_own = _is_own_class(network)
-        # A policy class of the user preprocesses by itself.
-        scaled = None if is_own else _reading_part(network).normalize_images
-        space = network.observation_space
+        network = policy.network
+        if not isinstance(network, BasePolicy):
+            raise ConfigError(
+                f"a policy of type {type(network).__name__} cannot be exported to a graph: it is "
+                "no policy of Stable-Baselines3. Use --format sb3."
+            )
+        space = network.action_space
+        known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+        if not isinstance(space, known):
+            raise ConfigError(f"{type(space).__name__} actions cannot be exported.")
+        self.signature, self.network = signature, network
         self.inputs = nn.ModuleList(
-            _Input(space[key] if key else space, policy.normalizer, key, scaled)
-            for key in keys or ("",)
+            _Normalize(policy.normalizer, key) for key in signature.keys or ("",)
         )
-        self.actor = _OwnActor(network) if is_own else _actor_of(network)
-        self.output = _Output(network, is_own=is_own)
+        self.shape, self.is_box = tuple(space.shape or ()), isinstance(space, spaces.Box)
+        if isinstance(space, spaces.Box):
+            self.register_buffer("low", torch.as_tensor(space.low, dtype=torch.float32))
+            self.register_buffer("high", torch.as_tensor(space.high, dtype=torch.float32))
         self.eval()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the action, and the new state of a recurrent policy."""
         keys, n_parts = self.signature.keys, self.signature.n_observations
-        parts = [encode(x) for encode, x in zip(self.inputs, inputs[:n_parts], strict=True)]
+        parts = [part(value) for part, value in zip(self.inputs, inputs[:n_parts], strict=True)]
         observation = dict(zip(keys, parts, strict=True)) if keys else parts[0]
         rest = inputs[n_parts:]
-        if not self.signature.recurrent:
-            return self.output(self.actor(observation), *rest)
-        hidden, cell, start, *masks = rest
-        raw, hidden, cell = self.actor(observation, hidden, cell, start)
-        return self.output(raw, *masks), hidden, cell
+        with _without_checks():
+            if self.signature.recurrent:
+                action, *state = self._step(observation, *rest)
+                return self._bounded(action), *state
+            masks = {"action_masks": rest[0]} if self.signature.maskable else {}
+            return self._bounded(self.network._predict(observation, deterministic=True, **masks))
+
+    def _step(
+        self, observation: Any, hidden: Tensor, cell: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Take one step of the actor's LSTM; the start of an episode clears the state.
+
+        `_predict` of the library branches on the starts, which a graph cannot hold.
+        """
+        network: Any = self.network
+        keep = (1.0 - start.float()).reshape(1, -1, 1)
+        features = network.extract_features(observation, network.pi_features_extractor)
+        state = (keep * hidden, keep * cell)
+        latent, (hidden, cell) = network.lstm_actor(features.unsqueeze(0), state)
+        latent = network.mlp_extractor.forward_actor(latent.squeeze(0))
+        distribution = network._get_action_dist_from_latent(latent)
+        return distribution.get_actions(deterministic=True), hidden, cell
+
+    def _bounded(self, action: Tensor) -> Tensor:
+        """Return an action for `env.step`."""
+        action = action.reshape(-1, *self.shape)
+        if not self.is_box:
+            return action.long()
+        if self.network.squash_output:
+            action = self.low + (0.5 * (action + 1.0) * (self.high - self.low))
+        return torch.minimum(torch.maximum(action, self.low), self.high)
 
 
-class _Input(nn.Module):
-    """Normalises one part of the observation and encodes it for the features extractor."""
+class _Normalize(nn.Module):
+    """Normalises one part of the observation, if it has statistics."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(
-        self,
-        space: spaces.Space,
-        normalizer: ObservationNormalizer | None,
-        key: str,
-        scaled: bool | None,
-    ) -> None:
+    def __init__(self, normalizer: ObservationNormalizer | None, key: str) -> None:
         super().__init__()
-        self.normalized = normalizer is not None and key in normalizer.mean
-        self.is_encoded = scaled is not None
-        self.scale = 255.0 if scaled and is_image_space(space) else None
-        self.sizes: list[int] | None = None
-        if isinstance(space, spaces.Discrete):
-            self.sizes = [int(space.n)]
-        elif isinstance(space, spaces.MultiDiscrete):
-            self.sizes = [int(n) for n in space.nvec.ravel()]
-        if normalizer is not None and self.normalized:
+        self.clip: float | None = None
+        if normalizer is not None and key in normalizer.mean:
             self.clip = normalizer.clip
             std = np.sqrt(normalizer.var[key] + normalizer.epsilon)
             self.register_buffer("mean", torch.as_tensor(normalizer.mean[key], dtype=torch.float64))
             self.register_buffer("std", torch.as_tensor(std, dtype=torch.float64))
 
     def forward(self, value: Tensor) -> Tensor:
-        if self.normalized:
-            scaled = (value.double() - self.mean) / self.std
-            value = torch.clamp(scaled, -self.clip, self.clip).float()
-        if not self.is_encoded:
+        if self.clip is None:
             return value
-        if self.sizes is not None:
-            columns = value.reshape(-1, len(self.sizes)).long()
-            hot = [columns[:, i : i + 1] == torch.arange(n) for i, n in enumerate(self.sizes)]
-            return torch.cat(hot, dim=1).float()
-        value = value.float()
-        return value if self.scale is None else value / self.scale
+        return torch.clamp((value.double() - self.mean) / self.std, -self.clip, self.clip).float()
 
 
-class _OwnActor(nn.Module):
-    """A policy class of the user, which chooses actions in its own way."""
-
-    def __init__(self, network: BasePolicy) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, observation: Any) -> Tensor:
-        # Distributions check arguments by branches, which a graph cannot hold.
-        checks = torch.distributions.Distribution._validate_args
-        torch.distributions.Distribution.set_default_validate_args(False)
-        try:
-            return self.network._predict(observation, deterministic=True)
-        finally:
-            torch.distributions.Distribution.set_default_validate_args(checks)
+@contextlib.contextmanager
+def _without_checks() -> Iterator[None]:
+    """Let distributions check no arguments: these are branches, which a graph cannot hold."""
+    checks = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(checks)
 
 
-class _Recurrent(nn.Module):
-    """One step of the actor's LSTM; the start of an episode clears the state."""
-
-    def __init__(self, network: RecurrentActorCriticPolicy) -> None:
-        super().__init__()
-        self.extractor = network.pi_features_extractor
-        self.lstm = network.lstm_actor
-        self.layers = nn.Sequential(network.mlp_extractor.policy_net, network.action_net)
-
-    def forward(
-        self, observation: Any, hidden: Tensor, cell: Tensor, start: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        keep = (1.0 - start.float()).reshape(1, -1, 1)
-        features = self.extractor(observation).unsqueeze(0)
-        latent, (hidden, cell) = self.lstm(features, (keep * hidden, keep * cell))
-        return self.layers(latent.squeeze(0)), hidden, cell
-
-
-class _MeanOfQuantiles(nn.Module):
-    def __init__(self, n_quantiles: int) -> None:
-        super().__init__()
-        self.n_quantiles = n_quantiles
-
-    def forward(self, quantiles: Tensor) -> Tensor:
-        return quantiles.unflatten(1, (self.n_quantiles, -1)).mean(dim=1)
-
-
-class _Output(nn.Module):
-    """Turns the output of the last layer into an action for `env.step`."""
-
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, network: BasePolicy, *, is_own: bool) -> None:
-        super().__init__()
-        space = network.action_space
-        self.is_chosen = is_own
-        self.is_box = isinstance(space, spaces.Box)
-        self.is_binary = isinstance(space, spaces.MultiBinary)
-        self.shape = tuple(space.shape or ())
-        self.squashed = bool(network.squash_output)
-        # The networks of TD3 and of augmented random search end in their own tanh.
-        actor = getattr(network, "actor", None)
-        is_deterministic = isinstance(actor, nn.Module) and not hasattr(actor, "latent_pi")
-        ends_in_tanh = is_deterministic or isinstance(network, ARSPolicy)
-        self.tanh = self.squashed and not is_own and not ends_in_tanh
-        self.sizes: list[int] = []
-        if isinstance(space, spaces.Box):
-            self.register_buffer("low", torch.as_tensor(space.low, dtype=torch.float32))
-            self.register_buffer("high", torch.as_tensor(space.high, dtype=torch.float32))
-        elif isinstance(space, spaces.MultiDiscrete):
-            self.sizes = [int(n) for n in space.nvec]
-        elif not isinstance(space, (spaces.Discrete, spaces.MultiBinary)):
-            raise ConfigError(f"{type(space).__name__} actions cannot be exported.")
-
-    def forward(self, raw: Tensor, masks: Tensor | None = None) -> Tensor:
-        if self.is_box:
-            action = (torch.tanh(raw) if self.tanh else raw).reshape(-1, *self.shape)
-            if self.squashed:
-                action = self.low + (0.5 * (action + 1.0) * (self.high - self.low))
-            return torch.minimum(torch.maximum(action, self.low), self.high)
-        if self.is_chosen:
-            return raw.reshape(-1, *self.shape).long()
-        if self.is_binary and masks is None:
-            return torch.round(torch.sigmoid(raw)).long()
-        # A masked binary choice has a score for no and one for yes.
-        sizes = [2] * (raw.shape[1] // 2) if self.is_binary else self.sizes
-        if masks is not None:
-            raw = torch.where(masks, raw, torch.full_like(raw, _MASKED))
-        if not sizes:
-            return raw.argmax(dim=1)
-        return torch.stack([part.argmax(dim=1) for part in raw.split(sizes, dim=1)], dim=1)
-
-
-def _actor_of(network: BasePolicy) -> nn.Module:
-    """Return the layers that decide, without critics and exploration.
+def check_onnx_is_there() -> None:
+    """Check that the packages of the extra are installed.
 
     Raises:
-        ConfigError: It is not known which layers of such a policy decide.
+        ConfigError: One is missing.
     """
-    part = _reading_part(network)
-    layers: tuple[Any, ...]
-    if isinstance(network, RecurrentActorCriticPolicy):
-        return _Recurrent(network)
-    if isinstance(network, (ActorCriticPolicy, MaskableActorCriticPolicy)):
-        layers = (network.mlp_extractor.policy_net, network.action_net)
-        return nn.Sequential(network.pi_features_extractor, *layers)
-    if isinstance(network, DQNPolicy):
-        layers = (part.q_net,)
-    elif isinstance(network, QRDQNPolicy):
-        layers = (part.quantile_net, _MeanOfQuantiles(part.n_quantiles))
-    elif isinstance(network, ARSPolicy):
-        layers = (network.action_net,)
-    elif hasattr(part, "mu"):
-        layers = (part.latent_pi, part.mu) if hasattr(part, "latent_pi") else (part.mu,)
-    else:
-        raise ConfigError(
-            f"a policy of type {type(network).__name__} cannot be exported to a graph: which of "
-            "its layers decide is not known here. Use --format sb3."
-        )
-    return nn.Sequential(part.features_extractor, *layers)
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ConfigError(
+                f"--format onnx needs {name}: pip install 'rlzoo-plus[export]'"
+            ) from error
 
 
-def _is_own_class(network: BasePolicy) -> bool:
-    """Tell whether the policy's class is the user's own, which may decide in another way."""
-    known = (RecurrentActorCriticPolicy, MaskableActorCriticPolicy)
-    is_policy = isinstance(network, BasePolicy) and not isinstance(network, known)
-    package = type(network).__module__.partition(".")[0]
-    return is_policy and package not in ("stable_baselines3", "sb3_contrib")
+def write_onnx(graph: PolicyGraph, facts: Mapping[str, Any]) -> bytes:
+    """Return the file; its batch size is free, and `facts` are its metadata, as text or JSON.
+
+    Raises:
+        ConfigError: The extra is missing, or torch cannot translate the policy.
+    """
+    check_onnx_is_there()
+    signature = graph.signature
+    batch = torch.export.Dim("batch")
+    axes = tuple(
+        {axis: batch for axis, size in enumerate(port.shape) if isinstance(size, str)}
+        for port in signature.inputs
+    )
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                graph,
+                _example_inputs(graph),
+                dynamo=True,
+                # One entry, since all inputs arrive in one `*inputs`.
+                dynamic_shapes=(axes,),
+                input_names=[port.name for port in signature.inputs],
+                output_names=[port.name for port in signature.outputs],
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:
+        reason = one_line(error)
+        raise ConfigError(f"torch cannot translate this policy to ONNX: {reason}.") from error
+    assert program is not None
+    proto = program.model_proto
+    del proto.metadata_props[:]
+    for key, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        proto.metadata_props.add(key=key, value=text)
+    import_module("onnx").checker.check_model(proto)
+    return bytes(proto.SerializeToString())
 
 
-def _reading_part(network: BasePolicy) -> Any:
-    """Return the part of a policy that owns the deciding features extractor."""
-    parts = (getattr(network, name, None) for name in ("actor", "q_net", "quantile_net"))
-    return next((part for part in parts if isinstance(part, nn.Module)), network)
+def onnx_runner(data: bytes) -> Callable[..., list[np.ndarray]]:
+    """Return a function that runs the file: arrays in, by name, to arrays out."""
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    # The file does not ask for inputs that the network does not read.
+    names = [port.name for port in session.get_inputs()]
+
+    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+        try:
+            return list(session.run(None, {name: inputs[name] for name in names}))
+        # E.g. where the size of a batch became a constant.
+        except Exception as error:
+            raise ConfigError(
+                f"onnxruntime cannot run the file: {one_line(error)}. --format torchscript may "
+                "still work."
+            ) from error
+
+    return run
+
+
+def write_torchscript(graph: PolicyGraph, facts: str) -> bytes:
+    """Return the file; it holds `facts`, JSON, as its extra file `rlzoo_plus.json`.
+
+    Raises:
+        ConfigError: The policy cannot be traced.
+    """
+    buffer = io.BytesIO()
+    try:
+        # torch prefers torch.export; C++ and ROS nodes still load TorchScript.
+        with _quiet(), torch.no_grad():
+            traced = torch.jit.trace(graph, _example_inputs(graph), check_trace=False)
+            torch.jit.save(torch.jit.freeze(traced), buffer, _extra_files={FACTS_FILE: facts})
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(f"torch cannot trace this policy: {one_line(error)}.") from error
+    return buffer.getvalue()
+
+
+def torchscript_runner(data: bytes, signature: Signature) -> Callable[..., list[np.ndarray]]:
+    """Return a function that runs the file: arrays in, by name, to arrays out."""
+    with _quiet():
+        module = torch.jit.load(io.BytesIO(data), map_location="cpu")
+
+    def run(**inputs: np.ndarray) -> list[np.ndarray]:
+        with torch.no_grad():
+            outputs = module(*(torch.from_numpy(inputs[port.name]) for port in signature.inputs))
+        return [o.numpy() for o in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+    return run
+
+
+def _example_inputs(graph: PolicyGraph) -> tuple[torch.Tensor, ...]:
+    """Return inputs of the right shapes to trace the graph with."""
+    arrays = (np.ones(p.sizes(EXAMPLE_BATCH), p.dtype) for p in graph.signature.inputs)
+    return tuple(torch.from_numpy(array) for array in arrays)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide warnings and reports of progress; errors are raised."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

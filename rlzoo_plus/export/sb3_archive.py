@@ -60,7 +60,9 @@ def read_archive(path: Path) -> Sb3Archive:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len(names) > MAX_MEMBERS or len(set(names)) != len(names):
-                raise ConfigError(f"{path}: {len(names)} members, or two of one name: no SB3 zip.")
+                raise ConfigError(
+                    f"{path} has {len(names)} members, or two of one name: no SB3 zip."
+                )
             for name in names:
                 if "/" in name or "\\" in name or name.startswith("."):
                     raise ConfigError(
@@ -176,7 +178,7 @@ def read_statistics(path: Path) -> PickledStatistics:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, OverflowError) as error:
         raise ConfigError(
-            f"{path} was not taken: {error}. Nothing in it was executed. If you trust it, load it "
+            f"{path} was refused: {error}. Nothing in it was executed. If you trust it, load it "
             "with Stable-Baselines3 and save it again: VecNormalize.load(path, venv).save(path)."
         ) from error
 
@@ -209,7 +211,7 @@ def parse_statistics(pickled: bytes) -> PickledStatistics:
         var = normalizer.var[key]
         is_sound = mean.shape == var.shape and np.isfinite(mean).all() and np.isfinite(var).all()
         if not is_sound or (var < 0).any():
-            raise PickleError("its means and variances are no statistics")
+            raise PickleError("its means and variances are not valid")
     return PickledStatistics(normalizer, reward, clip_reward)
 
 

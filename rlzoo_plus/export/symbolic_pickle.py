@@ -1,9 +1,9 @@
-"""Reads a pickle as data: what it would import and call stays a name, and nothing is run.
+"""Reads a pickle as data: imports and calls in it stay names, and nothing is run.
 
 The standard library's `pickletools` splits the stream into opcodes; this module keeps the stack.
 A class becomes a `Name`, a call or a new object a `Call` that remembers function, arguments and
-state. Names outside a short list of packages are refused, so that a file with anything else in it
-is recognised as such. NumPy arrays and numbers are built from such calls without unpickling.
+state. Names outside a short list of packages are refused. NumPy arrays and numbers are built from
+such calls without unpickling.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_OPCODES = 2_000_000
 
 
 class PickleError(ValueError):
-    """A stream that this reader does not take."""
+    """A stream that this reader refuses."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def read_symbolic(data: bytes) -> Any:
             if opcode.name == "STOP":
                 return machine.pop()
             if count > _MAX_OPCODES:
-                raise PickleError("it is far longer than what belongs there")
+                raise PickleError("it is far too long")
             if opcode.name not in _ACTIONS:
-                raise PickleError(f"it uses {opcode.name}, which has no place there")
+                raise PickleError(f"it uses {opcode.name}, which is not allowed")
             _ACTIONS[opcode.name](machine, argument)
     except PickleError:
         raise
@@ -104,7 +104,7 @@ class _Machine:
         if not isinstance(module, str) or not isinstance(name, str):
             raise PickleError("it is damaged")
         if module.split(".")[0] not in PACKAGES and (module, name) not in _OTHER_NAMES:
-            raise PickleError(f"it names {module}.{name}, which has no place there")
+            raise PickleError(f"it names {module}.{name}, which is not allowed")
         self.push(Name(module, name))
 
     def build(self) -> None:
@@ -114,7 +114,7 @@ class _Machine:
         self.stack[-1].state = state
 
     def extend(self, items: list[Any]) -> None:
-        # A list of a class of its own is a Call; what is in it is of no interest.
+        # A list of a class of its own is a Call; its items are not needed.
         if isinstance(self.stack[-1], list):
             self.stack[-1].extend(items)
 
@@ -163,7 +163,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], object]] = {
     "STACK_GLOBAL": lambda m, _: m.push_name(*m.pop_last(2)),
     "REDUCE": lambda m, _: m.push(Call(*m.pop_last(2))),
     "NEWOBJ": lambda m, _: m.push(Call(*m.pop_last(2))),
-    # Keywords are of no interest.
+    # Keywords are not needed.
     "NEWOBJ_EX": lambda m, _: m.push(Call(*m.pop_last(3)[:2])),
     "BUILD": lambda m, _: m.build(),
 }
@@ -195,7 +195,7 @@ def number_of(value: Any) -> float:
         return float(value)
     array = array_of(value)
     if array.size != 1:
-        raise PickleError("an array stands where a number belongs")
+        raise PickleError("it holds an array in place of a number")
     return float(array.reshape(()))
 
 
@@ -214,14 +214,14 @@ def array_of(value: Any) -> np.ndarray:
         case Call(Name(_, "scalar"), (pickled_dtype, content)):
             shape, order = (), "C"
         case _:
-            raise PickleError("something stands where an array belongs")
+            raise PickleError("it holds no array where one is expected")
     dtype, data = _dtype(pickled_dtype), _bytes(content)
     is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
     if not is_shape or order not in ("C", "F"):
-        raise PickleError("an array has no shape")
+        raise PickleError("an array has no valid shape")
     # Compared as whole numbers before anything of that size is made.
     if math.prod(shape) * dtype.itemsize != len(data):
-        raise PickleError("an array declares a shape which its content does not fill")
+        raise PickleError("an array declares a shape that its content does not fill")
     array = np.frombuffer(data, dtype).reshape(shape, order=order)
     # A copy in the same order: the last bits of a product depend on it.
     return array.astype(dtype.newbyteorder("="))
@@ -233,7 +233,7 @@ def _dtype(value: Any) -> np.dtype:
             order = state[1] if isinstance(state, tuple) and len(state) > 1 else "|"
             if order in ("<", ">", "|", "="):
                 return np.dtype(f"{order}{code}")
-    raise PickleError("an array is of no known type")
+    raise PickleError("an array has an unknown type")
 
 
 def _bytes(value: Any) -> bytes:

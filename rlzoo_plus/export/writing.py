@@ -96,14 +96,13 @@ def _sb3(
 def _graph(
     policy: Policy, signature: Signature, facts: dict[str, Any], path: Path, file_format: str
 ) -> _Written:
-    from rlzoo_plus.export import graph_files as write
-    from rlzoo_plus.export.graph import PolicyGraph
+    from rlzoo_plus.export import graph as graphs
 
-    graph = PolicyGraph(policy, signature)
+    graph = graphs.PolicyGraph(policy, signature)
     if file_format == "onnx":
-        files = {path: write.write_onnx(graph, facts)}
-        return files, lambda: write.onnx_runner(path.read_bytes())
+        files = {path: graphs.write_onnx(graph, facts)}
+        return files, lambda: graphs.onnx_runner(path.read_bytes())
     text = json.dumps(facts, indent=2) + "\n"
-    files = {path: write.write_torchscript(graph, text)}
+    files = {path: graphs.write_torchscript(graph, text)}
     files[path.with_name(path.name + ".json")] = text.encode()
-    return files, lambda: write.torchscript_runner(path.read_bytes(), signature)
+    return files, lambda: graphs.torchscript_runner(path.read_bytes(), signature)

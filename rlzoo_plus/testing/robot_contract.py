@@ -1,4 +1,4 @@
-"""The contract of every environment, and what a robot environment promises besides."""
+"""The contracts of environments and of robot environments."""
 
 from __future__ import annotations
 
@@ -57,21 +57,19 @@ class EnvironmentContract:
         yield env
         env.close()
 
-    def test_gymnasium_check_passes(self, env: gymnasium.Env) -> None:
+    def test_gymnasium_check_passes(self, env):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             # The checker warns of velocities, which have no bound.
             warnings.filterwarnings("ignore", ".*(infinity|infinite).*")
             gymnasium_check_env(env.unwrapped, skip_render_check=True)
 
-    def test_sb3_check_passes_without_warnings(self, env: gymnasium.Env) -> None:
+    def test_sb3_check_passes_without_warnings(self, env):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             sb3_check_env(env.unwrapped, skip_render_check=True)
 
-    def test_same_seed_gives_same_trajectory_in_another_process(
-        self, env: gymnasium.Env, env_id: str
-    ) -> None:
+    def test_same_seed_gives_same_trajectory_in_another_process(self, env, env_id):
         # Rendering must not need a display.
         environ = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
         environ["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
@@ -87,40 +85,36 @@ class EnvironmentContract:
         assert process.returncode == 0, process.stderr
         assert process.stdout.split("DIGEST")[1].strip() == trajectory_digest(env)
 
-    def test_first_reset_equals_a_reset_after_a_long_history(self, env: gymnasium.Env) -> None:
+    def test_first_reset_equals_a_reset_after_a_long_history(self, env):
         first = trajectory_digest(env)
         play_randomly(env, 700)
         assert trajectory_digest(env) == first
 
-    def test_random_play_stays_inside_the_observation_space(self, env: gymnasium.Env) -> None:
+    def test_random_play_stays_inside_the_observation_space(self, env):
         check_random_play(env, 700)
 
 
 class RobotContract(EnvironmentContract):
     """The suite for environments that are built from `robots.env.BaseRobotEnv`."""
 
-    def test_first_steps_do_not_depend_on_the_episode_before(self, env: gymnasium.Env) -> None:
+    def test_first_steps_do_not_depend_on_the_episode_before(self, env):
         env.action_space.seed(5)
         actions = [env.action_space.sample() for _ in range(12)]
         forwards = first_steps(env, actions, range(12))
         assert forwards == first_steps(env, actions, range(11, -1, -1))
 
-    def test_rendering_does_not_change_the_trajectory(
-        self, env: gymnasium.Env, env_id: str
-    ) -> None:
+    def test_rendering_does_not_change_the_trajectory(self, env, env_id):
         rendered = gymnasium.make(env_id, render_mode="rgb_array")
         rendered.reset(seed=0)
         rendered.render()
         assert trajectory_digest(rendered) == trajectory_digest(env)
         rendered.close()
 
-    def test_ten_thousand_random_steps_stay_finite(self, env: gymnasium.Env) -> None:
+    def test_ten_thousand_random_steps_stay_finite(self, env):
         check_random_play(env, 10_000)
 
     @pytest.mark.parametrize("n_steps", [0, 37])
-    def test_state_dict_goes_on_exactly_for_500_steps(
-        self, env: gymnasium.Env, env_id: str, n_steps: int
-    ) -> None:
+    def test_state_dict_goes_on_exactly_for_500_steps(self, env, env_id, n_steps):
         other = gymnasium.make(env_id)
         other.reset(seed=9)
         other.step(other.action_space.sample())
@@ -133,7 +127,7 @@ class RobotContract(EnvironmentContract):
         assert digest_of_steps(other.unwrapped, 500) == digest_of_steps(env.unwrapped, 500)
         other.close()
 
-    def test_worlds_side_by_side_give_the_numbers_of_single_ones(self, env_id: str) -> None:
+    def test_worlds_side_by_side_give_the_numbers_of_single_ones(self, env_id):
         singles = [gymnasium.make(env_id).unwrapped for _ in range(3)]
         together = RobotVecEnv([gymnasium.make(env_id).unwrapped for _ in singles])
         check_same_numbers(together, singles, 300)
@@ -141,7 +135,7 @@ class RobotContract(EnvironmentContract):
         for env in singles:
             env.close()
 
-    def test_a_goal_can_be_exchanged_for_another(self, env: gymnasium.Env) -> None:
+    def test_a_goal_can_be_exchanged_for_another(self, env):
         if not isinstance(env.unwrapped, GoalRobotEnv):
             pytest.skip("its observations hold no goal")
         played = play_randomly(env, 100)
@@ -154,11 +148,11 @@ class RobotContract(EnvironmentContract):
         assert one == env.unwrapped.compute_reward(achieved[:1], achieved[:1], infos[:1])[0]
         assert one >= rewards.max()
 
-    def test_reward_is_the_sum_of_its_terms(self, env: gymnasium.Env) -> None:
+    def test_reward_is_the_sum_of_its_terms(self, env):
         for _, reward, info in play_randomly(env, 200):
             assert reward == sum(info["reward_terms"].values())
 
-    def test_episode_terms_sum_to_the_return(self, env: gymnasium.Env) -> None:
+    def test_episode_terms_sum_to_the_return(self, env):
         episode_return = 0.0
         for _, reward, info in play_randomly(env, 3000):
             episode_return += reward

@@ -1,4 +1,4 @@
-"""The contracts of all that takes part in training: of any kind, networks, VecEnvs."""
+"""The contracts of plugins that take part in training; networks and VecEnvs have more tests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv, make_own_vec_env
 from rlzoo_plus.envs.single import check_shape
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.export import graph_files
-from rlzoo_plus.export.graph import PolicyGraph
+from rlzoo_plus.export import graph as graphs
 from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature
 from rlzoo_plus.runs.compose import compose_run
@@ -45,7 +44,7 @@ OFF_POLICY = (
 
 
 class RunContract:
-    """The suite for all that takes part in training: algorithm, network, callback, wrapper, ...
+    """The suite for plugins that take part in training: algorithm, network, callback, wrapper, ...
 
     Attributes:
         overrides: The command line that names the plugin, e.g. `algo.name=my_module.MyPPO`.
@@ -76,15 +75,13 @@ class RunContract:
         run_dir = _start(tmp_path_factory.mktemp("run") / "whole", config)
         return run_dir, ExpManager(config, run_dir).train()
 
-    def test_it_trains_to_the_end(self, trained: tuple[RunDir, Any], config: RunConfig) -> None:
+    def test_it_trains_to_the_end(self, trained, config):
         run_dir, result = trained
         assert result.state == "finished"
         assert result.num_timesteps >= config.n_timesteps
         assert run_dir.read_result()["final"] is not None
 
-    def test_the_saved_policy_acts_within_the_bounds_and_always_alike(
-        self, trained: tuple[RunDir, Any]
-    ) -> None:
+    def test_the_saved_policy_acts_within_the_bounds_and_always_alike(self, trained):
         policies = [load_policy(trained[0].final, trust=True) for _ in range(2)]
         space = policies[0].network.observation_space
         space.seed(3)
@@ -93,18 +90,14 @@ class RunContract:
             np.testing.assert_array_equal(one, other)
             assert policies[0].network.action_space.contains(one)
 
-    def test_without_trust_a_policy_of_ones_own_code_is_refused_by_its_name(
-        self, trained: tuple[RunDir, Any], config: RunConfig
-    ) -> None:
+    def test_without_trust_a_policy_of_ones_own_code_is_refused_by_its_name(self, trained, config):
         names = own_code(config, "act")
         if not names:
             pytest.skip("the policy acts without code of its own")
         with pytest.raises(ConfigError, match=names[0]):
             load_policy(trained[0].final)
 
-    def test_a_run_in_pieces_is_the_same_bit_for_bit(
-        self, trained: tuple[RunDir, Any], config: RunConfig, tmp_path: Path
-    ) -> None:
+    def test_a_run_in_pieces_is_the_same_bit_for_bit(self, trained, config, tmp_path):
         if not self.is_exact:
             pytest.skip("the suite does not claim that it is exact")
         run_dir = _start(tmp_path / "pieces", config)
@@ -118,7 +111,7 @@ class RunContract:
         differing = sorted(k for k in expected | found if expected.get(k) != found.get(k))
         assert not differing, differing
 
-    def test_the_command_trains_with_it(self, tmp_path: Path) -> None:
+    def test_the_command_trains_with_it(self, tmp_path):
         overrides = [*SHORT, *self.short, *self.overrides, f"run_dir={tmp_path / 'run'}"]
         run_command("train", *overrides, folder=self.folder)
         assert RunDir(tmp_path / "run").read_status()["state"] == "finished"
@@ -128,18 +121,16 @@ class NetworkContract(RunContract):
     """The suite for policy classes and features extractors."""
 
     @pytest.mark.parametrize("file_format", ["torchscript", "onnx"])
-    def test_an_exported_file_acts_as_the_policy(
-        self, trained: tuple[RunDir, Any], config: RunConfig, tmp_path: Path, file_format: str
-    ) -> None:
+    def test_an_exported_file_acts_as_the_policy(self, trained, config, tmp_path, file_format):
         policy = load_policy(trained[0].final, trust=True)
         signature = make_signature(policy)
-        graph = PolicyGraph(policy, signature)
+        graph = graphs.PolicyGraph(policy, signature)
         if file_format == "onnx":
             pytest.importorskip("onnxscript")
-            run = graph_files.onnx_runner(graph_files.write_onnx(graph, {}))
+            run = graphs.onnx_runner(graphs.write_onnx(graph, {}))
         else:
-            data = graph_files.write_torchscript(graph, "{}")
-            run = graph_files.torchscript_runner(data, signature)
+            data = graphs.write_torchscript(graph, "{}")
+            run = graphs.torchscript_runner(data, signature)
         assert compare(policy, signature, run, made_up(policy, signature)).holds
 
 
@@ -161,19 +152,17 @@ class VecEnvContract(RunContract):
         for venv in made:
             venv.close()
 
-    def test_resets_and_steps_return_what_the_spaces_say(self, pair: list[OwnVecEnv]) -> None:
+    def test_resets_and_steps_return_what_the_spaces_say(self, pair):
         pair[0].try_out()
 
-    def test_the_same_seed_gives_the_same_steps(self, pair: list[OwnVecEnv]) -> None:
+    def test_the_same_seed_gives_the_same_steps(self, pair):
         assert _bytes(_play(pair[0], self.n_steps)) == _bytes(_play(pair[1], self.n_steps))
 
-    def test_another_seed_gives_other_episodes(self, pair: list[OwnVecEnv]) -> None:
+    def test_another_seed_gives_other_episodes(self, pair):
         pair[1].seed(8)
         assert bytes_of(pair[0].reset()) != bytes_of(pair[1].reset())
 
-    def test_an_episode_that_ends_tells_its_last_observation_and_its_length(
-        self, pair: list[OwnVecEnv]
-    ) -> None:
+    def test_an_episode_that_ends_tells_its_last_observation_and_its_length(self, pair):
         space, n_ended = pair[0].observation_space, 0
         for _, _, dones, infos in _play(pair[0], self.n_steps):
             for rank in np.flatnonzero(dones):
@@ -183,13 +172,13 @@ class VecEnvContract(RunContract):
                 n_ended += "episode" in infos[rank]
         assert n_ended, f"no episode ended in {self.n_steps} steps"
 
-    def test_what_was_returned_stays_as_it_was(self, pair: list[OwnVecEnv]) -> None:
+    def test_what_was_returned_stays_as_it_was(self, pair):
         first = pair[0].reset()
         kept = copy.deepcopy(first)
         pair[0].step(_actions(pair[0]))
         assert bytes_of(first) == bytes_of(kept)
 
-    def test_its_state_decides_how_it_goes_on(self, pair: list[OwnVecEnv]) -> None:
+    def test_its_state_decides_how_it_goes_on(self, pair):
         one, other = pair
         if not one.has_state:
             pytest.skip("it has no state_dict() and load_state_dict(state)")

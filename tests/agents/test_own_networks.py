@@ -12,8 +12,8 @@ from rlzoo_plus.agents.factory import make_agent, make_policy
 from rlzoo_plus.agents.policy import Policy, load_policy
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.export.graph import PolicyGraph
-from rlzoo_plus.export.graph_files import (
+from rlzoo_plus.export.graph import (
+    PolicyGraph,
     onnx_runner,
     torchscript_runner,
     write_onnx,

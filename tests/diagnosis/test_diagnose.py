@@ -240,4 +240,4 @@ def test_a_replay_buffer_takes_no_more_than_the_run_fills():
 def test_a_finding_of_many_jobs_is_told_once_and_errors_come_first():
     doubt, mistake = warning("slow"), error("wrong")
     told = shared([("a", [doubt, doubt]), ("b", [doubt, mistake]), ("c", [])])
-    assert [(one.finding, one.jobs) for one in told] == [(mistake, ["b"]), (doubt, ["a", "b"])]
+    assert list(told.items()) == [(mistake, ["b"]), (doubt, ["a", "b"])]

@@ -9,8 +9,8 @@ from support.policies import VARIANTS, random_policy
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.export.graph import PolicyGraph
-from rlzoo_plus.export.graph_files import (
+from rlzoo_plus.export.graph import (
+    PolicyGraph,
     onnx_runner,
     torchscript_runner,
     write_onnx,

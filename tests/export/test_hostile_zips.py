@@ -219,7 +219,7 @@ def test_statistics_that_cannot_be_are_refused(tmp_path, name, value):
     venv = _normalize()
     setattr(venv.obs_rms, name, value)
     venv.save(str(tmp_path / "vn.pkl"))
-    with pytest.raises(ConfigError, match="not taken"):
+    with pytest.raises(ConfigError, match="was refused"):
         read_statistics(tmp_path / "vn.pkl")
 
 

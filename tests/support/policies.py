@@ -141,19 +141,25 @@ def _spread(policy):
     """Scale the last layer, so that actions are neither saturated nor all the same."""
     signature = make_signature(policy)
     graph = PolicyGraph(policy, signature)
-    last = [part for part in graph.actor.modules() if isinstance(part, torch.nn.Linear)][-1]
     seen = []
-    hook = last.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    hooks = [
+        part.register_forward_hook(lambda module, inputs, output: seen.append((module, output)))
+        for name, part in graph.named_modules()
+        # The width of a distribution does not decide.
+        if isinstance(part, torch.nn.Linear) and not name.endswith("log_std")
+    ]
     recorded = made_up(policy, signature).inputs
     with torch.no_grad():
         graph(*(torch.from_numpy(recorded[port.name]) for port in signature.inputs))
-        mean = seen[0].mean(dim=0)
+        last, output = seen[-1]
+        mean = output.mean(dim=0)
         # No more than a trained policy would: a larger gain blows up rounding too.
-        std = torch.maximum(seen[0].std(dim=0), 0.1 * seen[0].abs().mean(dim=0))
+        std = torch.maximum(output.std(dim=0), 0.1 * output.abs().mean(dim=0))
         last.weight.div_(std[:, None])
         if last.bias is not None:
             last.bias.copy_((last.bias - mean) / std)
-    hook.remove()
+    for hook in hooks:
+        hook.remove()
 
 
 def _statistics(space, generator):
