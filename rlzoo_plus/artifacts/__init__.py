@@ -1,1 +1,1 @@
-"""What a run leaves behind: its directory, records, checkpoints and bundles."""
+"""The files of a run: its directory, records, checkpoints and bundles."""

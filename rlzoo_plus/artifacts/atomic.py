@@ -1,4 +1,4 @@
-"""Files and folders that are either there, whole, or not there at all."""
+"""Writes files and folders atomically: a reader finds each complete, or not at all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], about: Mapping[str, Any
     Args:
         path: The folder.
         files: Content by file name, without sub-folders.
-        about: What the manifest says besides names, sizes and SHA-256 hashes.
+        about: Entries of the manifest besides names, sizes and SHA-256 hashes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -115,7 +115,7 @@ def read_folder(
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """Read what the manifest of a folder says about it; its files are not read.
+    """Read the entries `about` of a folder's manifest; its files are not read.
 
     Raises:
         DamagedFolderError: The manifest is missing or was changed.
@@ -140,7 +140,7 @@ def finite(value: Any) -> Any:
 
 
 def _read_manifest(path: Path) -> tuple[Path, dict[str, tuple[int, str]], dict[str, Any]]:
-    """Return the intact folder, size and hash by file name, and what is said about them."""
+    """Return the intact folder, size and hash by file name, and the entries `about`."""
     previous = path.with_name(path.name + PREVIOUS)
     if not path.exists() and previous.is_dir():
         # A writer that was killed between its two renames left the earlier folder intact.
@@ -148,12 +148,12 @@ def _read_manifest(path: Path) -> tuple[Path, dict[str, tuple[int, str]], dict[s
     try:
         manifest = parse_json(read_plain_file(path / MANIFEST, LARGEST_MANIFEST_BYTES))
         if not isinstance(manifest, dict):
-            raise ValueError("it is no mapping")
+            raise ValueError("it is not a mapping")
         claimed = manifest.pop("sha256")
-        whole = claimed == _digest(manifest) and manifest["format"] == 1
+        is_whole = claimed == _digest(manifest) and manifest["format"] == 1
     except (OSError, ValueError, KeyError) as error:
         raise DamagedFolderError(f"{path}: no readable {MANIFEST} ({one_line(error)})") from error
-    if not whole:
+    if not is_whole:
         raise DamagedFolderError(f"{path}: {MANIFEST} was changed, or is of a newer format")
     listed, about = manifest.get("files"), manifest.get("about")
     if not isinstance(listed, dict) or not isinstance(about, dict):

@@ -1,4 +1,4 @@
-"""The bundle: all a policy needs to act, without pickle. `best/` and `final/` are bundles."""
+"""The bundle: all that a policy needs to act, without pickle, as in `best/` and `final/`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,17 @@ _LARGEST = {_POLICY_FILE: 2**22, STATE_FILE: 2**22, TENSOR_FILE: 2**30}
 
 @dataclass(frozen=True)
 class Bundle:
-    """A policy as data.
+    """A policy as plain data."""
 
-    Attributes:
-        config: The run's configuration, plain data: algorithm, network, environment.
-        spaces: Observation and action space, as written by `rlzoo_plus.envs.spaces`.
-        weights: The policy's parameters by name, arrays.
-        normalization: Observation statistics of that moment, or None.
-        about: Step, mean return and the like.
-    """
-
-    config: dict[str, Any]
-    spaces: dict[str, Any]
-    weights: dict[str, Any]
-    normalization: dict[str, Any] | None
-    about: dict[str, Any]
+    config: dict[str, Any]  # of the run: algorithm, network, environment
+    spaces: dict[str, Any]  # of observations and actions, as `rlzoo_plus.envs.spaces` encodes them
+    weights: dict[str, Any]  # the policy's parameters by name, arrays
+    normalization: dict[str, Any] | None  # observation statistics of that step
+    about: dict[str, Any]  # step, mean return and the like
 
 
 def save_bundle(path: Path, bundle: Bundle) -> None:
-    """Write a bundle in one step; the one before it stays whole until then."""
+    """Write a bundle in one step; the earlier one stays whole until then."""
     policy = {"config": finite(bundle.config), "spaces": bundle.spaces}
     state = {"weights": bundle.weights, "normalization": bundle.normalization}
     files = {_POLICY_FILE: json.dumps(policy, indent=2).encode(), **pack(state)}
@@ -61,43 +53,51 @@ def is_bundle(path: Path) -> bool:
 
 
 def load_bundle(path: Path) -> Bundle:
-    """Read a bundle and check its schema and hashes, then its content; nothing in it is executed.
+    """Read a bundle and check schema, hashes and content; nothing in it is executed.
 
     Args:
         path: A folder, or a zip of one.
 
     Raises:
-        DamagedFolderError: It is missing, incomplete, changed, of a newer schema, or no bundle.
+        DamagedFolderError: It is missing, incomplete, changed, of a newer schema, or not a bundle.
     """
-    if not path.is_file():
-        return _load_folder(path)
-    with tempfile.TemporaryDirectory(prefix="rlzoo-bundle-") as folder:
-        _unzip(path, Path(folder))
-        try:
-            return _load_folder(Path(folder))
-        except DamagedFolderError as error:
-            raise DamagedFolderError(str(error).replace(folder, printable(path))) from error
+    if path.is_file():
+        with tempfile.TemporaryDirectory(prefix="rlzoo-bundle-") as folder:
+            _unzip(path, Path(folder))
+            try:
+                return load_bundle(Path(folder))
+            except DamagedFolderError as error:
+                raise DamagedFolderError(str(error).replace(folder, printable(path))) from error
+    schema = read_about(path).get("schema")
+    if schema != SCHEMA_VERSION:
+        raise DamagedFolderError(f"{path}: schema {schema} is not known here")
+    files, about = read_folder(path, _LARGEST)
+    try:
+        policy, state = parse_json(files[_POLICY_FILE]), unpack(files)
+        if not isinstance(policy, dict) or not isinstance(state, dict):
+            raise TypeError("it does not consist of mappings")
+        named = {"config": policy["config"], "spaces": policy["spaces"]}
+        named |= {"weights": state["weights"], "normalization": state["normalization"]}
+        bundle = Bundle(**named, about=about)
+        check_types(bundle)
+    except (KeyError, TypeError, ValueError, DamagedFolderError) as error:
+        raise DamagedFolderError(f"{path}: not a bundle ({one_line(error)})") from error
+    return bundle
 
 
 def _unzip(path: Path, folder: Path) -> None:
-    """Copy the files of a bundle, and nothing else, out of a zip; each of a size that it may have.
-
-    Raises:
-        DamagedFolderError: They are not there, or not as they should be.
-    """
+    """Extract the files of a bundle, and nothing else, from a zip, each up to its largest size."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             policies = [name for name in names if name.rpartition("/")[2] == _POLICY_FILE]
             if len(policies) != 1:
-                raise DamagedFolderError(
-                    f"{printable(path)}: is no zip of one bundle: it has {len(policies)} "
-                    f"{_POLICY_FILE}"
-                )
+                reason = f"is not a zip of one bundle: it has {len(policies)} {_POLICY_FILE}"
+                raise DamagedFolderError(f"{printable(path)}: {reason}")
             where = policies[0].removesuffix(_POLICY_FILE)
             for name, largest in {MANIFEST: 2**22, **_LARGEST}.items():
                 if names.count(where + name) != 1:
-                    raise DamagedFolderError(f"{printable(path)}: {name} is missing or there twice")
+                    raise DamagedFolderError(f"{printable(path)}: {name} is not there exactly once")
                 with archive.open(where + name) as entry:
                     data = entry.read(largest + 1)
                 if len(data) > largest:
@@ -108,33 +108,11 @@ def _unzip(path: Path, folder: Path) -> None:
         raise DamagedFolderError(f"{printable(path)}: {one_line(error)}") from error
 
 
-def _load_folder(path: Path) -> Bundle:
-    schema = read_about(path).get("schema")
-    if schema != SCHEMA_VERSION:
-        raise DamagedFolderError(f"{path}: schema {schema} is not known here")
-    files, about = read_folder(path, _LARGEST)
-    try:
-        policy, state = parse_json(files[_POLICY_FILE]), unpack(files)
-        if not isinstance(policy, dict) or not isinstance(state, dict):
-            raise TypeError("it holds no mappings")
-        bundle = Bundle(
-            config=policy["config"],
-            spaces=policy["spaces"],
-            weights=state["weights"],
-            normalization=state["normalization"],
-            about=about,
-        )
-        check_types(bundle)
-    except (KeyError, TypeError, ValueError, DamagedFolderError) as error:
-        raise DamagedFolderError(f"{path}: not a bundle ({one_line(error)})") from error
-    return bundle
-
-
 def check_step(step: Any) -> int:
-    """Return a step as a number.
+    """Return a number of environment steps.
 
     Raises:
-        ValueError: It is not one.
+        ValueError: It is something else.
     """
     if type(step) is not int or not 0 <= step <= LARGEST_STEP:
         raise ValueError(f"step {step!r} is not a whole number from 0 to {LARGEST_STEP}")
@@ -142,16 +120,15 @@ def check_step(step: Any) -> int:
 
 
 def check_types(bundle: Bundle) -> None:
-    """Check that the parts of a bundle are of the types that they are declared as.
+    """Check that the parts of a bundle are of their declared types.
 
     Raises:
         KeyError: It has no step.
-        TypeError: One is of another type.
-        ValueError: Its step is no step.
+        TypeError: A part is of another type.
+        ValueError: Its step is malformed.
     """
     check_step(bundle.about["step"])
-    for name in ("config", "spaces", "weights"):
-        if not isinstance(getattr(bundle, name), dict):
+    for name in ("config", "spaces", "weights", "normalization"):
+        part = getattr(bundle, name)
+        if not isinstance(part, dict) and (name != "normalization" or part is not None):
             raise TypeError(f"{name} is not a mapping")
-    if not isinstance(bundle.normalization, dict | None):
-        raise TypeError("normalization is not a mapping")

@@ -34,25 +34,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as read back.
-
-    Attributes:
-        path: Its folder.
-        step: Environment steps taken when it was written.
-        state: The nested state that was saved.
-        about: What its manifest says: schema version, config hash and the like.
-        schema: The version of its layout.
-        chunks: Where the rows of large arrays are, by the name they were saved under.
-        kept_as: `best` or `milestone` if it is never pruned, otherwise None.
-    """
+    """A checkpoint as read from its folder."""
 
     path: Path
-    step: int
-    state: Any
-    about: Mapping[str, Any]
+    step: int  # environment steps taken
+    state: Any  # nested plain data with arrays
+    about: Mapping[str, Any]  # of its manifest: schema version, config hash and the like
     schema: int = SCHEMA_VERSION
-    chunks: Mapping[str, ChunkIndex] = field(default_factory=dict)
-    kept_as: str | None = None
+    chunks: Mapping[str, ChunkIndex] = field(default_factory=dict)  # rows of large arrays, by name
+    kept_as: str | None = None  # `best` or `milestone` if it is never pruned
 
     def read_rows(self, name: str, columns: Mapping[str, NDArray[Any]]) -> None:
         """Fill the rows in use of arrays of the saved shapes; see `ChunkStore.read`.
@@ -159,7 +149,7 @@ class CheckpointStore:
         elif about.get("step") != step:
             problem = f"holds step {about.get('step')}"
         elif kept_as not in (None, BEST, MILESTONE):
-            problem = f"kept as {kept_as}"
+            problem = f"its kept_as is {kept_as}"
         if problem is not None:
             raise DamagedFolderError(f"{path}: {problem}")
         chunks = _read_indices(about)
@@ -168,11 +158,7 @@ class CheckpointStore:
         return Checkpoint(path, step, unpack(files), about, schema, chunks, kept_as)
 
     def load_newest(self, before_or_at: int | None = None) -> Checkpoint | None:
-        """Read the newest whole checkpoint, or None; damaged ones are skipped with a warning.
-
-        Args:
-            before_or_at: The last step that is wanted, None for any.
-        """
+        """Read the newest whole checkpoint up to a step; skip damaged ones with a warning."""
         for step in reversed(self.steps()):
             if before_or_at is not None and step > before_or_at:
                 continue
@@ -186,7 +172,7 @@ class CheckpointStore:
         return self.root / f"{step:012d}"
 
     def _prune(self, step: int) -> None:
-        """Delete what need not be kept after a save at a step, and the chunks of it alone."""
+        """Delete old checkpoints after a save at a step, and the chunks that no other one uses."""
         # Later steps are from before the run was rewound: it will pass them again.
         older = [other for other in self.steps() if other <= step]
         for old in older[: -max(self.keep, 1)]:

@@ -60,7 +60,7 @@ class Column:
         """Describe an array.
 
         Raises:
-            TypeError: It holds something else than bools, integers or floats.
+            TypeError: It holds something other than bools, integers or floats.
         """
         try:
             return cls(name, array.dtype.str, array.shape[1:])
@@ -75,21 +75,13 @@ class Column:
 
 @checked_dataclass(frozen=True)
 class ChunkIndex:
-    """What was saved of a set of columns.
+    """The saved chunks of a set of columns; checked, as a manifest is untrusted."""
 
-    Attributes:
-        rows_per_chunk: Rows in every chunk but the last, a power of two.
-        used: Rows that were in use, from row 0.
-        columns: What a row consists of.
-        names: SHA-256 hash of each chunk's file, which is its name.
-        sizes: Bytes of each chunk's file.
-    """
-
-    rows_per_chunk: _Size
-    used: Annotated[int, Field(strict=True, ge=0, le=2**40)]
-    columns: tuple[Column, ...]
-    names: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...]
-    sizes: tuple[_Size, ...]
+    rows_per_chunk: _Size  # in every chunk but the last, a power of two
+    used: Annotated[int, Field(strict=True, ge=0, le=2**40)]  # rows in use, from row 0
+    columns: tuple[Column, ...]  # of each row
+    names: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...]  # file names: SHA-256
+    sizes: tuple[_Size, ...]  # of the files [bytes]
 
     @property
     def row_bytes(self) -> int:
@@ -175,33 +167,20 @@ def decompress(data: bytes, columns: Sequence[Column], rows: int) -> list[NDArra
 
 @dataclass(frozen=True)
 class PendingChunks:
-    """Rows copied out of their arrays, to be written later.
-
-    Attributes:
-        rows_per_chunk: Rows in every chunk but the last.
-        used: Rows in use, from row 0.
-        columns: What a row consists of.
-        reused: Name and size of the chunks that are on the disk already, by their number.
-        copied: The columns' rows of each other chunk, or its compressed bytes.
-    """
+    """Rows copied out of their arrays, to be written later; see `ChunkIndex`."""
 
     rows_per_chunk: int
     used: int
     columns: tuple[Column, ...]
-    reused: Mapping[int, tuple[str, int]]
-    copied: Mapping[int, bytes | tuple[NDArray[Any], ...]]
+    reused: Mapping[int, tuple[str, int]]  # number to name and size of chunks on the disk
+    copied: Mapping[int, bytes | tuple[NDArray[Any], ...]]  # others: their rows, or compressed
 
 
 class ChunkStore:
     """The chunks in one folder; a single process writes, any number read."""
 
     def __init__(self, root: Path, rows_per_chunk: int | None = None) -> None:
-        """Name the folder; the first write creates it.
-
-        Args:
-            root: The folder.
-            rows_per_chunk: A power of two; None chooses it by the size of a row.
-        """
+        """Name the folder; `rows_per_chunk` is a power of two, None chooses it by a row's size."""
         self.root = root
         self.rows_per_chunk = rows_per_chunk
 
@@ -221,7 +200,7 @@ class ChunkStore:
             previous: What the last save wrote; None if there is none.
 
         Raises:
-            TypeError: A column holds something else than bools, integers or floats.
+            TypeError: A column holds something other than bools, integers or floats.
             ValueError: A column has fewer than `used` rows, or there is none.
         """
         layout = tuple(Column.of(name, array) for name, array in columns.items())
@@ -273,7 +252,7 @@ class ChunkStore:
         """Check every byte of the chunks.
 
         Raises:
-            DamagedFolderError: One is missing, changed, or no plain file.
+            DamagedFolderError: One is missing, changed, or not a plain file.
         """
         for name, size in set(zip(index.names, index.sizes, strict=True)):
             self._get(name, size)

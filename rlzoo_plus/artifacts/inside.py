@@ -1,6 +1,6 @@
-"""The guard of directories that exist already: nothing is written or removed through a link.
+"""Guards existing directories: nothing is written or removed through a link.
 
-The directory that a user names may itself be a link; what lies in it may come from anybody.
+The directory that a user names may itself be a link; its content is untrusted.
 """
 
 from __future__ import annotations
@@ -13,22 +13,18 @@ from typing import BinaryIO
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 
-# Trackers keep links of their own in theirs; only a trusted run has a tracker.
+# Trackers create links in these; only a trusted run has a tracker.
 _OF_TRACKERS = ("wandb", "mlflow")
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _APPENDING |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class OutsideError(ConfigError):
-    """Writing or removing there would reach outside of the directory that was named."""
+    """Writing or removing a file would reach outside of the named directory."""
 
 
 def check_inside(root: Path, path: Path) -> None:
-    """Refuse a path below a directory that a link leads elsewhere.
-
-    Args:
-        root: The directory that was named.
-        path: A path below it, which need not exist.
+    """Refuse a path, which need not exist, that is not below a directory or leads out of it.
 
     Raises:
         OutsideError: A part of it below `root` is a link, or it is not below `root`.
@@ -44,7 +40,7 @@ def check_inside(root: Path, path: Path) -> None:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a directory that has something other than plain files and folders in it.
+    """Refuse a directory with anything other than plain files and folders in it.
 
     Raises:
         OutsideError: At any depth there is a link, a FIFO or the like.
@@ -62,12 +58,12 @@ def check_plain(folder: Path) -> None:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a plain file to append to it and to read it; make it if there is none.
+    """Open a plain file to append to it and to read it; create it if there is none.
 
     Raises:
-        OutsideError: It is a link, or no plain file.
+        OutsideError: It is a link, or not a plain file.
     """
-    # A look before, for systems without O_NOFOLLOW, and for what cannot be opened at all.
+    # First of all, for systems without O_NOFOLLOW, and for what cannot be opened at all.
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise OutsideError(_refusal(path))
     handle = os.open(path, _APPENDING, 0o644)
@@ -79,6 +75,6 @@ def open_to_append(path: Path) -> BinaryIO:
 
 def _refusal(path: Path) -> str:
     return (
-        f"{printable(path)} is a link, or no plain file: what belongs there would be written or "
-        "removed elsewhere. Put a plain file or folder in its place."
+        f"{printable(path)} is a link or not a plain file, through which files elsewhere could be "
+        "written or removed. Replace it by a plain file or folder."
     )

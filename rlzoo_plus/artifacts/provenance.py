@@ -1,7 +1,8 @@
-"""Where a run came from: code, libraries, machine, command line."""
+"""The provenance of a run: code, libraries, machine, command line."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -15,40 +16,32 @@ from typing import Any
 from rlzoo_plus.artifacts.secrets import BLANK, is_secret, redact, values_of_variables
 
 PACKAGES = (
-    "rlzoo-plus",
-    "torch",
-    "stable-baselines3",
-    "sb3-contrib",
-    "gymnasium",
-    "pybullet",
-    "numpy",
-    "hydra-core",
-    "omegaconf",
-    "pydantic",
+    *("rlzoo-plus", "torch", "stable-baselines3", "sb3-contrib", "gymnasium", "pybullet"),
+    *("numpy", "hydra-core", "omegaconf", "pydantic"),
 )
 _LONGEST_DIFF = 200_000
 
 
-def command_line(words: list[str]) -> str:
-    """Return a command line as one text, ready to be pasted, with secrets blanked out."""
+def command_line(arguments: list[str]) -> str:
+    """Return a command line as one text for a shell, with secrets blanked out."""
     variables = values_of_variables()
-    return shlex.join(_without_secret(word, variables) for word in words)
+    return shlex.join(_without_secret(text, variables) for text in arguments)
 
 
-def python_call(name: str, words: list[str]) -> str:
+def python_call(name: str, arguments: list[str]) -> str:
     """Return the Python call with the arguments of a command line, secrets blanked out."""
     variables = values_of_variables()
-    return f"{name}({', '.join(repr(_without_secret(word, variables)) for word in words)})"
+    shown = (repr(_without_secret(text, variables)) for text in arguments)
+    return f"{name}({', '.join(shown)})"
 
 
-def _without_secret(word: str, variables: list[str]) -> str:
-    key, equals, value = word.partition("=")
-    shown = redact(word, variables)
-    # A value with spaces in it ends with the word.
-    is_whole = (
-        equals and shown != word and is_secret(key, value, variables) and value[:1] not in "{["
-    )
-    return f"{key}={BLANK}" if is_whole else shown
+def _without_secret(argument: str, variables: list[str]) -> str:
+    key, _, value = argument.partition("=")
+    shown = redact(argument, variables)
+    # A value with spaces ends with the argument, which `redact` cannot know.
+    if value and shown != argument and is_secret(key, value, variables) and value[0] not in "{[":
+        return f"{key}={BLANK}"
+    return shown
 
 
 def collect_provenance(source: Path, user_files: Iterable[Path] = ()) -> dict[str, Any]:
@@ -59,9 +52,15 @@ def collect_provenance(source: Path, user_files: Iterable[Path] = ()) -> dict[st
         user_files: Of the user's modules. Their repositories, and that of the working directory,
             are `user_git`.
     """
+    ours = git_state(source)
+    our_root, states = _root(source) if ours else None, {}
+    for place in (Path.cwd(), *user_files):
+        root = _root(place)
+        if root and root != our_root and root not in states and (state := git_state(place)):
+            states[root] = {"root": root, **state}
     return {
-        "git": git_state(source),
-        "user_git": _user_git(source, [Path.cwd(), *user_files]),
+        "git": ours,
+        "user_git": list(states.values()),
         "python": platform.python_version(),
         "packages": {name: package_version(name) for name in PACKAGES},
         "machine": machine_fingerprint(),
@@ -72,8 +71,7 @@ def collect_provenance(source: Path, user_files: Iterable[Path] = ()) -> dict[st
 def git_state(source: Path) -> dict[str, Any]:
     """Return commit and uncommitted diff of the checkout around a path, empty outside of one.
 
-    A file that the repository around it ignores, as those of a virtual environment, is no part
-    of it.
+    A file that its repository ignores, as those of a virtual environment, is not part of it.
     """
     commit = _git(source, "rev-parse", "HEAD")
     if not commit or (source.is_file() and _git(source, "check-ignore", "-q", source.name) == ""):
@@ -84,49 +82,33 @@ def git_state(source: Path) -> dict[str, Any]:
     return {"commit": commit.strip(), "dirty": dirty, "diff": cut, "cut": len(diff) > len(cut)}
 
 
-def _user_git(source: Path, places: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the state of each repository around some places, but for that of this package."""
-    ours = _root(source) if git_state(source) else None
-    states = {}
-    for place in places:
-        root = _root(place)
-        if root and root != ours and root not in states and (state := git_state(place)):
-            states[root] = {"root": root, **state}
-    return list(states.values())
-
-
 def _root(place: Path) -> str | None:
     return (_git(place, "rev-parse", "--show-toplevel") or "").strip() or None
 
 
 @functools.cache
 def code_state(source: Path) -> dict[str, Any]:
-    """Return commit and cleanness of the checkout around a path, without the diff; asked once."""
+    """Return `git_state` without the diff; cached."""
     return {key: value for key, value in git_state(source).items() if key in ("commit", "dirty")}
 
 
 def machine_fingerprint() -> dict[str, Any]:
     """Describe what floating-point results can depend on: processor, cores, system."""
+    processor = platform.processor() or "unknown"
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        processor = models[0] if models else processor
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": processor,
         "cores": os.cpu_count(),
     }
 
 
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
-
-
 def package_version(name: str) -> str | None:
-    """Return the version of an installed package, None if it is not installed."""
+    """Return the version of a distribution, None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -17,18 +17,18 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_RECORD_BYTES, open_plain, rea
 def append_records(
     path: Path, records: Iterable[Mapping[str, Any]], *, keep_infinities: bool = False
 ) -> None:
-    """Append records, each on a line of its own, with one write.
+    """Append records, each on its own line, with one write; NaN and infinities become null.
 
     Args:
         path: The file.
         records: The records.
-        keep_infinities: Write NaN and infinities as Python does, `Infinity`, and not as null.
+        keep_infinities: Write NaN and infinities as Python does, `Infinity`.
 
     Raises:
-        OutsideError: The file is a link, or no plain file.
+        OutsideError: The file is a link, or not a plain file.
     """
-    kept = records if keep_infinities else map(finite, records)
-    text = "".join(json.dumps(record) + "\n" for record in kept)
+    written = records if keep_infinities else map(finite, records)
+    text = "".join(json.dumps(record) + "\n" for record in written)
     if text:
         path.parent.mkdir(parents=True, exist_ok=True)
         append_lines(path, text)
@@ -38,7 +38,7 @@ def append_lines(path: Path, text: str) -> None:
     """Append whole lines with one write, without reading the file.
 
     Raises:
-        OutsideError: The file is a link, or no plain file.
+        OutsideError: The file is a link, or not a plain file.
     """
     with open_to_append(path) as file:
         # A line that a kill cut short must not run into this one.
@@ -55,11 +55,11 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 def iter_records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a file; other lines, as a torn last one, are skipped.
 
-    If it is no plain file there are none: a FIFO would block, and a link may lead anywhere.
+    Anything but a plain file has none: a FIFO would block, and a link may lead elsewhere.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in read_plain_lines(path):
-            record = _parse(line)
+            record = parse_record(line.decode("utf-8", "replace"))
             if record is not None:
                 yield record
 
@@ -80,15 +80,16 @@ class Follower:
             file.seek(self._offset)
             while (line := file.readline(LONGEST_RECORD_BYTES)).endswith(b"\n"):
                 self._offset += len(line)
-                record = _parse(line)
+                record = parse_record(line.decode("utf-8", "replace"))
                 if record is not None:
                     yield record
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def parse_record(line: str) -> dict[str, Any] | None:
+    """Return the record on a line, None if it is something else."""
     try:
-        record = json.loads(line.decode("utf-8", "replace"))
-    # A line from an untrusted source may be nested without end.
+        record = json.loads(line)
+    # An untrusted line may be nested too deeply.
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

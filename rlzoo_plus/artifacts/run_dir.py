@@ -32,7 +32,7 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 
 # Longer than `is_held_elsewhere` of another process holds a lock.
 _PATIENCE_S = 0.5
-# Bytes that systems allow in a name and in a path; below a run directory paths go on for a while.
+# Bytes that systems allow in a name and in a path, and that a path below a run directory needs.
 _LONGEST_NAME, _LONGEST_PATH, _LONGEST_BELOW = 255, 4096, 200
 
 
@@ -217,11 +217,7 @@ class RunDir:
 
 
 def path_problem(path: PurePath) -> str | None:
-    """Return why a directory cannot hold a run on any file system, None if it may.
-
-    Args:
-        path: The directory, which need not exist.
-    """
+    """Return why a directory, which need not exist, cannot hold a run; None if it may."""
     if not str(path).isprintable():
         return "it has characters that cannot be printed"
     if path.parts[:1] == ("~",):
@@ -239,14 +235,7 @@ def path_problem(path: PurePath) -> str | None:
 
 
 def new_run_dir(root: Path, env: str, algo: str, seed: int) -> RunDir:
-    """Create a directory for a run; runs that start at the same instant get different ones.
-
-    Args:
-        root: The folder of all runs.
-        env: Name of the environment.
-        algo: Name of the algorithm.
-        seed: Seed of the run.
-    """
+    """Create `<root>/<env>/<algo>/<time>-s<seed>`; two runs never get the same directory."""
     parent = root / env / algo
     parent.mkdir(parents=True, exist_ok=True)
     stem = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-s{seed}"

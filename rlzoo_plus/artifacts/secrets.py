@@ -1,4 +1,4 @@
-"""What must not be written: secrets, found by the name beside them or by their own look."""
+"""Finds secrets, by the names beside them or by their form, and blanks them before writing."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 from rlzoo_plus.artifacts.atomic import map_leaves
 
 BLANK = "***"
-# The working directory, whose variable is named as a password often is.
+# Working directories, with names as passwords have.
 _NO_SECRETS = ("PWD", "OLDPWD", "INIT_CWD")
 _ENDINGS = (
     *("token", "secret", "password", "passwd", "passphrase", "credential"),
     *("apikey", "accesskey", "secretkey", "privatekey"),
 )
 _WORDS = ("auth", "oauth", "authorization", "bearer", "pwd", "pw")
-# A key of a dictionary or a keyboard is none; these are.
+# A key of a dictionary or a keyboard is not a secret; these are.
 _KINDS_OF_KEY = (
     *("api", "access", "secret", "private", "auth", "ssh", "encryption", "signing", "account"),
     *("master", "license", "client", "storage", "service", "deploy"),
 )
-# A number is a secret only under such a name: `n_token=3` counts something.
+# A number is a secret only under these names: `n_token=3` is a count.
 _NUMERIC = ("password", "passwd", "passphrase", "pwd", "pw", "secret")
-# The last one is how our own messages say that there is one.
+# The last one is the placeholder of our own messages.
 _NO_VALUES = ("true", "false", "null", "None", "VALUE")
-# Before a colon that assigns, and not one of a sentence: `unclosed token: line 1`.
+# What precedes a name before an assigning colon, unlike in a sentence: `unclosed token: line 1`.
 _BEFORE_KEY = re.compile(r"(^|[{,\[(])[\s+\->\"']*$")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _FORMS = re.compile(
@@ -47,7 +47,7 @@ _NAMED = re.compile(
 )
 
 
-# The same names are asked about for each job of a sweep.
+# Each job of a sweep has the same names.
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return whether a key names a secret: `api_token`, `dbPassword`, `auth`; not `author`."""
@@ -61,19 +61,16 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_variable(name: str) -> bool:
-    """Return whether an environment variable holds a secret: there a bare `KEY` is one, too."""
+    """Return whether an environment variable holds a secret by its name; also a bare `KEY`."""
     if name in _NO_SECRETS:
         return False
     return is_secret_name(name) or _PART.findall(name)[-1:] in (["KEY"], ["key"])
 
 
 def is_secret(path: str, value: Any, variables: Sequence[str] | None = None) -> bool:
-    """Return whether a value is a secret, by the names of the keys above it or by its own look.
+    """Return whether a plain value is a secret, by its dotted path of keys or by its form.
 
-    Args:
-        path: The keys, joined by dots.
-        value: A plain value. References to variables are none, nor is an empty text.
-        variables: What `values_of_variables` returned, if many values are asked about.
+    References to variables and empty texts are not. For `variables` see `redact`.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -86,14 +83,12 @@ def is_secret(path: str, value: Any, variables: Sequence[str] | None = None) -> 
 
 
 def redact(text: str, variables: Sequence[str] | None = None) -> str:
-    """Return a text with its secrets blanked: those of the environment's variables, and others.
+    """Return a text with its secrets blanked.
 
-    Found are the values of variables whose name says so, passwords in addresses, tokens of known
-    forms, and what is assigned to a name of a secret.
+    It finds the values of environment variables with a secret's name, passwords in addresses,
+    tokens of known forms, and values assigned to a secret's name.
 
-    Args:
-        text: The text.
-        variables: What `values_of_variables` returned, if there are many texts.
+    For many texts, give it `values_of_variables` once.
     """
     for value in values_of_variables() if variables is None else variables:
         if value in text:
@@ -132,14 +127,13 @@ def _takes_numbers(name: str) -> bool:
 
 
 def values_of_variables() -> list[str]:
-    """Return the values of variables with a secret, the longest first; all variables are looked at.
+    """Return the values of all environment variables with a secret, the longest first.
 
-    A short text would be replaced wherever it occurs, and a path is no secret.
+    Paths are left out, and short values, which would be blanked wherever they occur.
     """
-    values = {value for name, value in os.environ.items() if is_secret_variable(name)}
-    return sorted(filter(_is_telling, values), key=len, reverse=True)
-
-
-def _is_telling(value: str) -> bool:
-    is_mixed = re.search("[A-Za-z]", value) and re.search("[0-9]", value)
-    return len(value) >= (8 if is_mixed else 16) and value[0] not in "/~."
+    values = set()
+    for value in (value for name, value in os.environ.items() if is_secret_variable(name)):
+        is_mixed = re.search("[A-Za-z]", value) and re.search("[0-9]", value)
+        if len(value) >= (8 if is_mixed else 16) and value[0] not in "/~.":
+            values.add(value)
+    return sorted(values, key=len, reverse=True)

@@ -1,7 +1,7 @@
-"""Nested data as JSON plus tensors, without pickle: nothing in it can run when it is read.
+"""Nested data as JSON plus tensors, without pickle: reading it never executes code.
 
 Numbers, strings, None, lists, tuples and dictionaries go to JSON, arrays to safetensors.
-Floats are written as hexadecimal, so that every bit comes back.
+Floats are written as hexadecimal to keep every bit.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ def _check_header(data: bytes) -> None:
 def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
-    if isinstance(value, (np.generic, np.ndarray)) and not _is_plain(value):
-        kind = f"{type(value).__name__} of {value.dtype}"
-        raise TypeError(f"{path}: {kind} cannot be stored without code")
+    if isinstance(value, (np.generic, np.ndarray)):
+        is_number = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8
+        if not is_number or isinstance(value, np.ma.MaskedArray):
+            kind = f"{type(value).__name__} of {value.dtype}"
+            raise TypeError(f"{path}: {kind} cannot be stored without code")
     if isinstance(value, np.generic):
         return {"~scalar": value.dtype.str, "bytes": value.tobytes().hex()}
     if isinstance(value, int):
@@ -107,23 +109,14 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], path: str) -> Any:
         # safetensors would drop the strides of a view.
         tensors[name] = np.array(value, order="C")
         return {"~array": name}
-    if isinstance(value, tuple):
-        return {"~tuple": [_encode(v, tensors, f"{path}[{i}]") for i, v in enumerate(value)]}
-    if isinstance(value, list):
-        return [_encode(v, tensors, f"{path}[{i}]") for i, v in enumerate(value)]
+    if isinstance(value, (tuple, list)):
+        items = [_encode(v, tensors, f"{path}[{i}]") for i, v in enumerate(value)]
+        return {"~tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, dict):
-        pairs = [
-            [_encode(k, tensors, path), _encode(v, tensors, f"{path}.{k}")]
-            for k, v in value.items()
-        ]
-        return {"~dict": pairs}
+        keys = [_encode(key, tensors, path) for key in value]
+        items = [_encode(item, tensors, f"{path}.{key}") for key, item in value.items()]
+        return {"~dict": [list(pair) for pair in zip(keys, items, strict=True)]}
     raise TypeError(f"{path}: {type(value).__name__} cannot be stored without code")
-
-
-def _is_plain(value: np.generic | np.ndarray) -> bool:
-    """Return whether an array or scalar is of bools, integers or floats, and nothing besides."""
-    is_masked = isinstance(value, np.ma.MaskedArray)
-    return value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and not is_masked
 
 
 def _decode(value: Any, tensors: dict[str, np.ndarray]) -> Any:
@@ -135,10 +128,10 @@ def _decode(value: Any, tensors: dict[str, np.ndarray]) -> Any:
         return float.fromhex(value["~float"])
     if value.keys() == {"~scalar", "bytes"}:
         if _SCALAR.fullmatch(value["~scalar"]) is None:
-            raise ValueError(f"no scalar is of type {value['~scalar']!r}")
+            raise ValueError(f"a scalar is of type {value['~scalar']!r}")
         return np.frombuffer(bytes.fromhex(value["bytes"]), np.dtype(value["~scalar"]))[0]
     if value.keys() == {"~array"}:
-        # Each is there once: a thousand references to one would be a thousand copies.
+        # Each only once: a thousand references to one would be a thousand copies.
         return tensors.pop(value["~array"]).copy()
     if value.keys() == {"~tuple"} and isinstance(value["~tuple"], list):
         return tuple(_decode(v, tensors) for v in value["~tuple"])
@@ -148,4 +141,4 @@ def _decode(value: Any, tensors: dict[str, np.ndarray]) -> Any:
         if len(decoded) != len(pairs):
             raise ValueError("a key is there twice")
         return decoded
-    raise ValueError("an entry is of no known kind")
+    raise ValueError("an entry is of an unknown kind")

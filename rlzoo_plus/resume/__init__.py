@@ -1,1 +1,1 @@
-"""Exact resume: what a run is made of at one moment, saved and put back bit for bit."""
+"""Exact resume: the whole state of a run, saved and restored bit for bit."""

@@ -31,18 +31,9 @@ if TYPE_CHECKING:
 _OBSERVATIONS = ("_last_obs", "_last_original_obs")
 # Timings, the arguments of a command, or of this process alone.
 _NOT_STATE = {
-    "start_time",
-    "verbose",
-    "tensorboard_log",
-    "policy_kwargs",
-    "replay_buffer_kwargs",
-    "rollout_buffer_kwargs",
-    "before_iteration",
-    "resume_from",
-    "log_every",
-    "_custom_logger",
-    "_total_timesteps",
-    "_num_timesteps_at_start",
+    *("start_time", "verbose", "tensorboard_log", "log_every", "_custom_logger"),
+    *("policy_kwargs", "replay_buffer_kwargs", "rollout_buffer_kwargs"),
+    *("before_iteration", "resume_from", "_total_timesteps", "_num_timesteps_at_start"),
 }
 
 

@@ -86,7 +86,7 @@ def _state(callback: Any) -> dict[str, Any]:
     except TypeError as error:
         kind = type(callback).__name__
         raise TypeError(f"callback {kind}: state_dict(){error}") from error
-    # A copy: it is written while the callback goes on.
+    # A copy: it is written while training continues.
     return {"account": to_plain(state), "n_calls": callback.n_calls}
 
 

@@ -206,8 +206,8 @@ def take_past(envs: dict[str, Any]) -> dict[str, tuple[int, dict[str, np.ndarray
 
     Returns:
         By the name of its chunks, of each environment with a past: its steps before the episode,
-        which tell its episodes apart, and `rewards` and, if they are kept, `actions`, shape
-        (n_steps, ...), a multiple of `BLOCK`.
+        which identify the episode, and its arrays `rewards` and, if recorded, `actions`, shape
+        (n_steps, ...), n_steps being a multiple of `BLOCK`.
     """
     found = {}
     for rank, (held, rewards) in enumerate(zip(envs["episodes"], envs["rewards"], strict=True)):

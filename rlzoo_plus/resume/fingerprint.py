@@ -17,12 +17,11 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
@@ -62,11 +61,7 @@ _DOTTED = re.compile(r"([A-Za-z_]\w*)(?:[.:][A-Za-z_]\w*)+(?:-v\d+)?")
 
 
 def numeric_fingerprint(device: str) -> dict[str, str]:
-    """Describe this process as far as floating-point results can depend on it.
-
-    Args:
-        device: The device the agent learns on.
-    """
+    """Describe what floating-point results depend on in this process and on the agent's device."""
     import torch
 
     machine = machine_fingerprint()
@@ -106,10 +101,9 @@ class RunCode:
         self._seen: dict[str, str] = {}
 
     def look(self, venv: VecEnv) -> dict[str, str]:
-        """Return all code seen so far; later changes on the disk have no effect on this run.
+        """Return all code seen so far, here and in a worker process of the environments.
 
-        Args:
-            venv: The training environments; a worker process reports its own code, too.
+        Later changes on the disk have no effect on this run.
         """
         now = user_code(self._packages)
         if not self._seen:
@@ -124,7 +118,7 @@ class RunCode:
         """Return what differs from the code of a checkpoint's process, a text for each.
 
         Raises:
-            ValueError: The checkpoint's entry is no list of code.
+            ValueError: The checkpoint's entry is malformed.
         """
         if not isinstance(stored, Mapping) or not all(type(v) is str for v in stored.values()):
             raise ValueError("its list of code is malformed")
@@ -134,14 +128,18 @@ class RunCode:
 def user_code(named: Iterable[str] = ()) -> dict[str, str]:
     """Return hashes of the user's modules by file, and versions of the packages they import.
 
-    Args:
-        named: Top-level packages that the configuration names; they count even if installed.
+    The configuration names further top-level packages; they are hashed even if installed.
     """
     found: dict[str, str] = {}
     imported = {name for name in _SIMULATORS if name in sys.modules}
     for name, module in _user_modules():
         imported |= module.imports
-        found[_module_key(name, module.file)] = module.digest
+        # A key that does not depend on the path of a project.
+        *above, last = name.split(".")
+        folders = [*above, last] if module.file.stem == "__init__" else above
+        key = f"{MODULE} {'/'.join([*folders, module.file.name])}"
+        is_script = name in ("__main__", "__mp_main__")
+        found[f"{SCRIPT} {module.file.name}" if is_script else key] = module.digest
     for name in sorted((imported | set(named)) - _VERSIONED):
         place = _place_of(sys.modules.get(name))
         if place is not None and place.is_installed:
@@ -153,10 +151,8 @@ def user_code(named: Iterable[str] = ()) -> dict[str, str]:
 def user_models(named: Iterable[str] = ()) -> dict[str, str]:
     """Return hashes of the model files beside the user's modules, and of those loaded or named.
 
-    They are read at each call, since a new environment loads them again.
-
-    Args:
-        named: Paths in the configuration, which need not exist.
+    They are read at each call, since a new environment loads them again. A path that the
+    configuration names need not exist.
     """
     folders = {module.file.parent for _, module in _user_modules()}
     # A folder inside another one is searched with it.
@@ -174,7 +170,7 @@ def user_models(named: Iterable[str] = ()) -> dict[str, str]:
 
 
 def code_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return what was changed, a text for each file or package.
+    """Return the changes of user code, a text for each file or package.
 
     A module that only one process has loaded counts only if its file is there and differs: another
     command may load more than training needs, and some modules are imported late.
@@ -195,21 +191,13 @@ def code_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]
     return changes
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The origin of a module.
+class _Place(NamedTuple):
+    """The origin of a module."""
 
-    Attributes:
-        file: Its file, links resolved.
-        is_installed: Whether it belongs to Python, an installed package, or this project.
-        digest: Hash of a user's module when it was first seen, soon after its import.
-        imports: The top-level names that such a module imports.
-    """
-
-    file: Path
-    is_installed: bool
-    digest: str = ""
-    imports: frozenset[str] = frozenset()
+    file: Path  # with links resolved
+    is_installed: bool  # with Python, a package, or this project
+    digest: str = ""  # of a user's module when it was first seen, soon after its import
+    imports: frozenset[str] = frozenset()  # top-level names that a user's module imports
 
 
 # A module keeps the code of its import, whatever happens to its file later.
@@ -252,15 +240,6 @@ def _installed_roots() -> tuple[Path, ...]:
     names += [*site.getsitepackages(), site.getusersitepackages()]
     ours = [_OURS, *(_OURS.parent / name for name in ("robots", "hydra_plugins", "train.py"))]
     return tuple(dict.fromkeys([*(Path(name).resolve() for name in names), *ours]))
-
-
-def _module_key(name: str, file: Path) -> str:
-    """Return a name that does not depend on where a project lies."""
-    if name in ("__main__", "__mp_main__"):
-        return f"{SCRIPT} {file.name}"
-    parts = name.split(".")
-    above = parts if file.stem == "__init__" else parts[:-1]
-    return f"{MODULE} {'/'.join([*above, file.name])}"
 
 
 def _imports(file: Path) -> Iterator[str]:

@@ -17,14 +17,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr
 
 from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.records import parse_record
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import (
-    one_line,
-    parse_json,
-    printable,
-    read_plain_file,
-    read_plain_part,
-)
+from rlzoo_plus.artifacts.untrusted import parse_json, printable, read_plain_file, read_plain_part
 
 log = logging.getLogger(__name__)
 # Of all logs together; rows beyond are not compared.
@@ -82,16 +77,10 @@ class _CutLog(BaseModel):
 
 
 class CutRows(BaseModel):
-    """The rows of a run that a resume cut off and that are to be logged again.
+    """The rows of a run that a resume cut off and that are to be logged again."""
 
-    Attributes:
-        since: Environment steps of the checkpoint that the oldest of them came after.
-        difference: The first row that differs, as a text; None as long as there is none.
-        logs: The rows by log; a log without any is left out of the file.
-    """
-
-    since: _Size
-    difference: Annotated[str, AfterValidator(printable)] | None = None
+    since: _Size  # environment steps of the checkpoint before the oldest of them
+    difference: Annotated[str, AfterValidator(printable)] | None = None  # of the first that differs
     logs: dict[str, _CutLog] = Field(default_factory=dict)
     _run_dir: RunDir = PrivateAttr()
 
@@ -118,7 +107,7 @@ class CutRows(BaseModel):
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
-            log.warning("%s is damaged: %s", run_dir.cut_rows_file, one_line(error))
+            log.warning("%s is damaged: %s", run_dir.cut_rows_file, printable(error))
         kept._run_dir = run_dir
         paths = _row_files(run_dir)
         for name, path in paths.items() if kept.difference is None else ():
@@ -129,11 +118,7 @@ class CutRows(BaseModel):
         return kept
 
     def compare(self, *, is_over: bool = False) -> str | None:
-        """Compare the rows logged again so far; return what differs, or None.
-
-        Args:
-            is_over: Whether the run logs no more rows.
-        """
+        """Compare the rows logged again so far, or all if the run is over; return a difference."""
         if self.difference is not None or not self.logs:
             return self.difference
         paths = _row_files(self._run_dir)
@@ -144,7 +129,7 @@ class CutRows(BaseModel):
             cut.offset += sum(len(line) + 1 for line in lines)
             cut.rows = cut.rows[len(lines) :]
             if is_over and cut.rows and self.difference is None:
-                self.difference = f"{name}: a row did not come again: {_short(cut.rows[0])}"
+                self.difference = f"{name}: a row is missing now: {_short(cut.rows[0])}"
         if self.difference is not None or not any(cut.rows for cut in self.logs.values()):
             self.logs = {}
             self._write()
@@ -224,7 +209,7 @@ def _comparable(name: str, line: bytes) -> str:
         columns = text.split(",")
         del columns[_TIME_COLUMN : _TIME_COLUMN + 1]
         return "" if text.startswith("#") else ",".join(columns)
-    record = _record(text)
+    record = parse_record(text)
     if record is None:
         return text
     record.pop("ts", None)
@@ -233,17 +218,9 @@ def _comparable(name: str, line: bytes) -> str:
     return json.dumps(record)
 
 
-def _record(text: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
 def _describe(old: str, new: str) -> str:
     """Return the difference between two rows, in short."""
-    before, after = _record(old), _record(new)
+    before, after = parse_record(old), parse_record(new)
     if before is None or after is None:
         return f"a row was {_short(old)}, is {_short(new)}"
     changed = [key for key in before | after if before.get(key) != after.get(key)]

@@ -18,17 +18,11 @@ ROWS, EPISODES = "replay", "replay_episodes"
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Arrays of a replay buffer that change together.
+    """Arrays of a replay buffer that change together."""
 
-    Attributes:
-        columns: Arrays by name, each of shape (buffer_size, n_envs, ...); not copies.
-        used: Rows in use, from the first.
-        append_only: Whether rows never change until new ones overwrite them.
-    """
-
-    columns: dict[str, np.ndarray]
-    used: int
-    append_only: bool
+    columns: dict[str, np.ndarray]  # by name, shape (buffer_size, n_envs, ...); not copies
+    used: int  # rows in use, from the first
+    append_only: bool  # whether rows never change until new ones overwrite them
 
 
 def row_groups(buffer: Any) -> dict[str, RowGroup]:

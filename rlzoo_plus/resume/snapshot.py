@@ -43,16 +43,10 @@ log = logging.getLogger(__name__)
 
 @checked_dataclass
 class Exactness:
-    """A run's resumes, and whether they were exact; checked, as a checkpoint is untrusted.
+    """A run's resumes, and whether they were exact; checked, as a checkpoint is untrusted."""
 
-    Attributes:
-        resumed_at: Environment steps at which the run was resumed.
-        inexact_since: The first step after which it may differ; None if it is exact.
-        because: Why it may.
-    """
-
-    resumed_at: list[StrictInt] = field(default_factory=list)
-    inexact_since: StrictInt | None = None
+    resumed_at: list[StrictInt] = field(default_factory=list)  # environment steps
+    inexact_since: StrictInt | None = None  # the step after which the run may differ
     because: list[Annotated[str, AfterValidator(printable)]] = field(default_factory=list)
 
     def note_resume(self, step: int, reasons: list[str]) -> None:
@@ -65,19 +59,12 @@ class Exactness:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a run, ready to be written; it shares no memory with the run.
+    """The state of a run, ready to be written; it shares no memory with the run."""
 
-    Attributes:
-        step: Environment steps taken.
-        state: Nested plain data with arrays.
-        about: Further entries of the checkpoint's manifest.
-        chunks: Rows of the replay buffer that the disk does not have yet.
-    """
-
-    step: int
-    state: dict[str, Any]
-    about: dict[str, Any]
-    chunks: Mapping[str, PendingChunks]
+    step: int  # environment steps taken
+    state: dict[str, Any]  # nested plain data with arrays
+    about: dict[str, Any]  # further entries of the checkpoint's manifest
+    chunks: Mapping[str, PendingChunks]  # rows of large arrays that the disk lacks
 
 
 class RunSnapshot:

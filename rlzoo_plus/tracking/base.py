@@ -79,7 +79,7 @@ def load_package(tracker: str, package: str, environment: Mapping[str, str]) -> 
     Args:
         tracker: Name of the tracker, and of the extra of rlzoo-plus that installs the library.
         package: The module to import.
-        environment: Variables set before the import, because the library reads them there.
+        environment: Variables set before the import, which reads them.
 
     Raises:
         ConfigError: The package is not installed.
@@ -118,13 +118,7 @@ def check_kwargs(
 
 
 def known_run(run_dir: Path, tracker: str, place: str) -> str | None:
-    """Return the id that a run has at a service already, None if it is new there.
-
-    Args:
-        run_dir: The run's directory.
-        tracker: Name of the tracker.
-        place: Where at the service: entity, project and the like.
-    """
+    """Return the id of a run at a place (entity, project) of a service, None if it is new there."""
     known = read_json(RunDir(run_dir).tracker_file)
     run_id = known.get("id")
     is_same = (known.get("tracker"), known.get("place")) == (tracker, place)
@@ -140,13 +134,7 @@ def remember_run(run_dir: Path, tracker: str, place: str, run_id: str) -> None:
 
 
 def flatten(data: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one level; lists and empty mappings stay values.
-
-    Args:
-        data: Nested plain data.
-        separator: Joins the keys of two levels.
-        prefix: Of every key.
-    """
+    """Return nested mappings as one level of joined keys; lists and empty mappings stay values."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and value:

@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tracking.base import (
-    ServiceSettings,
-    as_text,
-    attachments,
-    check_kwargs,
-    flatten,
-    known_run,
-    load_package,
-    remember_run,
-)
+from rlzoo_plus.tracking import base
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +30,9 @@ class MlflowTracker:
     It uses a client of its own and leaves MLflow's process-wide active run to the user.
     """
 
-    Settings = ServiceSettings
+    Settings = base.ServiceSettings
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: base.ServiceSettings) -> None:
         """Import MLflow and check the settings.
 
         Raises:
@@ -49,11 +40,11 @@ class MlflowTracker:
         """
         for name, value in RETRIES.items():
             os.environ.setdefault(name, value)
-        self._mlflow = load_package("mlflow", "mlflow", ENVIRONMENT)
-        check_kwargs("tracker.kwargs", settings.kwargs, ("run_name", "tags"), TAKEN)
+        self._mlflow = base.load_package("mlflow", "mlflow", ENVIRONMENT)
+        base.check_kwargs("tracker.kwargs", settings.kwargs, ("run_name", "tags"), TAKEN)
         if settings.offline:
             for package in ("sqlalchemy", "alembic"):
-                load_package("mlflow", package, {})
+                base.load_package("mlflow", package, {})
         elif not os.environ.get("MLFLOW_TRACKING_URI"):
             raise ConfigError(
                 "tracker=mlflow knows no server: the variable MLFLOW_TRACKING_URI is not set. "
@@ -79,11 +70,12 @@ class MlflowTracker:
         if self._run_id is None:
             arguments = {"run_name": run_dir.name, **self._settings.kwargs}
             self._run_id = str(self._client.create_run(experiment_id, **arguments).info.run_id)
-            remember_run(run_dir, "mlflow", experiment_id, self._run_id)
+            base.remember_run(run_dir, "mlflow", experiment_id, self._run_id)
         # MLflow never changes a parameter: a resumed run keeps the values that it began with.
+        values = {_valid_key(key): value for key, value in base.flatten(config, ".").items()}
         params = [
-            self._mlflow.entities.Param(key, as_text(value, VALUE_LENGTH))
-            for key, value in {_valid_key(k): v for k, v in flatten(config, ".").items()}.items()
+            self._mlflow.entities.Param(key, base.as_text(value, VALUE_LENGTH))
+            for key, value in values.items()
             if key not in known
         ]
         for first in range(0, len(params), PARAMS_PER_CALL):
@@ -107,13 +99,15 @@ class MlflowTracker:
     def finish(self, result: dict[str, Any], files: list[Path]) -> None:
         """Record the outcome: numbers as metrics, the rest as tags; see `Tracker.finish`."""
         try:
-            flat = flatten(result, "/", "result/")
-            numbers = {key: value for key, value in flat.items() if _is_number(value)}
+            flat = base.flatten(result, "/", "result/")
+            numbers = {
+                k: v for k, v in flat.items() if isinstance(v, Real) and not isinstance(v, bool)
+            }
             self.log(numbers, step=0)
             for key in flat.keys() - numbers.keys():
-                text = as_text(flat[key], VALUE_LENGTH)
+                text = base.as_text(flat[key], VALUE_LENGTH)
                 self._client.set_tag(self._run_id, _valid_key(key), text)
-            for file, name in attachments(files, self._run_dir):
+            for file, name in base.attachments(files, self._run_dir):
                 folder = None if name.parent == Path() else name.parent.as_posix()
                 self._client.log_artifact(self._run_id, str(file), folder)
         finally:
@@ -124,7 +118,7 @@ class MlflowTracker:
         if self._run_id is None:
             return
         try:
-            self._client.set_tag(self._run_id, "error", as_text(message, VALUE_LENGTH))
+            self._client.set_tag(self._run_id, "error", base.as_text(message, VALUE_LENGTH))
         finally:
             self._close("FAILED")
 
@@ -147,7 +141,7 @@ class MlflowTracker:
 
     def _reopened(self, experiment_id: str) -> dict[str, str]:
         """Open the earlier run of a resumed one; return its parameters, empty for a new run."""
-        known = known_run(self._run_dir, "mlflow", experiment_id)
+        known = base.known_run(self._run_dir, "mlflow", experiment_id)
         if known is None:
             return {}
         try:
@@ -165,7 +159,3 @@ class MlflowTracker:
 def _valid_key(key: str) -> str:
     """Return a key with only the characters and the length that MLflow takes."""
     return re.sub(r"[^\w\-. :/]", "_", key).strip("/")[:KEY_LENGTH]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

@@ -25,7 +25,7 @@ def check_tracker(config: TrackerConfig, *, installed_here: bool = True) -> None
 
     Args:
         config: The section `tracker`.
-        installed_here: The run trains here, so that its package and settings are tried, too.
+        installed_here: Whether the run trains here: then package and settings are tried, too.
 
     Raises:
         ConfigError: The name is unknown, its package is missing or its settings are wrong.
@@ -57,12 +57,7 @@ class SafeTracker:
     """
 
     def __init__(self, tracker: Tracker, name: str) -> None:
-        """Wrap a tracker.
-
-        Args:
-            tracker: The tracker to guard.
-            name: Its name in warnings.
-        """
+        """Guard a tracker, whose name warnings show."""
         self._tracker = tracker
         self._name = name
         self._active = False
@@ -103,7 +98,7 @@ class SafeTracker:
             # On one line, without a password that an address in it may hold.
             text = " ".join(f"{type(error).__name__}: {error}".split())
             text = redact(re.sub(r"//[^/@\s]+@", "//***@", text))
-            warning = "tracker=%s stopped working (%s). The run goes on without it."
+            warning = "tracker=%s stopped working (%s). The run continues without it."
             logger.warning(warning, self._name, text)
             if self._active:
                 self._active = False

@@ -11,15 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tracking.base import (
-    ServiceSettings,
-    attachments,
-    check_kwargs,
-    flatten,
-    known_run,
-    load_package,
-    remember_run,
-)
+from rlzoo_plus.tracking import base
 
 logger = logging.getLogger(__name__)
 
@@ -50,20 +42,20 @@ class WandbTracker:
     The x-axis is the metric `global_step`, because W&B drops values whose own step goes back.
     """
 
-    Settings = ServiceSettings
+    Settings = base.ServiceSettings
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: base.ServiceSettings) -> None:
         """Import wandb and check the settings.
 
         Raises:
             ConfigError: wandb is missing, or an argument is unknown.
         """
-        self._wandb = load_package("wandb", "wandb", ENVIRONMENT)
+        self._wandb = base.load_package("wandb", "wandb", ENVIRONMENT)
         known = inspect.signature(self._wandb.init).parameters
-        check_kwargs("tracker.kwargs", settings.kwargs, known, TAKEN)
+        base.check_kwargs("tracker.kwargs", settings.kwargs, known, TAKEN)
         own = settings.kwargs.get("settings") or {}
         fields = self._wandb.Settings.model_fields
-        check_kwargs("tracker.kwargs.settings", own, fields, TAKEN_SETTINGS)
+        base.check_kwargs("tracker.kwargs.settings", own, fields, TAKEN_SETTINGS)
         self._settings = settings
         self._own = SETTINGS | own
         self._run: Any = None
@@ -78,7 +70,7 @@ class WandbTracker:
         if self._settings.offline:
             arguments["mode"] = "offline"
         place = f"{arguments.get('entity') or ''}/{self._settings.project}"
-        known = known_run(run_dir, "wandb", place)
+        known = base.known_run(run_dir, "wandb", place)
         if known is not None and "id" not in self._settings.kwargs:
             arguments |= {"id": known, "resume": "allow"}
         _open_trackers.add(self)
@@ -91,7 +83,7 @@ class WandbTracker:
             raise ConfigError(
                 f"tracker=wandb: wandb.init refused its arguments: {error}"
             ) from error
-        remember_run(run_dir, "wandb", place, self._run.id)
+        base.remember_run(run_dir, "wandb", place, self._run.id)
         if known is not None:
             self._run.summary["error"] = None
         self._run.define_metric("*", step_metric="global_step")
@@ -108,8 +100,8 @@ class WandbTracker:
     def finish(self, result: dict[str, Any], files: list[Path]) -> None:
         """Record the outcome; see `Tracker.finish`."""
         try:
-            self._run.summary.update(flatten(result, "/", "result/"))
-            for file, name in attachments(files, self._run_dir):
+            self._run.summary.update(base.flatten(result, "/", "result/"))
+            for file, name in base.attachments(files, self._run_dir):
                 self._attach(file, name)
         finally:
             self._close(exit_code=0)

@@ -159,7 +159,7 @@ def test_a_row_that_does_not_come_again_differs_when_the_run_is_over(run_dir):
     metric(run_dir, 2, 0.2)
     rows = stop(run_dir, sizes, 1)
     assert rows.compare() is None
-    assert rows.compare(is_over=True).startswith("metrics.jsonl: a row did not come again: ")
+    assert rows.compare(is_over=True).startswith("metrics.jsonl: a row is missing now: ")
 
 
 def test_a_torn_last_line_is_none(run_dir):
