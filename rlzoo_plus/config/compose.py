@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import yaml
 
 from rlzoo_plus.config.composer import Composed, Composer, compose_batch
-from rlzoo_plus.config.references import refuse_literals
+from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
 from rlzoo_plus.errors import HELP, ConfigError, closest, unknown_name
@@ -258,7 +258,7 @@ def _check_typed(arguments: Sequence[str]) -> None:
     typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
     refuse_places(typed)
     # Here, too: of a sweep, Hydra writes the command line and the configuration.
-    refuse_literals(typed)
+    refuse_secrets(typed, composed=False)
 
 
 def run_hydra(

@@ -365,9 +365,12 @@ def _check_init(config: RunConfig, spec: AlgorithmSpec) -> None:
             "init.* says what a warm start takes, and there is none. Add init_from=RUN, or leave "
             "init.* out."
         )
+    known = ("policy", "optimizer", "buffer", "normalization")
     for name in init.parts:
-        if name not in (known := ("policy", "optimizer", "buffer", "normalization")):
+        if name not in known:
             raise ConfigError(unknown_name("part in init.parts", name, known))
+    if not init.parts:
+        raise ConfigError(f"init.parts=[] takes nothing. Choose from {', '.join(known)}.")
     if "buffer" in init.parts and spec.family is not Family.OFF_POLICY:
         raise ConfigError(
             f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."

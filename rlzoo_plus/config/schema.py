@@ -169,7 +169,7 @@ class InitConfig(Section):
     runs with different initial weights differ.
     """
 
-    parts: Annotated[list[Line], Field(min_length=1)] = ["policy", "normalization"]
+    parts: list[Line] = ["policy", "normalization"]
     which: Line | NonNegative = "best"
     partial: bool = False
     sha256: Line | None = None
