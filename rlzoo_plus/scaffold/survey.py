@@ -1,16 +1,14 @@
-"""A robot as PyBullet loads it: its joints, its weight, and how it stands on the ground."""
+"""A robot as PyBullet loads it: its joints, its mass, and its height above the ground."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
@@ -19,57 +17,15 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.scaffold.urdf import UrdfFile
 from robots.simulation import Simulation
 
-# The head of each of PyBullet's messages: the file and line of its own source.
+# Prefix of PyBullet's messages: the function, file and line in its own source.
 _HEAD = re.compile(r"b3\w+\[[^\]]*\]:")
 
-
-class NativeOutput:
-    """Takes the place of the process's output and errors for a while; not for several threads.
-
-    Attributes:
-        lines: What was printed, each line once, complete after the end.
-    """
-
-    def __init__(self) -> None:
-        """Open the file that keeps the output."""
-        self.lines: list[str] = []
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        self._saved: dict[int, int] = {}
-
-    def __enter__(self) -> NativeOutput:
-        """Begin to keep."""
-        self._saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
-        for descriptor in self._saved:
-            os.dup2(self._file.fileno(), descriptor)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Give the output back, and read what was kept."""
-        # The text may still be in the buffer of the C library.
-        ctypes.CDLL(None).fflush(None)
-        for descriptor, copy in self._saved.items():
-            os.dup2(copy, descriptor)
-            os.close(copy)
-        self._file.seek(0)
-        text = self._file.read().decode(errors="replace")
-        self._file.close()
-        parts = (part.strip() for part in _HEAD.sub("\n", text).splitlines())
-        self.lines = list(dict.fromkeys(part for part in parts if part))
-
-
-Triple = tuple[float, float, float]
-
-# Far from the ground, for its distance to be measured.
+# Above the ground, so that the distance can be measured.
 _ALOFT_M = 20.0
-# A wheel or a leg is a branch; two may still be the arms of a torso that is bolted down.
+# A wheel or a leg is a branch; two may still be the arms of a fixed torso.
 _FEWEST_BRANCHES_OF_A_FREE_BASE = 3
 _MOST_NAMED = 5
-_ROOTS_BOLTED_DOWN = ("world", "map")
+_FIXED_ROOTS = ("world", "map")
 
 
 @dataclass(frozen=True)
@@ -101,17 +57,17 @@ class JointSurvey:
 
 @dataclass(frozen=True)
 class RobotSurvey:
-    """What is to be known of a robot before an environment can be written for it.
+    """What must be known about a robot to write an environment for it.
 
     Attributes:
         joints: Its movable joints, in the order of the URDF.
-        mass_kg: Of all links.
-        branches: Joints that hang on its base.
-        stands_free: Whether it looks like a robot that is not bolted down.
-        height_m: Of the base's centre of mass when the lowest point touches the ground; None
-            where nothing of the robot can touch.
-        orientation: Of the base's principal axes when the URDF's axes are those of the world,
-            quaternion (x, y, z, w).
+        mass_kg: Mass of all links.
+        branches: Number of joints on its base.
+        stands_free: Whether its base is probably not fixed.
+        height_m: Height of the base's center of mass when the lowest point touches the ground;
+            None without collision shapes.
+        orientation: Orientation of the base's principal axes when the URDF's axes are those of
+            the world, quaternion (x, y, z, w).
         middle: Middle of the robot, relative to the origin of its base [m].
         size_m: Lengths of its edges.
         notes: What the user should know.
@@ -123,13 +79,13 @@ class RobotSurvey:
     stands_free: bool
     height_m: float | None
     orientation: tuple[float, float, float, float]
-    middle: Triple
-    size_m: Triple
+    middle: tuple[float, float, float]
+    size_m: tuple[float, float, float]
     notes: list[str] = field(default_factory=list)
 
 
 def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
-    """Load a robot and look at it.
+    """Load a robot and measure it.
 
     Args:
         urdf: The file.
@@ -157,12 +113,16 @@ def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
 
 
 def _load(simulation: Simulation, urdf: UrdfFile) -> int:
-    with NativeOutput() as output:
+    with tempfile.TemporaryFile() as output:
         try:
-            return simulation.load_urdf(str(urdf.path), position=(0, 0, _ALOFT_M), fixed_base=False)
+            with native_output_hidden(output.fileno()):
+                path = str(urdf.path)
+                return simulation.load_urdf(path, position=(0, 0, _ALOFT_M), fixed_base=False)
         except FileNotFoundError:
-            pass
-    reason = printable("; ".join(output.lines) or "it does not say why")
+            output.seek(0)
+            text = _HEAD.sub("\n", output.read().decode(errors="replace"))
+    lines = dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())
+    reason = printable("; ".join(lines) or "it does not say why")
     raise ConfigError(
         f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. Fix the file; missing meshes "
         "are looked for beside it."
@@ -222,64 +182,39 @@ def _measure(
     bind(pybullet.performCollisionDetection)()
     position, orientation = bind(pybullet.getBasePositionAndOrientation)(body)
     distances = [point[8] for point in bind(pybullet.getClosestPoints)(body, ground, 2 * _ALOFT_M)]
-    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(_count(simulation, body))]
-    branches = _branches(infos)
-    middle, size = _extent(simulation, body, len(infos))
+    n_joints = bind(pybullet.getNumJoints)(body)
+    branches = _branches([bind(pybullet.getJointInfo)(body, i) for i in range(n_joints)])
+    boxes = np.array([bind(pybullet.getAABB)(body, link) for link in range(-1, n_joints)])
+    lowest, highest = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
     root = bind(pybullet.getBodyInfo)(body)[0].decode()
     mass = sum(link.mass_kg for link in simulation.link_dynamics(body).values())
     if mass <= 0:
         raise ConfigError(
             f"--urdf {urdf.path}: all links together weigh {mass:g} kg. State the <mass> of each."
         )
-    notes = _notes(urdf, joints)
-    if not distances:
-        notes.append("no link has a <collision> shape: a free robot falls through the ground")
     return RobotSurvey(
         joints=joints,
         mass_kg=mass,
         branches=branches,
-        stands_free=(
-            branches >= _FEWEST_BRANCHES_OF_A_FREE_BASE and root not in _ROOTS_BOLTED_DOWN
-        ),
+        stands_free=branches >= _FEWEST_BRANCHES_OF_A_FREE_BASE and root not in _FIXED_ROOTS,
         height_m=position[2] - min(distances) if distances else None,
         orientation=orientation,
-        middle=middle,
-        size_m=size,
-        notes=notes,
+        middle=tuple(((lowest + highest) / 2 - (0, 0, _ALOFT_M)).tolist()),
+        size_m=tuple((highest - lowest).tolist()),
+        notes=_notes(urdf, joints, can_touch=bool(distances)),
     )
 
 
-def _count(simulation: Simulation, body: int) -> int:
-    count: int = simulation.bind(pybullet.getNumJoints)(body)
-    return count
-
-
 def _branches(infos: Sequence[Sequence[Any]]) -> int:
-    """Return how many movable joints hang on the base, or on what is welded to it."""
+    """Return the number of movable joints on the base, or on links fixed to it."""
     welded = {-1}
-    count = 0
     for info in infos:
-        if info[16] in welded:
-            if info[2] == pybullet.JOINT_FIXED:
-                welded.add(info[0])
-            else:
-                count += 1
-    return count
+        if info[16] in welded and info[2] == pybullet.JOINT_FIXED:
+            welded.add(info[0])
+    return sum(info[16] in welded and info[2] != pybullet.JOINT_FIXED for info in infos)
 
 
-def _extent(simulation: Simulation, body: int, n_links: int) -> tuple[Triple, Triple]:
-    """Return the middle of all links, relative to the base's origin, and the edges [m]."""
-    boxes = [simulation.bind(pybullet.getAABB)(body, link) for link in range(-1, n_links)]
-    edges = [
-        (min(box[0][axis] for box in boxes), max(box[1][axis] for box in boxes))
-        for axis in range(3)
-    ]
-    x, y, z = ((low + high) / 2 for low, high in edges)
-    length, width, height = (high - low for low, high in edges)
-    return (x, y, z - _ALOFT_M), (length, width, height)
-
-
-def _notes(urdf: UrdfFile, joints: list[JointSurvey]) -> list[str]:
+def _notes(urdf: UrdfFile, joints: list[JointSurvey], *, can_touch: bool) -> list[str]:
     notes = []
     if urdf.without_mass:
         notes.append(
@@ -292,6 +227,8 @@ def _notes(urdf: UrdfFile, joints: list[JointSurvey]) -> list[str]:
             f"{len(weak)} joints state no effort limit; the forces in the file are guessed from "
             f"the robot's weight: {_some(weak)}"
         )
+    if not can_touch:
+        notes.append("no link has a <collision> shape: a free robot falls through the ground")
     return notes
 
 
