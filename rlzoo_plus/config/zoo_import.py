@@ -28,10 +28,9 @@ from rlzoo_plus.config.literals import (
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError
 
-# Wrappers of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
+# Classes of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
 WRAPPER_NAMES = {
-    "TimeFeatureWrapper": "time_feature",
-    "FrameSkip": "frame_skip",
+    **{path.split(":")[1]: name for name, path in WRAPPERS.items()},
     "HistoryWrapper": "history",
     "HistoryWrapperObsDict": "history",
     "ActionNoiseWrapper": "noisy_action",
@@ -40,8 +39,6 @@ WRAPPER_NAMES = {
     "TruncatedOnSuccessWrapper": "truncate_on_success",
     "MaskVelocityWrapper": "mask_velocity",
     "YAMLCompatResizeObservation": "resize_observation",
-    "AtariWrapper": "atari",
-    **{path.split(":")[1]: n for n, path in WRAPPERS.items() if path.startswith("gymnasium.")},
 }
 _WRAPPER_HOMES = re.compile(
     r"(rl_zoo3|utils)\.wrappers|sb3_contrib\.common\.wrappers(\.\w+)?|gymnasium\.wrappers(\.\w+)?"
@@ -55,12 +52,13 @@ NORMALIZE_KEYS = {
     "epsilon": "epsilon",
 }
 # Policy arguments with a key of their own under network; any other goes to network.policy_kwargs.
-_SAME = (
-    *("net_arch", "log_std_init", "ortho_init", "full_std", "use_expln", "squash_output"),
-    *("share_features_extractor", "n_critics", "n_quantiles", "optimizer_kwargs"),
-)
 CLASS_KEYS = {"activation_fn": "activation", "optimizer_class": "optimizer"}
-NETWORK_KEYS = {**{name: name for name in _SAME}, **CLASS_KEYS}
+_NETWORK_ARGUMENTS = (
+    *("net_arch", "activation_fn", "log_std_init", "ortho_init", "full_std", "use_expln"),
+    *("squash_output", "share_features_extractor", "n_critics", "n_quantiles"),
+    *("optimizer_class", "optimizer_kwargs"),
+)
+NETWORK_KEYS = {name: CLASS_KEYS.get(name, name) for name in _NETWORK_ARGUMENTS}
 LSTM_KEYS = {
     "lstm_hidden_size": "hidden_size",
     "n_lstm_layers": "n_layers",
@@ -70,7 +68,7 @@ LSTM_KEYS = {
 NOISE_TYPES = {"normal": "normal", "ornstein-uhlenbeck": "ou"}
 _KINDS = ("Mlp", "Cnn", "MultiInput")
 AUTOMATIC_POLICIES = {f"{kind}{lstm}Policy" for kind in _KINDS for lstm in ("", "Lstm")}
-# conf/algo gives these two exploration noise; rl_zoo3 gives them none unless told to.
+# conf/algo adds exploration noise to these two; rl_zoo3 does not unless told to.
 NOISY_BY_DEFAULT = ("ddpg", "td3")
 # rl_zoo3 keys that describe its own machinery and have no counterpart here.
 UNSUPPORTED = {
@@ -101,10 +99,9 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         path: A YAML file whose top level maps environment ids to entries.
 
     Raises:
-        ConfigError: If the file cannot be read, names Python objects, or is no such mapping.
+        ConfigError: The file cannot be read, names Python objects, or is no such mapping.
     """
     try:
-        # A SafeLoader, which knows tuples as well.
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
@@ -118,7 +115,7 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain YAML, and the tag of a tuple as a list."""
+    """Loader of plain YAML that reads a tuple as a list."""
 
 
 def _construct_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
@@ -192,7 +189,7 @@ def _normalize(value: object, warnings: list[str]) -> bool | dict[str, Any]:
 
 def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     section: dict[str, Any] = {}
-    wrappers = _wrappers(rest.pop("env_wrapper", None), warnings)
+    wrappers = _wrappers(rest.pop("env_wrapper", None) or [], warnings)
     match wrappers:
         case [{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": int() as steps}}, *others]:
             # Innermost, it is what env.time_limit asks of gymnasium.make.
@@ -207,8 +204,6 @@ def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
 
 
 def _wrappers(value: object, warnings: list[str]) -> list[Any]:
-    if not value:
-        return []
     converted: list[Any] = []
     for item in value if isinstance(value, list) else [value]:
         # A mapping may hold several wrappers, each with its arguments.
@@ -225,7 +220,7 @@ def _wrappers(value: object, warnings: list[str]) -> list[Any]:
 
 
 def _wrapper_name(path: str) -> str:
-    """Return what `env.wrappers` calls a wrapper: a name of ours, or its dotted path."""
+    """Return a wrapper's name in `env.wrappers`, or its dotted path."""
     home, _, kind = path.rpartition(".")
     if not _WRAPPER_HOMES.fullmatch(home):
         name = str(plain_value("env_wrapper", path))
@@ -254,8 +249,15 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
             arguments[name] = parse_symbol(given, kind)
         elif isinstance(given, Symbol) and given.kind == kind:
             arguments[name] = given.name
-    if "net_arch" in arguments:
-        arguments["net_arch"] = _net_arch(arguments["net_arch"])
+    match arguments.get("net_arch"):
+        case [dict() as separate]:
+            # [dict(pi=..., vf=...)] is the spelling from before Stable-Baselines3 1.8.
+            arguments["net_arch"] = separate
+        case [*layers] if any(isinstance(layer, dict) for layer in layers):
+            raise ConfigError(
+                f"net_arch={layers!r} shares layers between actor and critic, which "
+                "Stable-Baselines3 dropped in 1.8. Write dict(pi=[...], vf=[...])."
+            )
     plain = {name: plain_value(f"policy_kwargs.{name}", value) for name, value in arguments.items()}
     for name, ours in NETWORK_KEYS.items():
         if name in plain:
@@ -265,20 +267,6 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
     if plain:
         section["policy_kwargs"] = dict(sorted(plain.items()))
     return section
-
-
-def _net_arch(value: object) -> object:
-    match value:
-        case [dict() as separate]:
-            # [dict(pi=..., vf=...)] is the spelling from before Stable-Baselines3 1.8.
-            return separate
-        case [*layers] if any(isinstance(layer, dict) for layer in layers):
-            raise ConfigError(
-                f"net_arch={value!r} shares layers between actor and critic, which "
-                "Stable-Baselines3 dropped in 1.8. Write dict(pi=[...], vf=[...])."
-            )
-        case _:
-            return value
 
 
 def _algo(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
@@ -296,11 +284,11 @@ def _algo(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str
             warnings.append(f"{name}={value!r}: the algorithm has no such argument.")
         elif name.endswith("_kwargs"):
             hyperparams[name] = plain_mapping(name, value or {})
-        elif isinstance(value, str) and value.lstrip().startswith(("(", "[", "lambda")):
-            # Tuples such as (1, 'episode'), which YAML has not, and functions of progress.
-            is_function = value.lstrip().startswith("lambda")
-            parsed = schedule_of_lambda(name, value) if is_function else parse_literal(value)
-            hyperparams[name] = plain_value(name, parsed)
+        elif isinstance(value, str) and value.lstrip().startswith("lambda"):
+            hyperparams[name] = plain_value(name, schedule_of_lambda(name, value))
+        elif isinstance(value, str) and value.lstrip().startswith(("(", "[")):
+            # Tuples such as (1, 'episode'), which YAML does not have.
+            hyperparams[name] = plain_value(name, parse_literal(value))
         else:
             hyperparams[name] = plain_value(name, value)
             with contextlib.suppress(ValueError):

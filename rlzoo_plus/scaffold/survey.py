@@ -1,21 +1,23 @@
-"""A robot as PyBullet loads it: its joints, its mass, and its height above the ground."""
+"""Reads a URDF: its text, and the robot as PyBullet loads it."""
 
 from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.envs.quiet import native_output_hidden
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.scaffold.urdf import UrdfFile
-from robots.simulation import Simulation
+from rlzoo_plus.errors import ConfigError, closest
+from robots.simulation import JointInfo, Simulation
 
 # Prefix of PyBullet's messages: the function, file and line in its own source.
 _HEAD = re.compile(r"b3\w+\[[^\]]*\]:")
@@ -26,32 +28,40 @@ _ALOFT_M = 20.0
 _FEWEST_BRANCHES_OF_A_FREE_BASE = 3
 _MOST_NAMED = 5
 _FIXED_ROOTS = ("world", "map")
+# Root elements of other formats for robots.
+_OTHER_FORMATS = {"mujoco": "MJCF", "sdf": "SDF", "COLLADA": "COLLADA"}
+_MOVABLE = ("revolute", "continuous", "prismatic")
 
 
 @dataclass(frozen=True)
-class JointSurvey:
+class UrdfFile:
+    """The text of a URDF.
+
+    Attributes:
+        path: Its path.
+        name: Its path inside `pybullet_data`, None for a file of the user.
+        endless: Names of the joints without limits.
+        without_mass: Names of the links for which PyBullet assumes 1 kg.
+    """
+
+    path: Path
+    name: str | None
+    endless: frozenset[str]
+    without_mass: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointSurvey(JointInfo):
     """A movable joint.
 
     Attributes:
-        index: Its index in the body.
-        name: Its name in the URDF.
         slides: Whether it is prismatic; its unit is then m and N, otherwise rad and N m.
         endless: Whether it has no limits.
-        lower: Lower limit.
-        upper: Upper limit.
-        max_force: Effort limit; 0 where the URDF states none.
-        max_velocity: Velocity limit; 0 where the URDF states none.
         rest: Rest position.
     """
 
-    index: int
-    name: str
     slides: bool
     endless: bool
-    lower: float
-    upper: float
-    max_force: float
-    max_velocity: float
     rest: float
 
 
@@ -82,6 +92,132 @@ class RobotSurvey:
     middle: tuple[float, float, float]
     size_m: tuple[float, float, float]
     notes: list[str] = field(default_factory=list)
+
+
+def read_urdf(given: str) -> UrdfFile:
+    """Find a URDF and read it as text.
+
+    Args:
+        given: A path, absolute or relative to here or to `pybullet_data`.
+
+    Raises:
+        ConfigError: It is not there, is no URDF, or has no joint that moves.
+    """
+    path, name = _find(given)
+    root = _parse(path)
+    # Their names come again in <transmission> and <gazebo>.
+    kinds = {joint.get("name", ""): joint.get("type", "") for joint in root.findall("joint")}
+    if not any(kind in _MOVABLE for kind in kinds.values()):
+        raise ConfigError(
+            f"--urdf {given} has no joint that moves: none of its {len(kinds)} joints is "
+            f"{', '.join(_MOVABLE[:-1])} or {_MOVABLE[-1]}. Give the URDF of a robot."
+        )
+    _check_tree(root, given)
+    links = [link for link in root.findall("link") if link.find("inertial") is None]
+    return UrdfFile(
+        path=path,
+        name=name,
+        endless=frozenset(joint for joint, kind in kinds.items() if kind == "continuous"),
+        without_mass=tuple(link.get("name", "") for link in links),
+    )
+
+
+def _check_tree(root: ElementTree.Element, given: str) -> None:
+    """Refuse names and links that PyBullet crashes on: the links must make one tree."""
+    links = [link.get("name", "") for link in root.findall("link")]
+    joints = {joint: joint.get("name", "") for joint in root.findall("joint")}
+    for name in [*joints.values(), *links]:
+        if not name.isprintable():
+            raise ConfigError(
+                f"--urdf {given}: the name {printable(name)} holds control characters. Take them "
+                "out."
+            )
+    for what, names in (("joints", [*joints.values()]), ("links", links)):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise ConfigError(
+                f"--urdf {given} has two {what} called {printable(twice)!r}. Rename one of them."
+            )
+    parents: dict[str, str] = {}
+    for joint, name in joints.items():
+        ends = [joint.find(end) for end in ("parent", "child")]
+        parent, child = ("" if end is None else end.get("link", "") for end in ends)
+        unknown = next((link for link in (parent, child) if link not in links), None)
+        if unknown is not None:
+            raise ConfigError(
+                f"--urdf {given}: joint {printable(name)} names the link {printable(unknown)!r}, "
+                "which is not there. Fix its <parent> or <child>."
+            )
+        if child in parents:
+            raise ConfigError(
+                f"--urdf {given}: link {printable(child)} hangs on two joints, one of them "
+                f"{printable(name)}. A URDF is a tree: take one away, and close the loop in Python."
+            )
+        parents[child] = parent
+    roots = [link for link in links if link not in parents]
+    if len(roots) != 1:
+        found = printable(", ".join(roots)) or "none"
+        raise ConfigError(
+            f"--urdf {given} must have one link without a parent, and has: {found}. Join the "
+            "parts, or take what is too much away."
+        )
+    _check_rings(links, parents, given)
+
+
+def _check_rings(links: list[str], parents: dict[str, str], given: str) -> None:
+    for link in links:
+        above = [link]
+        while above[-1] in parents:
+            above.append(parents[above[-1]])
+            if len(above) > len(links):
+                raise ConfigError(
+                    f"--urdf {given}: link {printable(link)} hangs on itself by a ring of joints. "
+                    "Fix their <parent> and <child>."
+                )
+
+
+def _find(given: str) -> tuple[Path, str | None]:
+    import pybullet_data
+
+    path = Path(given).expanduser()
+    shipped = Path(pybullet_data.getDataPath())
+    if path.is_file():
+        inside = path.resolve().is_relative_to(shipped.resolve())
+        name = path.resolve().relative_to(shipped.resolve()).as_posix() if inside else None
+        return path.resolve(), name
+    if not path.is_absolute() and (shipped / path).is_file():
+        return shipped / path, path.as_posix()
+    known = [file.relative_to(shipped).as_posix() for file in shipped.rglob("*.urdf")]
+    near = closest(given, known)
+    hint = f" Did you mean {near!r} of pybullet_data?" if near else ""
+    raise ConfigError(
+        f"--urdf {given}: there is no such file, neither here nor in pybullet_data.{hint} "
+        "Give the path of a URDF."
+    )
+
+
+def _parse(path: Path) -> ElementTree.Element:
+    try:
+        # PyBullet reads a file between empty lines or zeros, which XML does not allow.
+        root = ElementTree.fromstring(path.read_bytes().strip(b"\0\r\n\t "))
+    except (ElementTree.ParseError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"--urdf {path} is not XML: {printable(error)}. Fix the file, or export it again."
+        ) from error
+    other = _OTHER_FORMATS.get(root.tag.rpartition("}")[2])
+    if other:
+        raise ConfigError(f"--urdf {path} is {other}, not URDF. Convert it to a URDF first.")
+    if root.tag != "robot":
+        raise ConfigError(
+            f"--urdf {path} begins with <{printable(root.tag)}>, and a URDF with <robot>. Give "
+            "the path of a URDF."
+        )
+    if path.suffix == ".xacro" or any("xacro" in child.tag for child in root):
+        raise ConfigError(
+            f"--urdf {path} is a xacro file. Expand it first: xacro {path.name} > "
+            f"{path.name.split('.')[0]}.urdf"
+        )
+    return root
 
 
 def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
@@ -138,14 +274,9 @@ def _joints(simulation: Simulation, body: int, urdf: UrdfFile) -> list[JointSurv
         has_zero = endless or joint.lower <= 0 <= joint.upper
         joints.append(
             JointSurvey(
-                index=joint.index,
-                name=joint.name,
+                **asdict(joint),
                 slides=kind == pybullet.JOINT_PRISMATIC,
                 endless=endless,
-                lower=joint.lower,
-                upper=joint.upper,
-                max_force=joint.max_force,
-                max_velocity=joint.max_velocity,
                 rest=0.0 if has_zero else (joint.lower + joint.upper) / 2,
             )
         )

@@ -17,8 +17,7 @@ from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.scaffold.survey import JointSurvey, RobotSurvey
-from rlzoo_plus.scaffold.urdf import UrdfFile
+from rlzoo_plus.scaffold.survey import JointSurvey, RobotSurvey, UrdfFile
 
 MODES = ("position", "delta_position", "velocity", "torque")
 """Action modes that need nothing but what a URDF states."""
@@ -81,6 +80,16 @@ class NewRobot:
     mode: str
     is_free: bool
     forward: str = "x"
+
+    @property
+    def class_name(self) -> str:
+        """Name of the environment's class."""
+        return "".join(part.capitalize() for part in self.module.split("_")) + "Env"
+
+    @property
+    def env_id(self) -> str:
+        """Gymnasium id."""
+        return f"{self.module}/{self.class_name.removesuffix('Env')}-v0"
 
 
 def check_name(name: str, folder: Path) -> None:
@@ -155,11 +164,10 @@ def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
     rest_role = "where the policy's reading of it is 0"
     if new.mode == "position":
         rest_role = "what the action 0 commands"
-    name = "".join(part.capitalize() for part in new.module.split("_"))
     values = {
         "module": new.module,
-        "class_name": f"{name}Env",
-        "env_id": f"{new.module}/{name}-v0",
+        "class_name": new.class_name,
+        "env_id": new.env_id,
         "title": new.module.replace("_", " ").capitalize(),
         # Part of a docstring, where a quote or a backslash would be code.
         "urdf_name": re.sub(r"[^\w./ -]", "?", urdf.name or urdf.path.name, flags=re.ASCII),
