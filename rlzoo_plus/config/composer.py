@@ -161,7 +161,7 @@ class Composer:
         match = _WHOLE_NUMBER.fullmatch(override)
         key = f"{match['key']}=0" if match else override
         if key not in self._read:
-            self._read[key] = self._read_value(key)
+            self._read[key] = self._read_value(override)
         value = self._read[key]
         if match is None or value is None:
             return value
