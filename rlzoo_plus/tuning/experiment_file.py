@@ -92,7 +92,7 @@ def write_experiment(
 
 
 def _render(config: RunConfig, header: Sequence[str], root: Path) -> str:
-    values = _plain(config.model_dump(exclude=_LEFT_OUT))
+    values = config.model_dump(exclude=_LEFT_OUT)
     env, content = _build_on(values, root)
     defaults = [
         *(f"  - override /{group}: {_dump(name)}" for group, name in env.items()),
@@ -115,7 +115,7 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
             f"cannot build on it. Write the experiment beside the file of the algorithm."
         )
     known = group_options("env", dirs)
-    for name in [name for name in (env, _NEUTRAL_ENV) if name in known]:
+    for name in (name for name in (env, _NEUTRAL_ENV) if name in known):
         groups = {"env": name, "algo": algo}
         base = _compose([f"env={name}", f"algo={algo}", "tuned=none"], [root]).values
         if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
@@ -152,7 +152,8 @@ def _difference(base: Mapping[str, Any], wanted: Mapping[str, Any], path: str = 
                 different[key] = inner
         elif key not in base or not _is_same(before, value, here):
             # Hydra merges neither a list over a mapping nor a mapping over a list.
-            if isinstance(before, (dict, list)) and type(before) is not type(value) and value:
+            kinds = {dict: dict, list: (list, tuple)}.get(type(before))
+            if kinds and value and not isinstance(value, kinds):
                 raise _NotMergeableError(here)
             different[key] = value
     return different
@@ -196,13 +197,6 @@ def _compose(overrides: list[str], folders: list[Path]) -> Composed:
         return compose_once([*(f"--config-dir={folder}" for folder in folders), *overrides])
     finally:
         GlobalHydra.instance().hydra = active
-
-
-def _plain(value: Any) -> Any:
-    """Return nested data as YAML can hold it."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _text(value: Any) -> str:

@@ -7,32 +7,25 @@ by another one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from optuna import Study as OptunaStudy
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, RDBStorage, fail_stale_trials
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.config.schema import HpoConfig
-from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.metrics import parse_constraints
+from rlzoo_plus.tuning.samplers import Grid
 from rlzoo_plus.tuning.storage import is_gone, patient
 from rlzoo_plus.tuning.stored_study import StoredStudy
 from rlzoo_plus.tuning.trials import TrialState
-
-if TYPE_CHECKING:
-    import optuna
-
-    from rlzoo_plus.tuning.samplers import Grid
-    from rlzoo_plus.tuning.study_plan import StudyPlan
 
 # Between claiming a trial from the queue and signing it there are milliseconds.
 _UNSIGNED_S = 60.0
@@ -49,7 +42,7 @@ class Leases(StoredStudy):
 
     def __init__(
         self,
-        study: optuna.Study,
+        study: OptunaStudy,
         storage: BaseStorage,
         folder: Path,
         hpo: HpoConfig,
@@ -91,15 +84,6 @@ class Leases(StoredStudy):
             return mine[0].number
         self._give_up(mine[0], noted.SURPLUS, "one more than hpo.n_trials")
         return None
-
-    def sign(self, number: int, owner: str) -> FrozenTrial:
-        """Record who has claimed a trial, start its heartbeats, and return it."""
-        trial_id = self.trial_id(number)
-        frozen = self.storage.get_trial(trial_id)
-        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
-            self.storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
-        self._start_heartbeats(frozen, renew=True)
-        return frozen
 
     @patient
     def enqueue(self, params: Mapping[str, Any], **attributes: Any) -> bool:
@@ -192,7 +176,7 @@ class Leases(StoredStudy):
             elif None in verdicts:
                 # Those that are seen to be alive are vouched for. A trial that never had a
                 # heartbeat would count as alive for ever, and gets its first one here.
-                self._start_heartbeats(trial, renew=verdict is False)
+                self.start_heartbeats(trial, renew=verdict is False)
         if self._heartbeats is not None and None in verdicts:
             fail_stale_trials(self.optuna_study)
         # Whoever gave an attempt up may have died before it queued the next. Two that do it at once
@@ -230,7 +214,7 @@ class Leases(StoredStudy):
         size = math.prod(map(len, self.grid.values()))
         return min(self.hpo.n_trials, max(size - len(invalid), 0))
 
-    def _start_heartbeats(self, trial: FrozenTrial, *, renew: bool) -> None:
+    def start_heartbeats(self, trial: FrozenTrial, *, renew: bool) -> None:
         """Record a heartbeat if a trial has none yet, or one is due.
 
         The server's clock measures the silence; those of the machines may differ.
@@ -285,29 +269,3 @@ def _is_unsigned(trial: FrozenTrial) -> bool:
     if trial.user_attrs.get(noted.OWNER) or trial.datetime_start is None:
         return False
     return (datetime.now() - trial.datetime_start).total_seconds() > _UNSIGNED_S
-
-
-class Ownership:
-    """The name under which a controller takes trials.
-
-    A journal is in the study's directory, and so are the locks of all controllers that write to
-    it. A database may have controllers in other directories and on other machines, of which only
-    their heartbeats are known here; the name says where its lock is to be looked for.
-    """
-
-    def __init__(self, plan: StudyPlan, presence: Presence) -> None:
-        self._folder = plan.folder
-        self._here = ""
-        if plan.hpo.storage != "journal":
-            folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
-            self._here = f"{platform.node()}-{folder}-"
-        self.owner = f"{self._here}{presence.name}"
-
-    def is_dead(self, owner: str) -> bool | None:
-        """Tell whether a controller has ended; None if that cannot be seen from here."""
-        if not owner.startswith(self._here):
-            return None
-        name = owner.removeprefix(self._here)
-        if not name or "/" in name or "\\" in name:
-            return None
-        return owner != self.owner and not is_present(self._folder, name)

@@ -6,23 +6,20 @@ import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from importlib import util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from optuna import pruners, samplers
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler
-from optuna.study import StudyDirection
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.storage import require_optuna
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 # Deprecated in Optuna.
 _RETIRED = ("consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints")
@@ -186,8 +183,7 @@ def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseS
     elif name in ("qmc", "cmaes", "gp"):
         fallback = samplers.RandomSampler(seed=trial_seed(hpo.seed, number))
         defaults = {"independent_sampler": fallback, "warn_independent_sampling": False}
-    sampler: BaseSampler = build(_SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed})
-    return sampler
+    return build(_SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed})
 
 
 def trial_seed(seed: int, number: int) -> int:
@@ -236,7 +232,7 @@ def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
         options["wrapped_pruner"] = build(_PRUNER_OPTIONS, targets[1], inner[0])
     if name == "hyperband":
         _check_hyperband(options, n_rungs)
-    pruner: pruners.BasePruner = build(_PRUNER_OPTIONS, targets[0], options)
+    pruner = build(_PRUNER_OPTIONS, targets[0], options)
     # Trial.report knows one objective only.
     return pruner if pruning_note(hpo) is None else pruners.NopPruner()
 

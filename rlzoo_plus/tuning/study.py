@@ -162,14 +162,18 @@ class Study(Leases):
 
     @patient
     def _claimed(self, number: int, owner: str) -> AskedTrial:
-        frozen = self.sign(number, owner)
+        trial_id = self.trial_id(number)
+        frozen = self.storage.get_trial(trial_id)
+        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
+            self.storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
+        self.start_heartbeats(frozen, renew=True)
         # A copy for each trial, of the same storage, with a sampler whose seed is made of the
         # trial's number: a study that goes on does not draw the same points again, and one with a
         # single worker draws the same ones each time.
         study = copy.copy(self.optuna_study)
         study.sampler = make_sampler(self.hpo, number, self.grid)
         return AskedTrial(
-            trial=optuna.trial.Trial(study, self.trial_id(number)),
+            trial=optuna.trial.Trial(study, trial_id),
             number=number,
             folder=noted.folder_of(frozen),
             retry_of=noted.whole(frozen, noted.RETRY_OF),

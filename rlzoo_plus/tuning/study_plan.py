@@ -138,11 +138,7 @@ class StudyPlan:
 
 
 def study_folder(name: str) -> Path:
-    """Return the directory of a study: a name lies below outputs/studies, a path is a path.
-
-    Raises:
-        ConfigError: It begins with the home of somebody who is not known.
-    """
+    """Return the directory of a study: a name lies below outputs/studies, a path is a path."""
     if "/" not in name and name not in (".", ".."):
         return STUDIES / name
     try:
@@ -195,11 +191,7 @@ _SAME_REASON = 3
 
 
 def check_draws(plan: StudyPlan) -> None:
-    """Draw until a draw is a configuration; nothing is written.
-
-    Raises:
-        ConfigError: None is; it names the reason.
-    """
+    """Draw until a draw is a configuration; raise a ConfigError with the reason if none is."""
     import optuna
 
     reasons: list[str] = []
@@ -229,7 +221,6 @@ Compose = Callable[[Sequence[str]], "Composed"]
 _ONE_OF = {
     "env": "Returns of different environments do not compare: tune each in a study of its own.",
     "algo": "A search space is for one algorithm: tune each in a study of its own.",
-    "hpo": "Start one study for each.",
     "seed": "hpo.seeds=3 lets each trial train three seeds.",
     "n_timesteps": "hpo.n_timesteps=... sets the length of the trials.",
     "env.id": "Tune each environment in a study of its own.",
@@ -262,7 +253,8 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     mistakes = check_settings(hpo, base)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-    fixed = [word for word in plain if not _is_hpo(word)]
+    of_hpo = [key for key in iter_sweep_keys(plain) if key.split(".")[0] == "hpo"]
+    fixed = [word for word in plain if not {*iter_sweep_keys([word])} & {*of_hpo}]
     length = [] if hpo.n_timesteps is None else [f"n_timesteps={hpo.n_timesteps}"]
     trial_base, _ = resolve([*fixed, *length])
     space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
@@ -320,13 +312,9 @@ def _refuse_sweeps(words: list[str]) -> None:
         own = key.removeprefix("hpo.space.")
         if own != key:
             raise ConfigError(f"{key}: a sweep is written without hpo.space: {own}=...")
-        if key in _ONE_OF or key.startswith("hpo."):
+        if key in _ONE_OF or key.split(".")[0] == "hpo":
             fix = _ONE_OF.get(key, "Start one study for each.")
             raise ConfigError(f"{key}: a study has one value of it. {fix}")
-
-
-def _is_hpo(word: str) -> bool:
-    return any(key == "hpo" or key.startswith("hpo.") for key in iter_sweep_keys([word]))
 
 
 def study_mistakes(plan: StudyPlan) -> list[str]:

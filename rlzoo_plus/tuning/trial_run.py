@@ -53,7 +53,8 @@ class TrialRun:
         self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
         self.seed_index = self.killed = 0
-        self._jobs = self._make_jobs(plan.trial_config(overrides, 0, self.folder))
+        first = plan.trial_config(overrides, 0, self.folder)
+        self._jobs = [self._make_job(first, index) for index in range(plan.hpo.seeds)]
         # When its next run may begin, in `time.monotonic` [s]; never while one runs.
         self._due = -math.inf
         self._reporter = study.reporter(self.number)
@@ -75,7 +76,7 @@ class TrialRun:
                 return self._done()
             reason = self._pruned_between_seeds()
             if reason is not None:
-                return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+                return self._ended(TrialState.PRUNED, reason)
             self.seed_index += 1
             self.killed = 0
         return None
@@ -109,7 +110,10 @@ class TrialRun:
 
     def failed(self, reason: str) -> Outcome:
         """Return the outcome of a trial that failed."""
-        return Outcome(TrialState.FAILED, metrics=self._metrics(), reason=reason)
+        return self._ended(TrialState.FAILED, reason)
+
+    def _ended(self, state: TrialState, reason: str) -> Outcome:
+        return Outcome(state, metrics=self._metrics(), reason=reason)
 
     def judge(self, end: JobEnd) -> Outcome | None:
         """Return what an ended process means; None if the trial goes on, with another one."""
@@ -118,16 +122,15 @@ class TrialRun:
             return self.skip_finished()
         reason = explain_end(end, self.job)
         if end.limit is None and end.code == EXIT_ENDED:
-            reason = str(self.job.run_dir.read_status().get("message", "pruned"))
-            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+            message = self.job.run_dir.read_status().get("message", "pruned")
+            return self._ended(TrialState.PRUNED, str(message))
         if end.limit is None and end.code < 0:
             self.killed += 1
             if self.killed <= self.plan.hpo.retries:
                 return None
         if end.code == 1 and _NOT_A_NUMBER.search(reason):
             # The sampler learns from it, as it would not from a failure.
-            reason = f"diverged: {reason}"
-            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+            return self._ended(TrialState.PRUNED, f"diverged: {reason}")
         times = f", {self.killed} times" if self.killed > 1 else ""
         return self.failed(f"{reason}{times}")
 
@@ -159,12 +162,9 @@ class TrialRun:
     def _metrics(self) -> dict[str, float]:
         return mean_metrics([run_metrics(job.run_dir) for job in self._jobs[: self.seed_index + 1]])
 
-    def _make_jobs(self, config: RunConfig) -> list[SweepJob]:
-        jobs = []
-        for index in range(self.plan.hpo.seeds):
-            path, seed = self.plan.run_path(self.folder, index), self.plan.base.seed + index
-            placed = config.model_copy(update={"seed": seed, "run_dir": str(path)})
-            named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
-            command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
-            jobs.append(SweepJob(self.plan.folder, path, placed, command))
-        return jobs
+    def _make_job(self, first: RunConfig, index: int) -> SweepJob:
+        path, seed = self.plan.run_path(self.folder, index), self.plan.base.seed + index
+        config = first.model_copy(update={"seed": seed, "run_dir": str(path)})
+        named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
+        command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
+        return SweepJob(self.plan.folder, path, config, command)

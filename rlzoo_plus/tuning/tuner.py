@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import platform
 import shutil
 import time
 from collections.abc import Callable
@@ -16,8 +18,7 @@ from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
-from rlzoo_plus.sweeps.presence import Presence
-from rlzoo_plus.tuning.lease import Ownership
+from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
@@ -58,6 +59,12 @@ class Tuner(Scheduler[TrialRun]):
         self._in_a_row = self._failures = 0
         self._is_over = False
         self._left: set[int] = set()
+        # A journal is beside the locks of all its controllers. Those of a database may be elsewhere:
+        # the name of a controller says where its lock is to be looked for.
+        self._here = ""
+        if plan.hpo.storage != "journal":
+            folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
+            self._here = f"{platform.node()}-{folder}-"
         minutes = plan.hpo.timeout_minutes
         budget_s = float("inf") if minutes is None else 60.0 * minutes
         self._end_time = time.monotonic() + budget_s
@@ -70,7 +77,7 @@ class Tuner(Scheduler[TrialRun]):
             ConfigError: The space gives nothing that could be run.
         """
         with Presence(self.plan.folder) as self._presence:
-            self._ownership = Ownership(self.plan, self._presence)
+            self._owner = f"{self._here}{self._presence.name}"
             self.run_loop()
         if self.stop_signal is not None:
             return stop_code(self.stop_signal)
@@ -89,7 +96,7 @@ class Tuner(Scheduler[TrialRun]):
         if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
             return
         self._looked = now
-        for number in self.study.requeue_orphans(self._ownership.is_dead):
+        for number in self.study.requeue_orphans(self._is_dead):
             self.notes.append(f"trial {number} was left by a dead process; it goes on")
         self._is_over = False
 
@@ -99,8 +106,7 @@ class Tuner(Scheduler[TrialRun]):
 
     def after_loop(self) -> None:
         """Give back what was stopped: whoever comes next goes on from its checkpoint."""
-        owner = self._ownership.owner
-        self.study.requeue_orphans(lambda other: other == owner, counts=False)
+        self.study.requeue_orphans(lambda owner: owner == self._owner, counts=False)
 
     def next_job(self) -> TrialRun | None:
         """Return a trial whose next run is due, or one that was just asked for."""
@@ -155,6 +161,13 @@ class Tuner(Scheduler[TrialRun]):
         self._is_over = not is_new
         return is_new
 
+    def _is_dead(self, owner: str) -> bool | None:
+        """Tell whether a controller has ended; None if that cannot be seen from here."""
+        name = owner.removeprefix(self._here)
+        if not owner.startswith(self._here) or not name or "/" in name or "\\" in name:
+            return None
+        return owner != self._owner and not is_present(self.plan.folder, name)
+
     def _is_time_up(self) -> bool:
         return time.monotonic() > self._end_time
 
@@ -164,7 +177,7 @@ class Tuner(Scheduler[TrialRun]):
         Raises:
             UntrustedError: It may import code. The user decides; the next command takes it up.
         """
-        asked = self.study.ask(self._ownership.owner)
+        asked = self.study.ask(self._owner)
         if asked is None:
             self._is_over = True
             return None
