@@ -112,7 +112,7 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
     if algo not in group_options("algo", dirs):
         raise ConfigError(
             f"algo={printable(algo)}: no such file in {root} or {conf_dir()}, so the experiment "
-            f"cannot build on it. Write the experiment beside the file of the algorithm."
+            f"cannot build on it. Write the experiment into the folder of the algorithm."
         )
     known = group_options("env", dirs)
     for name in (name for name in (env, _NEUTRAL_ENV) if name in known):
@@ -273,7 +273,7 @@ def check_target(plan: StudyPlan, arguments: list[str]) -> None:
 def _target(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
     """Return the path of the winner's file, and the option of `train` that finds it.
 
-    It is in the user's own folder, beside whose files it may need to be, or below the study.
+    It is in the user's own configuration folder, whose files it may need, or below the study.
     """
     *own, _ = config_dirs(arguments)
     root = own[0] if own else plan.folder / CONF
@@ -286,7 +286,7 @@ def _first_words(plan: StudyPlan) -> str:
 
 
 def _is_ours(target: Path, plan: StudyPlan) -> bool:
-    """Tell whether a file was written by this study, and not by the user."""
+    """Return whether a file was written by this study, and not by the user."""
     try:
         with target.open(encoding="utf-8") as file:
             head = file.read(2048)

@@ -51,7 +51,7 @@ class Leases(StoredStudy):
         """Wrap a study; `grid` has the values of each parameter, for `hpo.sampler=grid`."""
         super().__init__(study, storage, folder, hpo.storage)
         self.hpo, self.grid = hpo, grid
-        # Journals have no heartbeats: who can read one can see its controllers' locks beside it.
+        # Journals have no heartbeats: its controllers' locks are in the same directory.
         self._heartbeats = storage if isinstance(storage, RDBStorage) else None
 
     @patient
@@ -68,7 +68,7 @@ class Leases(StoredStudy):
                 return waiting
             if len(noted.places(trials)) >= self._limit(trials):
                 return None
-            # Signed from the first moment on: whoever dies next leaves no trial without an owner.
+            # Signed from the beginning: no trial is left without an owner if we die now.
             attributes = {noted.OWNER: owner, noted.TICKET: ticket}
             running = create_trial(state=OptunaState.RUNNING, user_attrs=attributes)
             self.optuna_study.add_trial(running)
@@ -92,7 +92,7 @@ class Leases(StoredStudy):
         Returns:
             Whether it was queued. A grid has all that is to be tried, and takes none.
         """
-        # Two that find the study empty both queue one; whoever claims the second one drops it.
+        # Two that find the study empty both queue one; the one that claims the second drops it.
         if self.grid is not None or self.frozen_trials():
             return False
         attributes[noted.WARM] = True
@@ -137,13 +137,13 @@ class Leases(StoredStudy):
             for constraint in parse_constraints(self.hpo.constraints) if is_measured else ():
                 key, violation = _CONSTRAINT + constraint.key, constraint.violation(finite)
                 self.storage.set_trial_system_attr(trial_id, key, violation)
-            told = values
+            final = values
             if state is OptunaState.PRUNED:
                 # Optuna takes what was reported last for a pruned trial's value.
                 reports = self.storage.get_trial(trial_id).intermediate_values
                 last = reports[max(reports)] if reports else math.nan
-                told = [last] if math.isfinite(last) else None
-            return self.storage.set_trial_state_values(trial_id, state, told)
+                final = [last] if math.isfinite(last) else None
+            return self.storage.set_trial_state_values(trial_id, state, final)
         except UpdateFinishedTrialError:
             # It may have been us: the server went away before it could answer.
             trial = self.storage.get_trial(trial_id)
@@ -156,8 +156,8 @@ class Leases(StoredStudy):
         """Give up the trials of dead owners, and queue another attempt for each.
 
         Args:
-            is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
-                Then a database tells by heartbeats, and in a journal it counts as alive.
+            is_dead: Returns whether an owner is dead, None if that cannot be seen from here. Then
+                heartbeats decide in a database, and in a journal it counts as alive.
             counts: Whether a lost attempt is one of `trials.MOST_LOSSES`; False when the owner
                 itself gives its trials back.
 
@@ -171,16 +171,16 @@ class Leases(StoredStudy):
             if verdict or (verdict is None and self._heartbeats is None and _is_unsigned(trial)):
                 losses = noted.losses_of(trial)
                 kind = noted.FAILED if counts and losses >= noted.MOST_LOSSES else noted.REQUEUED
-                reason = noted.lost_text(losses) if counts else "laid down by its controller"
+                reason = noted.lost_text(losses) if counts else "given back by its controller"
                 self._give_up(trial, kind, reason)
             elif None in verdicts:
-                # Those that are seen to be alive are vouched for. A trial that never had a
+                # Those that are seen to be alive get a heartbeat. A trial that never had a
                 # heartbeat would count as alive for ever, and gets its first one here.
                 self.start_heartbeats(trial, renew=verdict is False)
         if self._heartbeats is not None and None in verdicts:
             fail_stale_trials(self.optuna_study)
-        # Whoever gave an attempt up may have died before it queued the next. Two that do it at once
-        # make two successors, of which only the first is ever run.
+        # A controller may have died between giving up an attempt and queueing the next. Two that do
+        # it at once make two successors, of which only the first is ever run.
         trials = self.frozen_trials()
         taken_up = noted.successors(trials)
         requeued = [t for t in trials if noted.state_of(t) is TrialState.REQUEUED]
@@ -196,7 +196,7 @@ class Leases(StoredStudy):
             if trial.state is not OptunaState.WAITING or not (double or trial.number in wanted):
                 continue
             is_ours = False
-            # Somebody else may be faster.
+            # Another controller may be faster.
             with contextlib.suppress(UpdateFinishedTrialError):
                 trial_id = self.trial_id(trial.number)
                 is_ours = self.storage.set_trial_state_values(trial_id, OptunaState.RUNNING)
@@ -265,7 +265,7 @@ def _with_ticket(trials: Sequence[FrozenTrial], ticket: str) -> list[FrozenTrial
 
 
 def _is_unsigned(trial: FrozenTrial) -> bool:
-    """Tell whether somebody died between claiming a trial of a journal and signing it."""
+    """Return whether a controller died between claiming a trial of a journal and signing it."""
     if trial.user_attrs.get(noted.OWNER) or trial.datetime_start is None:
         return False
     return (datetime.now() - trial.datetime_start).total_seconds() > _UNSIGNED_S

@@ -96,7 +96,7 @@ class PlainCmaEsSampler(CmaEsSampler):
     """CMA-ES that stores no pickle: its state is computed anew from the values of the trials.
 
     Optuna keeps the optimizer as a pickle among the attributes of trials, and a storage may be
-    untrusted. Here each generation that is complete is told again, which gives the same state.
+    untrusted. Here the optimizer gets each complete generation again, which gives the same state.
     """
 
     def sample_relative(
@@ -143,7 +143,7 @@ class PlainCmaEsSampler(CmaEsSampler):
         found = super()._get_solution_trials(trials, generation)
         if not self._with_margin:
             return found
-        # Of an earlier, larger or smaller, space there are points that cannot be told.
+        # Points of an earlier, larger or smaller, space do not fit.
         return [trial for trial in found if len(trial.system_attrs["x_for_tell"]) == self._dim]
 
     def _point(self, trans: Any, trial: FrozenTrial) -> Any:
@@ -201,7 +201,7 @@ _PRUNERS = {
 }
 PRUNERS = tuple(_PRUNERS)
 _PRUNER_OPTIONS = "hpo.pruner_options"
-# Resources are rungs, twentieths of a run: after one of them a policy says too little.
+# Resources are rungs, twentieths of a run: after one of them a policy has hardly learned.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "median": {"n_warmup_steps": 5},
     "percentile": {"percentile": 25.0, "n_warmup_steps": 5},
@@ -224,7 +224,7 @@ def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
         # The options in a file are those of the pruner that was put aside.
         return pruners.NopPruner()
     targets = [getattr(pruners, _PRUNERS[name])]
-    # Patience is for another pruner, whose options are given beside its own.
+    # Patience is for another pruner, whose options are given with its own.
     targets += [pruners.MedianPruner] if name == "patient" else []
     own, *inner = check_options(_PRUNER_OPTIONS, hpo.pruner_options, *targets)
     options = _DEFAULTS[name] | own

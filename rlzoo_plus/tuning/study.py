@@ -102,7 +102,7 @@ class Study(Leases):
         """Take a trial: a lost attempt, what is queued, or a new one.
 
         Returns:
-            None when all of `hpo.n_trials` have ended or belong to somebody. Those may yet come
+            None when all of `hpo.n_trials` have ended or have an owner. Lost ones may yet come
             back: ask again for as long as trials are running.
         """
         number = self.claim(owner, uuid.uuid4().hex)
@@ -182,7 +182,7 @@ class Study(Leases):
         )
 
 
-# Whoever creates a study stores at once what it is about.
+# The process that creates a study stores at once what it is about.
 _ABOUT_PATIENCE_S = 5.0
 
 
@@ -241,7 +241,7 @@ def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
     end = time.monotonic() + _ABOUT_PATIENCE_S
     while not created and not is_stored() and time.monotonic() < end:
         time.sleep(0.05)
-    # Whoever created it may have died before it could store that.
+    # The process that created it may have died before it could store that.
     if created or not is_stored():
         patiently(lambda: study.optuna_study.set_user_attr(ABOUT, wanted))
     old = study.about

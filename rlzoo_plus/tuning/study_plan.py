@@ -99,9 +99,7 @@ class StudyPlan:
         length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
         config = self._composed([*overrides, *length])
         if config.eval.every_steps is None:
-            raise ConfigError(
-                "eval.every_steps=null: without evaluations there is nothing to aim at."
-            )
+            raise ConfigError("eval.every_steps=null: without evaluations there is no objective.")
         run_dir = str(self.run_path(folder, seed_index))
         seed = self.base.seed + seed_index
         return config.model_copy(update={"seed": seed, "run_dir": run_dir, "sweep": None})
@@ -148,7 +146,7 @@ def study_folder(name: str) -> Path:
 
 
 def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
-    """Check what the types of the settings cannot say; return what is wrong."""
+    """Return what is wrong with the settings besides their types."""
     mistakes = [
         unknown_name("hpo.objectives", name, METRICS)
         for name in hpo.objectives
@@ -160,7 +158,7 @@ def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
             f"Use hpo={base.algo.name}, or algo={hpo.algo}."
         )
     if base.eval.every_steps is None:
-        mistakes.append("eval.every_steps=null: without evaluations a study has nothing to aim at.")
+        mistakes.append("eval.every_steps=null: without evaluations a study has no objective.")
     if hpo.n_timesteps is not None and hpo.n_timesteps > base.n_timesteps:
         mistakes.append(
             f"hpo.n_timesteps={hpo.n_timesteps} is longer than the training that it is for "
@@ -185,7 +183,7 @@ def about_study(plan: StudyPlan) -> dict[str, Any]:
     }
 
 
-# So many draws without one configuration are no accident, and fewer if all say the same.
+# The space is wrong after so many invalid draws, or fewer with the same reason.
 _MOST_DRAWS = 20
 _SAME_REASON = 3
 
@@ -289,7 +287,7 @@ def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Spa
 
 def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
     """Choose the algorithm that a search space is for, unless one is chosen."""
-    # What an experiment chooses is not to be overruled without a word.
+    # The choice of an experiment must not be overruled silently.
     if {"algo", "experiment"} & set(iter_sweep_keys(plain)):
         return []
     hpo = compose(prepare_overrides(plain)).values.get("hpo")

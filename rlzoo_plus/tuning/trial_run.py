@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
@@ -45,11 +45,7 @@ class TrialRun:
     def __init__(
         self, plan: StudyPlan, study: Study, asked: AskedTrial, overrides: list[str]
     ) -> None:
-        """Take a trial; its first run is due.
-
-        Raises:
-            ConfigError: The values cannot go together.
-        """
+        """Take a trial; its first run is due. Raises as `StudyPlan.trial_config`."""
         self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
         self.seed_index = self.killed = 0
@@ -82,11 +78,7 @@ class TrialRun:
         return None
 
     def start(self) -> JobSpec:
-        """Return the present run as a launcher takes it; it runs from now on.
-
-        Raises:
-            ConfigError: Its directory leads elsewhere.
-        """
+        """Return the present run as a launcher takes it; it runs from now on."""
         self._due = math.inf
         self.job.check_place()
         spec, reporter = job_spec(self.job, TRIAL), self._reporter
@@ -94,14 +86,14 @@ class TrialRun:
             "metric": None if reporter is None else self.plan.followed,
             "seed_index": self.seed_index,
             "earlier": [str(job.path) for job in self._jobs[: self.seed_index]],
-            "trial": None if reporter is None else reporter.arguments,
+            "trial": None if reporter is None else asdict(reporter),
         }
         seed = f", seed {self.job.config.seed}" if self.seed_index else ""
         data = {**spec.data, "report": report}
         return replace(spec, name=f"trial {self.number}{seed}", data=data)
 
     def is_due(self) -> bool:
-        """Tell whether it does not run, and has waited long enough."""
+        """Return whether it does not run, and has waited long enough."""
         return time.monotonic() >= self._due
 
     def wait(self, duration_s: float) -> None:
@@ -152,7 +144,7 @@ class TrialRun:
         metrics, objectives = self._metrics(), self.plan.hpo.objectives
         missing = tuple(name for name in objectives if name not in metrics)
         if missing:
-            reason = f"the runs tell no {', '.join(missing)}"
+            reason = f"the runs have no {', '.join(missing)}"
             return Outcome(TrialState.FAILED, metrics=metrics, reason=reason, missing=missing)
         values = tuple(metrics[name] for name in objectives)
         if not all(math.isfinite(value) for value in values):

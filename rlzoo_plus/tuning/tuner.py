@@ -59,7 +59,7 @@ class Tuner(Scheduler[TrialRun]):
         self._in_a_row = self._failures = 0
         self._is_over = False
         self._left: set[int] = set()
-        # A journal is beside the locks of all its controllers. Those of a database may be elsewhere:
+        # A journal is next to the locks of its controllers. Those of a database may be elsewhere:
         # the name of a controller says where its lock is to be looked for.
         self._here = ""
         if plan.hpo.storage != "journal":
@@ -84,7 +84,7 @@ class Tuner(Scheduler[TrialRun]):
         return 0 if self.study.best(1) else EXIT_FAILED
 
     def is_asked_to_stop(self) -> bool:
-        """Tell whether `study cancel` was called."""
+        """Return whether `study cancel` was called."""
         return self._presence.is_asked_to_stop()
 
     def before_round(self) -> None:
@@ -97,7 +97,7 @@ class Tuner(Scheduler[TrialRun]):
             return
         self._looked = now
         for number in self.study.requeue_orphans(self._is_dead):
-            self.notes.append(f"trial {number} was left by a dead process; it goes on")
+            self.notes.append(f"trial {number} was left by a dead process; it continues")
         self._is_over = False
 
     def after_round(self) -> None:
@@ -105,7 +105,7 @@ class Tuner(Scheduler[TrialRun]):
         self._tick(self)
 
     def after_loop(self) -> None:
-        """Give back what was stopped: whoever comes next goes on from its checkpoint."""
+        """Give back what was stopped: the next controller resumes it."""
         self.study.requeue_orphans(lambda owner: owner == self._owner, counts=False)
 
     def next_job(self) -> TrialRun | None:
@@ -147,7 +147,7 @@ class Tuner(Scheduler[TrialRun]):
             self._end(job, outcome)
 
     def has_more(self) -> bool:
-        """Tell whether a trial waits, or trials of others may come back to the queue."""
+        """Return whether a trial waits, or trials of others may come back to the queue."""
         if self.running or not self._is_over:
             return True
         if self._is_time_up():
@@ -162,7 +162,7 @@ class Tuner(Scheduler[TrialRun]):
         return is_new
 
     def _is_dead(self, owner: str) -> bool | None:
-        """Tell whether a controller has ended; None if that cannot be seen from here."""
+        """Return whether a controller has ended; None if that cannot be seen from here."""
         name = owner.removeprefix(self._here)
         if not owner.startswith(self._here) or not name or "/" in name or "\\" in name:
             return None
@@ -230,7 +230,7 @@ class Tuner(Scheduler[TrialRun]):
         else:
             is_ours = study.fail(number, outcome.reason)
         if not is_ours:
-            note = f"trial {number} was taken up by another process, which goes on with it"
+            note = f"trial {number} was taken up by another process, which continues it"
             self.notes.append(note)
             return
         self._failures = self._failures + 1 if state is TrialState.FAILED else 0
@@ -241,8 +241,8 @@ class Tuner(Scheduler[TrialRun]):
         if outcome.missing:
             env = self.plan.base.env.name
             raise ConfigError(
-                f"hpo.objectives: {outcome.reason}, and env={env} will not tell it to others. "
-                "Aim at something else."
+                f"hpo.objectives: {outcome.reason}, and no trial in env={env} will. "
+                "Choose another objective."
             )
         if self._failures >= _MOST_FAILURES:
             raise ConfigError(
