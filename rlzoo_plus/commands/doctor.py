@@ -12,7 +12,7 @@ from rlzoo_plus.errors import USER_ERROR, ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.diagnosis.findings import Outcome
+    from rlzoo_plus.diagnosis.diagnose import Outcome
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
 _PROBE_S = 20.0
@@ -49,7 +49,7 @@ def _plan_study(
 def _print_findings(outcome: Outcome) -> None:
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.diagnosis.advice import slots_for
-    from rlzoo_plus.diagnosis.findings import finding_text
+    from rlzoo_plus.diagnosis.diagnose import finding_text
     from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
 
     console = make_console()

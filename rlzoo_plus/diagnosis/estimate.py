@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.findings import Outcome
+from rlzoo_plus.diagnosis.diagnose import Outcome
 from rlzoo_plus.diagnosis.probe import Measurement, Probe, ProbeResult, kinds_of
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.usage import cores

@@ -10,8 +10,7 @@ from support.training import make_config, tiny_config
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.diagnosis import diagnose as module
 from rlzoo_plus.diagnosis.building import agent_facts
-from rlzoo_plus.diagnosis.diagnose import diagnose
-from rlzoo_plus.diagnosis.findings import Level, error, shared, warning
+from rlzoo_plus.diagnosis.diagnose import Level, diagnose, error, shared, warning
 from rlzoo_plus.diagnosis.refusals import Refusals, refusals
 
 ENVS = {
