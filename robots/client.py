@@ -20,11 +20,7 @@ class DisplayError(RuntimeError):
 
 
 def require_display() -> None:
-    """Check for a display on Linux; other systems always have one.
-
-    Raises:
-        DisplayError: If there is none.
-    """
+    """Raise a DisplayError on a Linux without a display; other systems always have one."""
     if sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
@@ -212,11 +208,7 @@ def egl_problem() -> str | None:
 
 
 def load_egl(client: Client) -> None:
-    """Let a world render its images with EGL.
-
-    Raises:
-        RendererError: If this machine cannot.
-    """
+    """Let a world render its images with EGL; raise a RendererError if this machine cannot."""
     problem = egl_problem()
     if problem is not None:
         raise RendererError(

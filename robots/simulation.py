@@ -104,22 +104,14 @@ class Simulation(Client):
         return body
 
     def load_mjcf(self, path: str, *, flags: int = 0, keep_damping: bool = False) -> list[int]:
-        """Load the bodies of an MJCF file, motors and damping switched off as for a URDF.
-
-        Raises:
-            FileNotFoundError: If PyBullet cannot load the file.
-        """
+        """Load the bodies of an MJCF file, with the options and errors of ``load_urdf``."""
         bodies = list(self._load("mjcf", pybullet.loadMJCF, path, flags=flags))
         for body in bodies:
             self.make_passive(body, keep_damping=keep_damping)
         return bodies
 
     def load_sdf(self, path: str) -> list[int]:
-        """Load the bodies of an SDF file; meant for what does not move, such as a ground.
-
-        Raises:
-            FileNotFoundError: If PyBullet cannot load the file.
-        """
+        """Load the bodies of an SDF file, such as a ground, which do not move."""
         return list(self._load("sdf", pybullet.loadSDF, path))
 
     def make_passive(self, body: int, *, keep_damping: bool = False) -> None:
@@ -128,10 +120,9 @@ class Simulation(Client):
         if joints:
             no_force = [0.0] * len(joints)
             self.joint_driver(body, joints, pybullet.VELOCITY_CONTROL, forces=no_force)()
-        if keep_damping:
-            return
-        for link in range(-1, self.bind(pybullet.getNumJoints)(body)):
-            self.change_dynamics(body, link, linearDamping=0, angularDamping=0, jointDamping=0)
+        if not keep_damping:
+            for link in self.link_dynamics(body):
+                self.change_dynamics(body, link, linearDamping=0, angularDamping=0, jointDamping=0)
 
     def movable_joints(self, body: int) -> list[JointInfo]:
         """Return the revolute and prismatic joints of a body in the order of its URDF."""
@@ -148,9 +139,9 @@ class Simulation(Client):
 
     def link_dynamics(self, body: int) -> dict[int, LinkDynamics]:
         """Return mass, inertia and friction of every link of a body by index; the base is -1."""
-        count = self.bind(pybullet.getNumJoints)(body)
         read = self.bind(pybullet.getDynamicsInfo)
-        infos = {link: read(body, link) for link in range(-1, count)}
+        links = range(-1, self.bind(pybullet.getNumJoints)(body))
+        infos = {link: read(body, link) for link in links}
         return {link: LinkDynamics(i[0], tuple(i[2]), i[1]) for link, i in infos.items()}
 
     def change_dynamics(self, body: int, link: int, **values: Any) -> None:
@@ -174,10 +165,8 @@ class Simulation(Client):
             body: Id of the body.
             joints: Indices of n joints.
             mode: PyBullet's ``TORQUE_CONTROL``, ``VELOCITY_CONTROL`` or ``POSITION_CONTROL``.
-            fixed: n values for each of PyBullet's ``forces``, ... that stay the same.
-
-        Returns:
-            A function of the remaining arguments of ``setJointMotorControlArray``, by keyword.
+            fixed: Arguments of ``setJointMotorControlArray`` that stay the same, n values each;
+                the function takes the others by keyword.
         """
         return partial(self.bind(pybullet.setJointMotorControlArray), body, joints, mode, **fixed)
 
@@ -198,12 +187,8 @@ class Simulation(Client):
     ) -> None:
         """Place a free body, outside of physics.
 
-        Args:
-            body: Id of the body.
-            position: World position of its centre of mass [m].
-            orientation: World orientation, quaternion (x, y, z, w).
-            velocity: World velocity [m/s].
-            angular_velocity: World angular velocity [rad/s].
+        Position [m] of its centre of mass, quaternion (x, y, z, w) and velocities [m/s, rad/s] are
+        those in the world frame.
         """
         self.bind(pybullet.resetBasePositionAndOrientation)(
             body, [float(x) for x in position], [float(x) for x in orientation]

@@ -35,11 +35,11 @@ def observation_of(*values: Floats) -> NDArray[np.float32]:
 class Task(ABC):
     """What a robot should do.
 
-    A task holds nothing of an episode: what it must remember goes through ``State.memory``. Its
-    functions take arrays whose leading dimensions, written ``...``, count worlds: none for one
-    environment, (n_worlds,) for many. Take arrays apart with ``columns``, or use
-    ``State.joints``, and keep to elementwise NumPy or ``robots.elementary``, and both give the same
-    numbers. Write squares as ``x * x``: the operator ``**`` rounds a float otherwise than an array.
+    A task keeps no state of an episode: that goes through ``State.memory``. Its functions take
+    arrays whose leading dimensions, written ``...``, count worlds: none for one environment,
+    (n_worlds,) for many. Both give the same numbers if the functions split arrays with ``columns``
+    or ``State.joints`` and use only elementwise NumPy or ``robots.elementary``. Write squares as
+    ``x * x``: the operator ``**`` rounds a float differently from an array.
 
     Attributes:
         weights: Weight of every reward term; the reward is the sum of weights times terms.
@@ -72,17 +72,17 @@ class Task(ABC):
         """
 
     def remember(self, state: State, action: Floats) -> Memory:
-        """Return what is kept for the next step; by default what was kept before.
+        """Return the memory for the next step; by default the present one.
 
-        Called once after a reset with an action of zeros, then after the reward and the ends of
-        every step, before its observation.
+        Called once after a reset with an action of zeros, then in every step after the reward and
+        the terminations, before the observation.
 
         Args:
-            state: State after the step, with what was kept so far.
+            state: State after the step, with the present memory.
             action: Action of the step in [-1, 1], shape (..., n_actions).
 
         Returns:
-            Values of shape (...) or (..., n), always under the same names.
+            Values of shape (...) or (..., n), always with the same names.
         """
         del action
         return state.memory
@@ -96,7 +96,7 @@ class Task(ABC):
         """Return the terms of the reward before weighting.
 
         Args:
-            state: State after the step; its memory is that from before.
+            state: State after the step, with the memory from before it.
             action: Action of the step in [-1, 1], shape (..., n_actions).
 
         Returns:

@@ -116,7 +116,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         return observation, info
 
     def take_over(self, index: int) -> None:
-        """Go on from the state of one environment, which was reset or had its state loaded."""
+        """Read the state of one environment that was reset or had its state loaded."""
         env = self.envs[index]
         self._steps[index] = env.episode.num_steps
         for name, total in env.episode.terms.items():
@@ -134,7 +134,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         self._state = self._state_of_rows()
 
     def give_back(self, index: int) -> None:
-        """Write into an environment what is known of its world; the opposite of ``take_over``."""
+        """Write the state of a world into its environment; the opposite of ``take_over``."""
         env = self.envs[index]
         env.readings = self._rows[index].tolist()
         memory = {name: value[index].copy() for name, value in self._memory.items()}
@@ -221,17 +221,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             terminated |= flags
         truncated = ~terminated & (self._steps >= self._max_steps)
         if terminated.any() or truncated.any():
-            success = np.broadcast_to(self._task.success(state, truncated), (self.num_envs,))
-            for index in np.flatnonzero(terminated | truncated).tolist():
-                info = infos[index]
-                info["episode_terms"] = {
-                    name: float(totals[index]) for name, totals in self._totals.items()
-                }
-                reasons = (name for name, flags in ends.items() if flags[index])
-                reason = info["end_reason"] = next(reasons, "time_limit")
-                info["is_success"] = bool(success[index]) and reason != REASON
-                if conditions:
-                    info.update(conditions[index].last_info())
+            self._report_ends(state, ends, truncated, infos)
         observation = self._task.observation(state)
         if conditions:
             for index, info in enumerate(infos):
@@ -279,6 +269,25 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
                 f"world {int(np.isnan(reward).argmax())} came to a state that is not a number."
             )
         return reward
+
+    def _report_ends(
+        self,
+        state: State,
+        ends: dict[str, NDArray[np.bool_]],
+        truncated: NDArray[np.bool_],
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Add to the infos what the last step of an episode reports."""
+        success = np.broadcast_to(self._task.success(state, truncated), (self.num_envs,))
+        for index, info in enumerate(infos):
+            reasons = [name for name, flags in ends.items() if flags[index]]
+            if not reasons and not truncated[index]:
+                continue
+            info["episode_terms"] = {name: float(t[index]) for name, t in self._totals.items()}
+            reason = info["end_reason"] = reasons[0] if reasons else "time_limit"
+            info["is_success"] = bool(success[index]) and reason != REASON
+            if self._conditions:
+                info.update(self._conditions[index].last_info())
 
     def _per_world(self, values: Any) -> Any:
         """Return one value for each world, of one for each or of one for all."""

@@ -111,6 +111,6 @@ def test_an_episode_continues_with_actions_that_are_still_under_way() -> None:
         ({"motor_strength": -0.5}, r"motor_strength=-0\.5 must be a number of at least 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_mend(options: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"{message}.*Set for example"):
         cartpole(**options)

@@ -107,7 +107,7 @@ class TestDistributions:
             (0.0, "can be as low as 0, and must be at least 0.01"),
         ],
     )
-    def test_what_does_not_fit_is_refused_with_a_mend(self, config: Any, message: str) -> None:
+    def test_what_does_not_fit_is_refused_with_a_fix(self, config: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             cartpole(randomization={"mass": config})
 
@@ -130,7 +130,7 @@ class TestDistributions:
         ({"object_mass": 2.0}, "has not objects that can move"),
     ],
 )
-def test_what_does_not_fit_the_world_is_refused_with_a_mend(config: Any, message: str) -> None:
+def test_what_does_not_fit_the_world_is_refused_with_a_fix(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cartpole(randomization=config)
 

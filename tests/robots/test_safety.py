@@ -181,7 +181,7 @@ def test_an_episode_continues_with_its_counts() -> None:
         ({"joint_margin": 20.0}, "leaves no room: the narrowest joint has 30"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_mend(safety: Any, message: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_fix(safety: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cartpole(safety=safety)
 

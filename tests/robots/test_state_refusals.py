@@ -53,7 +53,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (change("np_random/state/inc", "one"), "must be a state of PCG64"),
     ],
 )
-def test_a_wrong_state_is_refused_with_a_mend_and_changes_nothing(
+def test_a_wrong_state_is_refused_with_a_fix_and_changes_nothing(
     underway: SimpleRobotEnv, spoil: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     before = underway.state_dict()
