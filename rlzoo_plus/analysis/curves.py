@@ -82,21 +82,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """A mean over runs and its interval.
+    """A mean over runs and its interval."""
 
-    Attributes:
-        steps: Environment steps, shape (n,).
-        mean: Mean over runs, shape (n,).
-        low: Lower end of the interval, shape (n,).
-        high: Upper end of the interval, shape (n,).
-        n_runs: Runs that the mean is over.
-    """
-
-    steps: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    n_runs: int
+    steps: np.ndarray  # Environment steps, shape (n,)
+    mean: np.ndarray  # Mean over runs, shape (n,)
+    low: np.ndarray  # Lower end of the interval, shape (n,)
+    high: np.ndarray  # Upper end of the interval, shape (n,)
+    n_runs: int  # Runs that the mean is over
 
 
 @dataclass(frozen=True)

@@ -31,33 +31,19 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run on one line; None where it is not known.
+    """A run on one line; None where it is not known."""
 
-    Attributes:
-        path: Its directory.
-        state: One of `STATES`: `died` says it runs but does not, `damaged` cannot be read.
-        algo: Name of the algorithm.
-        env: Name of the environment, its id where it has no name.
-        seed: Seed of the run.
-        steps: Environment steps taken so far.
-        n_timesteps: Environment steps it was started for.
-        best: Highest mean return of an evaluation so far.
-        final: Mean return of the last evaluation so far.
-        wall_time_s: Time from its start to its end, or to now while it runs [s].
-        started_at: Start, seconds since 1970 [s].
-    """
-
-    path: Path
-    state: str
-    algo: str | None = None
-    env: str | None = None
-    seed: int | None = None
-    steps: int | None = None
-    n_timesteps: int | None = None
-    best: float | None = None
-    final: float | None = None
-    wall_time_s: float | None = None
-    started_at: float | None = None
+    path: Path  # Its directory
+    state: str  # One of `STATES`: `died` says it runs but does not, `damaged` cannot be read
+    algo: str | None = None  # Name of the algorithm
+    env: str | None = None  # Name of the environment, its id where it has no name
+    seed: int | None = None  # Seed of the run
+    steps: int | None = None  # Environment steps taken so far
+    n_timesteps: int | None = None  # Environment steps it was started for
+    best: float | None = None  # Highest mean return of an evaluation so far
+    final: float | None = None  # Mean return of the last evaluation so far
+    wall_time_s: float | None = None  # Time from its start to its end, or to now while it runs [s]
+    started_at: float | None = None  # Start, seconds since 1970 [s]
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDir]:

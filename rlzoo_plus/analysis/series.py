@@ -18,34 +18,21 @@ TRAINING_RETURN = "rollout/ep_rew_mean"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of a policy.
+    """One evaluation of a policy."""
 
-    Attributes:
-        step: Environment steps taken before it.
-        mean_return: Mean over episodes.
-        std_return: Standard deviation over episodes.
-        low: Lowest return of an episode.
-        high: Highest return of an episode.
-    """
-
-    step: int
-    mean_return: float
-    std_return: float
-    low: float
-    high: float
+    step: int  # Environment steps taken before it
+    mean_return: float  # Mean over episodes
+    std_return: float  # Standard deviation over episodes
+    low: float  # Lowest return of an episode
+    high: float  # Highest return of an episode
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values over steps.
+    """Values over steps."""
 
-    Attributes:
-        steps: Environment steps, rising, shape (n,).
-        values: One value a step, shape (n,).
-    """
-
-    steps: np.ndarray
-    values: np.ndarray
+    steps: np.ndarray  # Environment steps, rising, shape (n,)
+    values: np.ndarray  # One value a step, shape (n,)
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -26,20 +26,12 @@ _WITH_OPTIMIZER = 3
 
 @dataclass(frozen=True)
 class AgentFacts:
-    """The memory that an agent needs.
+    """The memory that an agent needs."""
 
-    Attributes:
-        weights_bytes: Its networks with their optimizers [bytes].
-        row_bytes: A row of its replay buffer, one transition of each environment [bytes]; 0 if it
-            has none.
-        rollout_bytes: Its rollout buffer [bytes]; 0 if it has none.
-        episode_steps: The longest episode that the environment allows, None if that is not known.
-    """
-
-    weights_bytes: int
-    row_bytes: int
-    rollout_bytes: int
-    episode_steps: int | None
+    weights_bytes: int  # Its networks with their optimizers [bytes]
+    row_bytes: int  # One row of the replay buffer, for all environments [bytes]; 0 without one
+    rollout_bytes: int  # Its rollout buffer [bytes]; 0 if it has none
+    episode_steps: int | None  # Longest possible episode, None if not known
 
     def replay_bytes(self, config: RunConfig) -> int:
         """Return the size of the replay buffer at the end of a run [bytes]."""

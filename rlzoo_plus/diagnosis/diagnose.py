@@ -46,15 +46,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One error or warning.
+    """One error or warning."""
 
-    Attributes:
-        level: How much it matters.
-        text: The value, the rule and the fix.
-    """
-
-    level: Level
-    text: str
+    level: Level  # How much it matters
+    text: str  # The value, the rule and the fix
 
 
 error = partial(Finding, Level.ERROR)
@@ -63,42 +58,25 @@ warning = partial(Finding, Level.WARNING)
 
 @dataclass
 class JobFindings:
-    """A job that was composed, or could not be.
+    """A job that was composed, or could not be."""
 
-    Attributes:
-        overrides: Its overrides.
-        config: None if it is refused.
-        findings: Its errors and warnings.
-    """
-
-    overrides: list[str]
-    config: RunConfig | None
-    findings: list[Finding] = field(default_factory=list)
+    overrides: list[str]  # Its overrides
+    config: RunConfig | None  # None if it is refused
+    findings: list[Finding] = field(default_factory=list)  # Its errors and warnings
 
 
 @dataclass
 class Outcome:
-    """All findings of a command line, and what a probe measured.
+    """All findings of a command line, and what a probe measured."""
 
-    Attributes:
-        findings: Those of all jobs, and the names of the jobs that have each.
-        configs: The jobs that were composed.
-        n_jobs: All jobs.
-        is_sweep: Whether they are jobs of a sweep.
-        result: What a probe measured, None without one.
-        estimate: How long all will take.
-        overrides: What to add to the command line.
-        draws: Of a study: how many trials were drawn and checked.
-    """
-
-    findings: dict[Finding, list[str]]
-    configs: list[RunConfig]
-    n_jobs: int
-    is_sweep: bool
-    result: ProbeResult | None = None
-    estimate: Estimate | None = None
-    overrides: list[str] = field(default_factory=list)
-    draws: int | None = None
+    findings: dict[Finding, list[str]]  # With the jobs that have each
+    configs: list[RunConfig]  # The jobs that were composed
+    n_jobs: int  # All jobs
+    is_sweep: bool  # Whether they are jobs of a sweep
+    result: ProbeResult | None = None  # What a probe measured, None without one
+    estimate: Estimate | None = None  # How long all will take
+    overrides: list[str] = field(default_factory=list)  # What to add to the command line
+    draws: int | None = None  # Of a study: how many trials were drawn and checked
 
     @property
     def is_refused(self) -> bool:

@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time that all jobs take with the best setting.
+    """The time that all jobs take with the best setting."""
 
-    Attributes:
-        training_s: Until all have trained [s].
-        with_evaluations_s: The same with evaluations of the longest episodes [s]; None if how long
-            an episode can be is not known.
-        workers: Jobs at once.
-    """
-
-    training_s: float
-    with_evaluations_s: float | None
-    workers: int
+    training_s: float  # Until all have trained [s]
+    with_evaluations_s: float | None  # With the longest evaluations [s]; None if not known
+    workers: int  # Jobs at once
 
     def text(self, n_jobs: int) -> str:
         """Return how long it will take, in a line."""

@@ -41,15 +41,10 @@ _LEARNING_STARTS = 200
 
 @dataclass(frozen=True)
 class Kind:
-    """Jobs that are about equally fast.
+    """Jobs that are about equally fast."""
 
-    Attributes:
-        name: Algorithm and environment.
-        jobs: Their configurations; the first stands for all.
-    """
-
-    name: str
-    jobs: list[RunConfig]
+    name: str  # Algorithm and environment
+    jobs: list[RunConfig]  # Their configurations; the first stands for all
 
     @property
     def steps(self) -> int:
@@ -59,17 +54,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Setting:
-    """How jobs are run.
+    """How jobs are run."""
 
-    Attributes:
-        vec_env: As in the configuration.
-        threads: torch threads of each job.
-        workers: Jobs at once.
-    """
-
-    vec_env: str
-    threads: int
-    workers: int
+    vec_env: str  # As in the configuration
+    threads: int  # torch threads of each job
+    workers: int  # Jobs at once
 
     def __str__(self) -> str:
         return f"{self.vec_env}, threads {self.threads}, {self.workers} at once"
@@ -77,23 +66,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Measurement:
-    """How fast a kind of job was with a setting.
+    """How fast a kind of job was with a setting."""
 
-    Attributes:
-        kind: The jobs.
-        setting: How they were run.
-        rate: Environment steps a second, of all workers together; None if it is not known.
-        rough: Whether no whole iteration after the first was seen.
-        eval_rate: Steps a second of its evaluations, None if they were not measured.
-        reason: Why the rate is not known.
-    """
-
-    kind: Kind
-    setting: Setting
-    rate: float | None
-    rough: bool = False
-    eval_rate: float | None = None
-    reason: str = ""
+    kind: Kind  # The jobs
+    setting: Setting  # How they were run
+    rate: float | None  # Environment steps a second of all workers, if known
+    rough: bool = False  # Whether no whole iteration after the first was seen
+    eval_rate: float | None = None  # Evaluation steps a second, if measured
+    reason: str = ""  # Why the rate is not known
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -111,19 +91,12 @@ class Measurement:
 
 @dataclass
 class ProbeResult:
-    """All measurements of a probe.
+    """All measurements of a probe."""
 
-    Attributes:
-        measurements: In the order in which they were made.
-        left_out: Kinds of jobs that there was no time for.
-        not_tried: Settings that there was no time for.
-        best: The best setting for the jobs of the longest kind, None if no rate is known.
-    """
-
-    measurements: list[Measurement] = field(default_factory=list)
-    left_out: list[Kind] = field(default_factory=list)
-    not_tried: list[Setting] = field(default_factory=list)
-    best: Measurement | None = None
+    measurements: list[Measurement] = field(default_factory=list)  # In order of time
+    left_out: list[Kind] = field(default_factory=list)  # Kinds of jobs that there was no time for
+    not_tried: list[Setting] = field(default_factory=list)  # Settings that there was no time for
+    best: Measurement | None = None  # Of the longest kind, None if no rate is known
 
 
 class Probe:

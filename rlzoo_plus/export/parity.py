@@ -30,21 +30,16 @@ Runner = Callable[..., list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Parity:
-    """The comparison of a file with its policy.
+    """The comparison of a file with its policy."""
 
-    Attributes:
-        difference: The largest difference of an action, relative to half its range (to its size
-            where it has no bounds); for choices, 1 if any differs. States count too.
-        rounding: The policy's difference from itself when the same observations come in batches
-            of another size: what float32 leaves open.
-        count: Number of observations.
-        source: Where they come from.
-    """
-
+    # The largest difference of an action, relative to half its range (to its size where it
+    # has no bounds); for choices, 1 if any differs. States count too
     difference: float
+    # The policy's difference from itself when the same observations come in batches of
+    # another size: what float32 leaves open
     rounding: float
-    count: int
-    source: str
+    count: int  # Number of observations
+    source: str  # Where they come from
 
     @property
     def holds(self) -> bool:
@@ -64,15 +59,10 @@ class Parity:
 
 @dataclass(frozen=True)
 class Recording:
-    """Inputs of an exported policy, with all observations along the batch.
+    """Inputs of an exported policy, with all observations along the batch."""
 
-    Attributes:
-        inputs: Arrays by name of the input.
-        source: Where they come from, as text for the user.
-    """
-
-    inputs: dict[str, np.ndarray]
-    source: str
+    inputs: dict[str, np.ndarray]  # Arrays by name of the input
+    source: str  # Where they come from, as text for the user
 
     def __len__(self) -> int:
         return self.inputs["episode_start"].shape[0]

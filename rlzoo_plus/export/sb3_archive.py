@@ -39,15 +39,10 @@ _DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32
 
 @dataclass(frozen=True)
 class Sb3Archive:
-    """The facts of a zip, read without trusting it.
+    """The facts of a zip, read without trusting it."""
 
-    Attributes:
-        weights: The policy's parameters by name.
-        facts: The plain part of `data`: numbers, switches, and text; hints, never commands.
-    """
-
-    weights: dict[str, torch.Tensor]
-    facts: dict[str, Any]
+    weights: dict[str, torch.Tensor]  # The policy's parameters by name
+    facts: dict[str, Any]  # The plain part of `data`: hints, never commands
 
 
 def read_archive(path: Path) -> Sb3Archive:
@@ -151,17 +146,11 @@ MAX_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class PickledStatistics:
-    """The content of a `vecnormalize.pkl`.
+    """The content of a `vecnormalize.pkl`."""
 
-    Attributes:
-        normalizer: Statistics of the observations, None if they are not normalised.
-        norm_reward: Whether rewards were normalised too.
-        clip_reward: Normalised rewards were clipped to +-clip_reward.
-    """
-
-    normalizer: ObservationNormalizer | None
-    norm_reward: bool
-    clip_reward: float
+    normalizer: ObservationNormalizer | None  # None if observations are not normalised
+    norm_reward: bool  # Whether rewards were normalised too
+    clip_reward: float  # Normalised rewards were clipped to +-clip_reward
 
 
 def read_statistics(path: Path) -> PickledStatistics:

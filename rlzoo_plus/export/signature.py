@@ -23,19 +23,12 @@ _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output.
+    """One input or output."""
 
-    Attributes:
-        name: Its name in the file.
-        dtype: Its NumPy type.
-        shape: Its sizes; `batch` stands for any number.
-        meaning: What it holds, as text for the user.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-    meaning: str
+    name: str  # Its name in the file
+    dtype: str  # Its NumPy type
+    shape: tuple[int | str, ...]  # Its sizes; `batch` stands for any number
+    meaning: str  # What it holds, as text for the user
 
     def sizes(self, batch: int) -> tuple[int, ...]:
         """Return the shape for a batch of this size."""
@@ -44,21 +37,13 @@ class Port:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of an exported policy, in their order.
+    """Inputs and outputs of an exported policy, in their order."""
 
-    Attributes:
-        keys: Keys of a dictionary observation in the order of the inputs; empty for a flat one.
-        inputs: The observation's parts first, then state, episode start and masks.
-        outputs: The action, then the new state.
-        recurrent: Whether a state goes in and out.
-        maskable: Whether masks go in.
-    """
-
-    keys: tuple[str, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    recurrent: bool
-    maskable: bool
+    keys: tuple[str, ...]  # Of a dictionary observation, in the order of the inputs
+    inputs: tuple[Port, ...]  # The observation's parts first, then state, episode start and masks
+    outputs: tuple[Port, ...]  # The action, then the new state
+    recurrent: bool  # Whether a state goes in and out
+    maskable: bool  # Whether masks go in
 
     @property
     def n_observations(self) -> int:

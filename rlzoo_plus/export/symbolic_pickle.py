@@ -39,17 +39,11 @@ class Name:
 
 @dataclass(eq=False)
 class Call:
-    """Something the stream would build.
+    """Something the stream would build."""
 
-    Attributes:
-        function: What it would call.
-        arguments: With what.
-        state: What it would set afterwards, None if nothing.
-    """
-
-    function: Any
-    arguments: Any
-    state: Any = None
+    function: Any  # What it would call
+    arguments: Any  # With what
+    state: Any = None  # What it would set afterwards, None if nothing
 
 
 def read_symbolic(data: bytes) -> Any:

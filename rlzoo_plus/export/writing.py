@@ -25,17 +25,11 @@ _Written = tuple[dict[Path, bytes], Callable[[], Runner]]
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export wrote.
+    """What an export wrote."""
 
-    Attributes:
-        files: The files, the policy itself first.
-        signature: Its inputs and outputs.
-        parity: How it compares with the policy.
-    """
-
-    files: list[Path]
-    signature: Signature
-    parity: Parity
+    files: list[Path]  # The files, the policy itself first
+    signature: Signature  # Its inputs and outputs
+    parity: Parity  # How it compares with the policy
 
 
 def export_policy(
