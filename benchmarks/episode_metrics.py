@@ -43,7 +43,7 @@ def _train(*, is_logged: bool = True) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         words = [*OVERRIDES, f"run_dir={Path(folder) / 'run'}"]
-        off = mock.patch("rlzoo_plus.envs.monitor.told_by", return_value={})
+        off = mock.patch("rlzoo_plus.envs.monitor.episode_numbers", return_value={})
         began = time.process_time()
         if is_logged:
             rz.train(*words, quiet=True)

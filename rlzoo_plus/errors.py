@@ -32,11 +32,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str = "") -> str:
     """Describe an unknown name with the nearest ones that exist; with all if they are few.
 
-    Args:
-        what: What the name stands for, e.g. `algo.hyperparams key`.
-        name: What the user wrote.
-        known: The names that would have been right.
-        listed_by: The command that lists all of them, if there are many.
+    `what` is its kind, e.g. `algo.hyperparams key`; the command `listed_by` lists all of them.
     """
     names = sorted({str(candidate) for candidate in known})
     suggestion = closest(name, names)

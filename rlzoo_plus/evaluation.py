@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rlzoo_plus.artifacts.result import EvaluationRecord
-from rlzoo_plus.envs.monitor import mean_of_episodes, told_by
+from rlzoo_plus.envs.monitor import episode_numbers, mean_of_episodes
 from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.metrics import EpisodeMeter, MetricMaker
 from rlzoo_plus.statistics import iqm
@@ -173,7 +173,7 @@ def _row(step: Step, rank: int) -> tuple[Any, np.ndarray, float, dict[str, Any]]
 def _outcome(info: dict[str, Any], measured: Mapping[str, float]) -> _Outcome:
     episode, success = info["episode"], info.get("is_success")
     is_success = None if success is None else bool(success)
-    return float(episode["r"]), int(episode["l"]), is_success, {**told_by(info), **measured}
+    return float(episode["r"]), int(episode["l"]), is_success, {**episode_numbers(info), **measured}
 
 
 @contextlib.contextmanager

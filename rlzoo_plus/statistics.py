@@ -20,9 +20,6 @@ def iqm(values: ArrayLike) -> float:
 
     A quarter is rounded down to whole values, so that three values or fewer are all kept.
 
-    Args:
-        values: Numbers, any shape.
-
     Raises:
         ValueError: There are no values.
     """
@@ -97,14 +94,9 @@ def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, flo
 
 
 def smooth(values: ArrayLike, window: int) -> np.ndarray:
-    """Return the centred moving average; at both ends the window shrinks to what is there.
+    """Return the centred moving average of shape (n,); at both ends the window shrinks.
 
-    Args:
-        values: Numbers, shape (n,).
-        window: Number of values averaged; an even window reaches one further back than ahead.
-
-    Returns:
-        The averages, shape (n,).
+    An even `window` reaches one value further back than ahead.
 
     Raises:
         ValueError: The window is below 1, or the values are not one-dimensional.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
+from torch.overrides import TorchFunctionMode
 
-from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
-from rlzoo_plus.agents.freezing import KeepsFrozen, freeze
-from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -50,12 +51,20 @@ _SAME_NAME = (
     *("share_features_extractor", "features_extractor_kwargs", "normalize_images"),
     *("n_critics", "n_quantiles", "optimizer_kwargs"),
 )
-_LSTM = {
-    "hidden_size": "lstm_hidden_size",
-    "n_layers": "n_lstm_layers",
-    "shared": "shared_lstm",
-    "enable_critic": "enable_critic_lstm",
-}
+_LSTM = {"hidden_size": "lstm_hidden_size", "n_layers": "n_lstm_layers"}
+_LSTM |= {"shared": "shared_lstm", "enable_critic": "enable_critic_lstm"}
+# Orthogonal initialisation works on copies of a layer, and target networks begin as copies.
+_COPIES = 8
+# A weight in training: the number, its gradient and two moments, four bytes each.
+_BYTES_OF_A_WEIGHT = 16
+# Networks without weights of their own, e.g. features of the observation.
+_FREE_TENSORS, _FREE_ELEMENTS = 1000, 2**20
+_FACTORIES: frozenset[Callable[..., Any]] = frozenset(
+    (
+        *(torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full),
+        *(torch.rand, torch.randn, torch.eye, torch.arange, torch.linspace),
+    )
+)
 _GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule", "use_sde"}
 
 
@@ -121,14 +130,10 @@ def make_policy(
     if config.algo.hyperparams.get("use_sde"):
         kwargs["use_sde"] = True
     if spec.family is not Family.EVOLUTION:
-        kwargs["lr_schedule"] = _no_learning
+        kwargs["lr_schedule"] = lambda _: 0.0
     policy = policy_class(observation_space, action_space, **kwargs)
     policy.set_training_mode(False)
     return policy
-
-
-def _no_learning(_progress_remaining: float) -> float:
-    return 0.0
 
 
 def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
@@ -143,8 +148,6 @@ def check_device(name: str) -> None:
     Raises:
         ConfigError: torch does not see it.
     """
-    import torch
-
     if name == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: torch sees no Apple GPU here. Use device=cpu.")
     if name.startswith("cuda"):
@@ -315,3 +318,53 @@ def _check_arguments(what: str, kwargs: dict[str, Any], kind: type) -> None:
     for name in kwargs:
         if name not in known:
             raise ConfigError(f"network: {unknown_name(what, name, known, HELP)}")
+
+
+class NetworkTooLargeError(Exception):
+    """A network needs more parameters than it may have."""
+
+
+class AllocationLimit(TorchFunctionMode):
+    """Context in which torch makes no more tensors than are allowed.
+
+    Raises:
+        NetworkTooLargeError: Before the tensor that would be too many is allocated.
+    """
+
+    def __init__(self, tensors: int, elements: int) -> None:
+        super().__init__()
+        self._tensors, self._elements = tensors, elements
+
+    @classmethod
+    def of_weights(cls, weights: Mapping[str, np.ndarray]) -> AllocationLimit:
+        """Allow what these weights can fill."""
+        elements = sum(value.size for value in weights.values())
+        return cls(_FREE_TENSORS + _COPIES * len(weights), _FREE_ELEMENTS + _COPIES * elements)
+
+    @classmethod
+    def of_machine(cls) -> AllocationLimit:
+        """Allow networks that can be trained in the memory of this machine."""
+        total = total_memory_bytes()
+        elements = sys.maxsize if total is None else total // _BYTES_OF_A_WEIGHT
+        return cls(sys.maxsize, _FREE_ELEMENTS + elements)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Count what a factory is about to make, then let it."""
+        kwargs = kwargs or {}
+        if func in _FACTORIES:
+            try:
+                # The meta device has shapes without memory.
+                planned = func(*args, **{**kwargs, "device": "meta", "out": None})
+            except (RuntimeError, TypeError, OverflowError) as error:
+                raise NetworkTooLargeError("it describes a layer of no possible size") from error
+            self._tensors -= 1
+            self._elements -= planned.numel()
+            if self._tensors < 0 or self._elements < 0:
+                raise NetworkTooLargeError("it describes a far larger network")
+        return func(*args, **kwargs)

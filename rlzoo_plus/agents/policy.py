@@ -120,11 +120,7 @@ class Policy:
 def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict[str, Any]) -> None:
     """Write a bundle with the agent's policy and its normalisation statistics of this moment.
 
-    Args:
-        path: The bundle's folder, e.g. `best/`; replaced in one step.
-        agent: The agent.
-        config: The run.
-        about: Step, evaluation and the like, for the manifest.
+    The folder `path`, e.g. `best/`, is replaced in one step; `about` goes to the manifest.
 
     Raises:
         RunError: A weight is NaN or infinite, or the disk refuses; an earlier bundle stays.
@@ -214,8 +210,7 @@ def _build(
     action_space: spaces.Space,
     weights: dict[str, Any],
 ) -> BasePolicy:
-    from rlzoo_plus.agents.allocation import AllocationLimit
-    from rlzoo_plus.agents.factory import make_policy
+    from rlzoo_plus.agents.factory import AllocationLimit, make_policy
 
     if not all(isinstance(v, np.ndarray) for v in weights.values()):
         raise ConfigError("the weights do not fit the network: they are no arrays.")

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 ProgressCallback = BarProgress | LineProgress
 
-__all__ = [
-    "ProgressCallback",
-    "RunCallbacks",
-    "StopRequest",
-    "check_user_callbacks",
-    "make_callbacks",
-]
-
 
 @dataclass
 class RunCallbacks:
@@ -73,11 +65,8 @@ def make_callbacks(
     """
     evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env, stop)
     checkpoint = CheckpointCallback(config, run_dir, evaluation)
-    acting: list[RunCallback] = [
-        checkpoint,
-        StopCallback(config.stop, evaluation),
-        InterruptCallback(stop, checkpoint),
-    ]
+    stopping = (StopCallback(config.stop, evaluation), InterruptCallback(stop, checkpoint))
+    acting: list[RunCallback] = [checkpoint, *stopping]
     if evaluation is not None:
         acting.insert(0, evaluation)
         if progress is not None:

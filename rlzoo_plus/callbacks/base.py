@@ -60,7 +60,7 @@ class StopRequest:
 
     @property
     def signal_reason(self) -> str:
-        """Which signal asked, in words."""
+        """The reason to stop that names the signal."""
         assert self.signal_number is not None
         return f"stopped by {signal.Signals(self.signal_number).name}"
 

@@ -109,13 +109,8 @@ class EvaluationCallback(RunCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the outcome so far, and when the next evaluation is."""
-        return {
-            "last": self.last,
-            "best": self.best,
-            "since_best": self.since_best,
-            "next": self._next,
-            "accounts": self._accounts,
-        }
+        outcome = {"last": self.last, "best": self.best, "since_best": self.since_best}
+        return {**outcome, "next": self._next, "accounts": self._accounts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore an outcome."""
@@ -157,7 +152,7 @@ class EvaluationCallback(RunCallback):
     def _is_best(self, mean_return: float) -> bool:
         """Return whether a mean return is the best; NaN never is, and never stays it."""
         before = math.nan if self.best is None else self.best["mean_return"]
-        return self.best is None or mean_return > before or not math.isfinite(before)
+        return mean_return > before or not math.isfinite(before)
 
 
 def _checked_record(record: Any) -> EvaluationRecord | None:

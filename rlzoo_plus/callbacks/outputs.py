@@ -10,6 +10,7 @@ import io
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,57 +37,40 @@ _Values = dict[str, Any]
 
 def make_logger(config: LogConfig, run_dir: RunDir, tracker: Tracker | None) -> Logger:
     """Return the logger that a Stable-Baselines3 algorithm writes its metrics to."""
-    metrics = JsonLinesWriter(run_dir.metrics_file)
-    outputs: list[KVWriter] = [SafeOutput(metrics, run_dir.metrics_file.name)]
+
+    def append(values: dict[str, float], step: int) -> None:
+        record = {"ts": time.time(), "step": step}
+        rows = [{**record, "key": k, "value": v, "tags": {}} for k, v in values.items()]
+        append_records(run_dir.metrics_file, rows)
+
+    outputs: list[KVWriter] = [SafeOutput(NumberWriter(append), run_dir.metrics_file.name)]
     tensorboard = _make_tensorboard(run_dir) if config.tensorboard else None
     if tensorboard is not None:
         outputs.append(tensorboard)
     if tracker is not None:
-        outputs.append(TrackerWriter(tracker))
+        outputs.append(NumberWriter(tracker.log))
     if config.sb3:
         outputs.append(SafeOutput(HumanOutputFormat(sys.stdout), "log.sb3=true"))
     return Logger(folder=str(run_dir.path), output_formats=outputs)
 
 
-class JsonLinesWriter(KVWriter):
-    """Appends one record for each value: ts, step, key, value, tags."""
+class NumberWriter(KVWriter):
+    """Passes numbers and their step to a function."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
-        """Append the values of one step."""
-        record = {"ts": time.time(), "step": step}
-        numbers = _numbers(key_values).items()
-        append_records(
-            self.path,
-            [{**record, "key": key, "value": value, "tags": {}} for key, value in numbers],
-        )
-
-    def close(self) -> None:
-        """Nothing stays open between writes."""
-
-
-class TrackerWriter(KVWriter):
-    """Passes the values on to a tracker."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self.tracker = tracker
+    def __init__(self, write: Callable[[dict[str, float], int], None]) -> None:
+        self._write = write
 
     def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
-        """Pass on the values of one step."""
-        self.tracker.log(_numbers(key_values), step)
+        """Pass on the numbers of one step, sorted by name."""
+        numbers = {
+            key: float(value)
+            for key, value in sorted(key_values.items())
+            if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        }
+        self._write(numbers, step)
 
     def close(self) -> None:
-        """The tracker is closed by whoever started it."""
-
-
-def _numbers(values: _Values) -> dict[str, float]:
-    return {
-        key: float(value)
-        for key, value in sorted(values.items())
-        if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    }
+        """Nothing is open: a file is opened for each write, and trackers are closed elsewhere."""
 
 
 class SafeOutput(KVWriter):
@@ -143,7 +127,7 @@ def _make_tensorboard(run_dir: RunDir) -> KVWriter | None:
 def _open_tensorboard(run_dir: RunDir) -> TensorBoardOutputFormat:
     output = TensorBoardOutputFormat(str(run_dir.tensorboard))
     records = output.writer.file_writer.event_writer._async_writer._writer
-    # Its thread would end at the first error, and a flush then wait for it for ever.
+    # Its thread would end at the first error, and a flush would then never return.
     records._writer = _OneTryFile(records._writer, "tensorboard/")
     return output
 

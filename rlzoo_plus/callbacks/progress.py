@@ -36,17 +36,10 @@ class LineProgress(RunCallback):
         """Write the line."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (record["step"] - self._first_step) / seconds
-        left = max(self.total - record["step"], 0) / rate if rate else 0.0
-        log.info(
-            "step %s/%s  %s steps/s  %s left  mean return %s +- %.1f%s",
-            f"{record['step']:,}",
-            f"{self.total:,}",
-            f"{rate:,.0f}",
-            _duration(left) if rate else "-:--",
-            f"{record['mean_return']:.1f}",
-            record["std_return"],
-            "  (best)" if is_best else "",
-        )
+        left = _duration(max(self.total - record["step"], 0) / rate) if rate else "-:--"
+        done = f"step {record['step']:,}/{self.total:,}  {rate:,.0f} steps/s"
+        mean_return = f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}"
+        log.info("%s  %s left  %s%s", done, left, mean_return, "  (best)" if is_best else "")
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,6 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _FLOAT_BYTES = 4
 # Reward, end and time-out of a transition; value, advantage, return and the like of a rollout's.
 _PER_TRANSITION, _PER_ROLLOUT_STEP = 12, 24
-
 # With fewer, one pass costs more than it saves: cart-poles, arms and walkers in fours were stepped
 # at 0.7 to 1.0 of the rate of one by one, in eights at 0.9 to 1.2, in sixteens at 1.1 to 1.2.
 ENOUGH = 8
@@ -95,13 +93,10 @@ def _inspect_single_env(config: RunConfig) -> EnvFacts:
                 "has none. Add it, or use algo=ppo."
             )
         check_interface(env, config.env.id)
-        return EnvFacts(
-            env.observation_space,
-            env.action_space,
-            "rgb_array" in (env.metadata or {}).get("render_modes", []),
-            replay_problem(config.env, in_worker=config.vec_env == "subproc"),
-            has_exact_state(env.env),
-        )
+        can_render = "rgb_array" in (env.metadata or {}).get("render_modes", [])
+        problem = replay_problem(config.env, in_worker=config.vec_env == "subproc")
+        both = env.observation_space, env.action_space
+        return EnvFacts(*both, can_render, problem, has_exact_state(env.env))
     finally:
         env.close()
 
@@ -113,13 +108,10 @@ def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
     try:
         _check_spaces(venv.observation_space, venv.action_space, config)
         venv.try_out()
-        return EnvFacts(
-            venv.observation_space,
-            venv.action_space,
-            "rgb_array" in (venv.metadata or {}).get("render_modes", []),
-            None if venv.has_state else venv.no_state,
-            has_exact_state=False,
-        )
+        can_render = "rgb_array" in (venv.metadata or {}).get("render_modes", [])
+        problem = None if venv.has_state else venv.no_state
+        both = venv.observation_space, venv.action_space
+        return EnvFacts(*both, can_render, problem, has_exact_state=False)
     finally:
         venv.close()
 
@@ -206,7 +198,7 @@ def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
     try:
         if played.has_state:
             return None
-        with generators_kept() if in_worker else nullcontext():
+        with generators_kept() if in_worker else contextlib.nullcontext():
             played.action_space.seed(_SEED)
             _play(played, _FIRST_STEPS, _SEED)
             rewards = _play(played, _STEPS, _SEED + 1)
@@ -238,7 +230,7 @@ def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | No
     """Compare one more step of both, and the beginning of another episode."""
     action = sample_action(played)
     # Each in a process of its own would draw the same.
-    with generators_kept() if played.has_own_process else nullcontext():
+    with generators_kept() if played.has_own_process else contextlib.nullcontext():
         expected = played.step(action)
     found = fresh.step(action)
     if float(expected[1]) != float(found[1]):

@@ -121,7 +121,7 @@ _WRAPPER_STATE: dict[type, tuple[str, ...]] = {
 
 
 class RecordedEpisodes(ReproducibleResets):
-    """Records the running episode, so that `restore_episode` can restore it elsewhere.
+    """Records the running episode, for `restore_episode` in another process.
 
     Attributes:
         has_state: Whether the environment gives its state; otherwise its actions are kept here.
@@ -133,10 +133,8 @@ class RecordedEpisodes(ReproducibleResets):
         self._episode: dict[str, Any] | None = None
         self._actions: list[np.ndarray] = []
         self._blocks: list[np.ndarray] = []
-        self._observation: Any = None
-        self._calls = CallRecord()
         self._remembered: dict[str, Any] = {}
-        self._steps = 0
+        self._calls, self._observation, self._steps = CallRecord(), None, 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

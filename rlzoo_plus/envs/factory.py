@@ -49,14 +49,9 @@ def make_eval_env(
 ) -> VecEnv:
     """Build environments for evaluation: the same chain, with a seed for each episode.
 
-    Observations are not normalised here; the policy brings its own statistics.
-
-    Args:
-        spec: The environment.
-        n_envs: How many.
-        vec_env: How they are stepped; see `steps_alike` for a run of another process.
-        render_mode: `None`, `human` or `rgb_array`.
-        packages: What processes of their own import first, see `packages_of`.
+    Observations are not normalised here; the policy brings its own statistics. `steps_alike` gives
+    the `vec_env` for a run of another process, and `packages_of` the `packages` that processes of
+    their own import first. `render_mode` is `None`, `human` or `rgb_array`.
 
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.

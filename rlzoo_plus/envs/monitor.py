@@ -29,7 +29,7 @@ _OF_MONITOR = {"r", "l", "t"}
 class EpisodeMonitor(Monitor):
     """A `Monitor` that keeps the last hundred episodes in memory; its file has them all.
 
-    The last info's `episode` also has the numbers of the whole episode, see `told_by`.
+    The last info's `episode` also has the numbers of the whole episode, see `episode_numbers`.
     """
 
     def __init__(self, env: gym.Env, file: Path | None = None) -> None:
@@ -62,24 +62,24 @@ class EpisodeMonitor(Monitor):
             raise _exited(error) from error
         # Set by the last step only.
         if self.needs_reset:
-            result[4]["episode"].update(told_by(result[4]))
+            result[4]["episode"].update(episode_numbers(result[4]))
         return result
 
 
-def told_by(info: Mapping[str, Any]) -> dict[str, float]:
+def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers that the last info of an episode has on all of it, by their logged name.
 
     Our robots report the sum of each reward term (`reward/<term>`), why the episode ended
     (`end/<reason>`, 1) and how often limits were broken (`violations/<limit>`); any environment
     may, with `episode_terms`, `end_reason` and `episode_violations` in its last info.
     """
-    told: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, prefix in _TOTALS.items():
         entries = info.get(key)
         if isinstance(entries, Mapping):
-            told |= {f"{prefix}/{k}": float(v) for k, v in entries.items() if is_number(v)}
+            numbers |= {f"{prefix}/{k}": float(v) for k, v in entries.items() if is_number(v)}
     reason = info.get("end_reason")
-    return {**told, f"{_END}{reason}": 1.0} if isinstance(reason, str) else told
+    return {**numbers, f"{_END}{reason}": 1.0} if isinstance(reason, str) else numbers
 
 
 def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float]:

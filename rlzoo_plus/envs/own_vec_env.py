@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, Vec
 from rlzoo_plus.config.catalog import VEC_ENVS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, told_by
+from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers
 from rlzoo_plus.envs.single import check_shape, import_packages
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
@@ -44,15 +44,9 @@ def make_own_vec_env(
 ) -> OwnVecEnv:
     """Make the environments that `vec_env` names.
 
-    Args:
-        spec: The environment.
-        n_envs: How many.
-        vec_env: `gymnasium`, or the class of a user's: a `VecEnv` of Stable-Baselines3 is called
-            with `env` (the specification), `n_envs`, `seed` and `render_mode`, a `VectorEnv` of
-            Gymnasium as `gymnasium.make_vec` calls it.
-        seed: Seed of the first episodes.
-        monitor: Folder for a CSV of episodes, or None.
-        render_mode: `None`, `human` or `rgb_array`.
+    It is `gymnasium`, or a user's class. A `VecEnv` of Stable-Baselines3 is called with `env` (the
+    specification), `n_envs`, `seed` (of the first episodes) and `render_mode`, a `VectorEnv` of
+    Gymnasium as `gymnasium.make_vec` calls it. `monitor` is the folder for a CSV of episodes.
 
     Raises:
         ConfigError: There are none of that kind, or they cannot be made.
@@ -84,7 +78,7 @@ def make_own_vec_env(
     if inner.num_envs != n_envs:
         raise ConfigError(
             f"vec_env={vec_env}: num_envs is {inner.num_envs}, and n_envs={n_envs} was asked for. "
-            "Let it make as many as it is told, or set n_envs."
+            "Let it make as many as it is asked for, or set n_envs."
         )
     venv = OwnVecEnv(inner, vec_env, monitor)
     venv.seed(seed)
@@ -168,7 +162,7 @@ class OwnVecEnv(VecEnv):
             row["t"] = round(time.time() - self._t_start, 6)
             if self._rows is not None:
                 self._rows.write_row(row)
-            infos[rank]["episode"] = {**row, **told_by(infos[rank])}
+            infos[rank]["episode"] = {**row, **episode_numbers(infos[rank])}
         self._returns[dones], self._lengths[dones] = 0.0, 0
         return observations, rewards.astype(np.float32), dones, infos
 
@@ -198,7 +192,7 @@ class OwnVecEnv(VecEnv):
     def no_state(self) -> str:
         """Why a run with it cannot be resumed bit for bit, where it gives no state."""
         return (
-            f"vec_env={self.name} does not give its state, and its episodes begin anew; "
+            f"vec_env={self.name} does not give its state, and its episodes start over; "
             "state_dict() and load_state_dict(state) would keep them"
         )
 
@@ -287,7 +281,7 @@ class OwnVecEnv(VecEnv):
         except NotImplementedError:
             frames = None
         if frames is None:
-            raise ConfigError(f"vec_env={self.name} makes no pictures.")
+            raise ConfigError(f"vec_env={self.name} renders no images.")
         return list(frames)
 
     def close(self) -> None:

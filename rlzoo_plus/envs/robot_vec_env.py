@@ -88,14 +88,12 @@ class BatchedRobots(DummyVecEnv):
         self._may_step = False
         super().set_attr(attr_name, value, indices)
 
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
-    ) -> list[Any]:
-        """Call a method of each environment; the batch goes on from where it leads."""
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        """Call a method of each environment; the batch continues from its result."""
         self._catch_up(indices)
         chosen = list(self._get_indices(indices))
         before = [self._robots[index].readings for index in chosen]
-        results = super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
+        results = super().env_method(method_name, *args, indices=indices, **kwargs)
         for index, readings in zip(chosen, before, strict=True):
             # A new array after every step and every reset.
             if self._robots[index].readings is not readings:

@@ -20,12 +20,7 @@ from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.envs.episodes import (
-    RecordedEpisodes,
-    ReproducibleResets,
-    WarmupResets,
-    layers_of,
-)
+from rlzoo_plus.envs.episodes import RecordedEpisodes, ReproducibleResets, WarmupResets, layers_of
 from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
@@ -53,14 +48,11 @@ def make_env(
 ) -> ReproducibleResets:
     """Make one environment with all its wrappers; training, evaluation and videos use this chain.
 
-    Args:
-        spec: What to make.
-        render_mode: `None`, `human` or `rgb_array`.
-        recorded: Record the running episode, so that a checkpoint can hold it.
+    `render_mode` is `None`, `human` or `rgb_array`. A `recorded` environment records its running
+    episode, so that a checkpoint can hold it.
 
     Raises:
-        ConfigError: The environment, a package or a wrapper does not exist or refuses its
-            arguments.
+        ConfigError: The environment, a package or a wrapper is missing or refuses its arguments.
     """
     import_packages(spec)
     options: dict[str, Any] = reveal(spec.kwargs, "env.kwargs")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-# A full-HD colour picture has 6 million.
+# A full-HD colour image has 6 million.
 LARGEST_SPACE = 10_000_000
 MOST_PARTS = 1000
 MOST_DIMENSIONS = 32

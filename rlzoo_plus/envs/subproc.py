@@ -124,7 +124,7 @@ class _Link:
             self.is_dead = True
 
     def discard_answers(self) -> None:
-        """Read what nobody waits for any more: a full pipe would keep its process from ending."""
+        """Discard unread answers: a full pipe would keep its process from ending."""
         try:
             while not self.is_dead and self._pipe.poll():
                 self._pipe.recv_bytes()
@@ -229,7 +229,7 @@ def _reported(error: BaseException, rank: int) -> ConfigError | RunError:
 
 
 def _end_with_parent() -> None:
-    """End when the run is gone, even in the middle of a step that takes for ever."""
+    """End when the run has ended, even in the middle of an endless step."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -28,10 +28,9 @@ VELOCITIES = {
 
 
 class MaskObservation(gym.ObservationWrapper):
-    """Hide entries of a flat observation, e.g. velocities, to make a task partially observed."""
+    """Set the entries `hidden` of a flat observation to zero: the task is partially observed."""
 
     def __init__(self, env: gym.Env, hidden: Sequence[int]) -> None:
-        """Set the entries with the indices `hidden` to zero, in observations of shape (n,)."""
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
@@ -51,10 +50,9 @@ class MaskObservation(gym.ObservationWrapper):
 
 
 class FrameSkip(gym.Wrapper):
-    """Repeat each action and add up the rewards; time limits inside count the repeated steps."""
+    """Repeat each action `skip` times and add up the rewards; inner time limits count all steps."""
 
     def __init__(self, env: gym.Env, skip: int = 4) -> None:
-        """Repeat each action `skip` times."""
         super().__init__(env)
         self._skip = _at_least("skip", skip, 1)
 
@@ -70,10 +68,9 @@ class FrameSkip(gym.Wrapper):
 
 
 class DelayedReward(gym.Wrapper):
-    """Give the sum of the rewards every few steps, and at the episode's end."""
+    """Give the sum of the rewards every `delay` steps, and at the episode's end."""
 
     def __init__(self, env: gym.Env, delay: int = 10) -> None:
-        """Give the rewards of `delay` steps together."""
         super().__init__(env)
         self._delay = _at_least("delay", delay, 1)
         self._held, self._steps = 0.0, 0
@@ -95,10 +92,12 @@ class DelayedReward(gym.Wrapper):
 
 
 class TruncateOnSuccess(gym.Wrapper):
-    """End an episode after successes in a row, as `info["is_success"]` reports them."""
+    """End an episode after `n_successes` in a row, as `info["is_success"]` reports them.
+
+    `reward_offset` is added to each reward.
+    """
 
     def __init__(self, env: gym.Env, reward_offset: float = 0.0, n_successes: int = 1) -> None:
-        """Add `reward_offset` to each reward; end after `n_successes` steps of success."""
         super().__init__(env)
         self._offset = float(reward_offset)
         self._wanted = _at_least("n_successes", n_successes, 1)
@@ -123,10 +122,9 @@ class TruncateOnSuccess(gym.Wrapper):
 
 
 class NoisyAction(gym.Wrapper):
-    """Add Gaussian noise to actions, unseen by the agent, and clip them to the action space."""
+    """Add Gaussian noise to actions, in their units, and clip them to the action space."""
 
     def __init__(self, env: gym.Env, noise_std: float = 0.1) -> None:
-        """Add noise of this standard deviation, in the units of the actions."""
         super().__init__(env)
         _require_box("noisy_action", "action", env.action_space)
         if not 0 <= noise_std < np.inf:
@@ -142,10 +140,12 @@ class NoisyAction(gym.Wrapper):
 
 
 class SmoothAction(gym.Wrapper):
-    """Act with the exponential moving average of the actions; it starts at zero."""
+    """Act with the exponential moving average of the actions; it starts at zero.
+
+    The average so far has the weight `smoothing_coef`: 0 changes nothing, near 1 is very smooth.
+    """
 
     def __init__(self, env: gym.Env, smoothing_coef: float = 0.0) -> None:
-        """Give the average so far this weight: 0 changes nothing, near 1 is very smooth."""
         super().__init__(env)
         space = _require_box("smooth_action", "action", env.action_space)
         if not 0 <= smoothing_coef < 1:
@@ -166,13 +166,13 @@ class SmoothAction(gym.Wrapper):
 
 
 class History(gym.Wrapper):
-    """Show the last observations and actions; at the start of an episode, zeros before the first.
+    """Show the last `horizon` observations, oldest first, then as many actions.
 
-    Of a dictionary observation only the entry `observation` gets a history.
+    Before the first of an episode they are zeros. Of a dictionary observation only the entry
+    `observation` gets a history.
     """
 
     def __init__(self, env: gym.Env, horizon: int = 2) -> None:
-        """Show `horizon` observations, oldest first, then as many actions."""
         super().__init__(env)
         horizon = _at_least("horizon", horizon, 1)
         whole = env.observation_space

@@ -5,7 +5,7 @@ from support.training import evaluations, make_config, tiny_config, train_run
 
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.result import recorded_numbers
-from rlzoo_plus.envs.monitor import mean_of_episodes, told_by
+from rlzoo_plus.envs.monitor import episode_numbers, mean_of_episodes
 
 TERMS = ("alive", "centred", "effort", "safety")
 CART_POLE = (
@@ -32,9 +32,9 @@ def test_the_last_info_tells_of_the_whole_episode():
         "episode_violations": {"velocity": 2},
         "reward_terms": {"alive": 1.0},
     }
-    told = told_by(info)
+    told = episode_numbers(info)
     assert told == {"reward/alive": 3.0, "violations/velocity": 2.0, "end/fell": 1.0}
-    assert told_by({"episode": {"r": 1.0}, "end_reason": 3, "episode_terms": None}) == {}
+    assert episode_numbers({"episode": {"r": 1.0}, "end_reason": 3, "episode_terms": None}) == {}
 
 
 def test_ends_are_shares_of_all_episodes_and_other_means_are_over_those_that_tell():
