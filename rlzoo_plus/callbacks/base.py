@@ -14,7 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.config.schema import StopConfig
-from rlzoo_plus.infra.stop_signals import give_back_signals, take_stop_signals
+from rlzoo_plus.infra.stop_signals import signal_handlers, stop_signals_go_to
 
 if TYPE_CHECKING:
     from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
@@ -55,7 +55,7 @@ class StopRequest:
     signal_number: int | None = None
     checkpoint: bool = False
     reason: str | None = None
-    _handlers: dict[int, Any] = field(default_factory=dict, repr=False)
+    _handlers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
     _ends_at_once: bool = field(default=False, repr=False)
 
     @property
@@ -69,9 +69,10 @@ class StopRequest:
 
         A second SIGINT ends the process at once.
         """
-        self._handlers.update(take_stop_signals(self._on_stop))
+        self._handlers.enter_context(stop_signals_go_to(self._on_stop))
         if hasattr(signal, "SIGUSR1"):
-            self._handlers[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
+            handlers = {signal.SIGUSR1: self._on_checkpoint}
+            self._handlers.enter_context(signal_handlers(handlers))
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -88,8 +89,7 @@ class StopRequest:
 
     def restore(self) -> None:
         """Restore the signal handlers of before."""
-        give_back_signals(self._handlers)
-        self._handlers.clear()
+        self._handlers.close()
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.signal_number is not None and number == signal.SIGINT:

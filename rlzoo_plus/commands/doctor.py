@@ -24,10 +24,10 @@ def main(arguments: list[str]) -> int:
     options, overrides = _parse(arguments)
     from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.diagnosis.diagnose import look
-    from rlzoo_plus.sweeps.sweep_view import CountView
+    from rlzoo_plus.sweeps.sweep_view import SweepView
 
     # What is printed for programs goes to the output.
-    outcome = look(overrides, CountView(lambda: make_console(stderr=True)), _plan_study)
+    outcome = look(overrides, SweepView(lambda: make_console(stderr=True)), _plan_study)
     if not options.json:
         _print_findings(outcome)
     if outcome.configs and not outcome.is_refused and options.probe:

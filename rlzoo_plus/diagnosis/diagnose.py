@@ -13,7 +13,8 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.advice import advice, machine_advice, slots_for
 from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE, Refusals
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.sweeps.multirun import MULTIRUN, Listener, Multirun, is_search, several_sweeps
+from rlzoo_plus.sweeps.multirun import MULTIRUN, Multirun, is_search, several_sweeps
+from rlzoo_plus.sweeps.sweep_view import SweepView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -111,19 +112,19 @@ class Outcome:
         return {"jobs": self.n_jobs, "findings": findings, "probe": probe}
 
 
-def look(arguments: list[str], listener: Listener, plan_study: PlanStudy) -> Outcome:
+def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:
     """Compose all jobs of a command line, and check each of them and all together.
 
     Args:
         arguments: Those of `train`; `-m` may be missing.
-        listener: Hears how far the planning is.
+        view: Shows the progress of the planning.
         plan_study: Plans the study that `hpo=...` asks for.
     """
     is_study, has_option = is_search(arguments), any(word in MULTIRUN for word in arguments)
     is_sweep = is_study or has_option or any(map(_is_sweep_override, arguments))
     if is_sweep and not has_option:
         arguments = ["-m", *arguments]
-    planned = _Jobs(arguments, listener, plan_study)
+    planned = _Jobs(arguments, view, plan_study)
     jobs, together = planned.found, planned.together
     try:
         if is_sweep:
@@ -225,8 +226,8 @@ class _Jobs(Multirun):
         configs: The runs of a study, one for each trial and seed.
     """
 
-    def __init__(self, arguments: list[str], listener: Listener, plan_study: PlanStudy) -> None:
-        super().__init__(arguments, listener)
+    def __init__(self, arguments: list[str], view: SweepView, plan_study: PlanStudy) -> None:
+        super().__init__(arguments, view)
         self._plan_study, self._n_returned = plan_study, 0
         self.found: list[JobFindings] = []
         self.together: list[Finding] = []
@@ -252,7 +253,7 @@ class _Jobs(Multirun):
 
     def run(self) -> list[float | None]:
         """Run nothing."""
-        self.listener.end_count()
+        self.view.end_count()
         n_jobs, self._n_returned = len(self.found) - self._n_returned, len(self.found)
         return [None] * n_jobs
 

@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rlzoo_plus.artifacts.inside import OutsideError, open_to_append
 from rlzoo_plus.infra.launcher import EXIT_FAILED, EXIT_SIGTERM, GIB, JobEnd, JobSpec, Limits
@@ -31,28 +32,16 @@ _WORKER = (
 )
 
 
-class Process(Protocol):
-    """A process that leads a session of its own, or is about to."""
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id."""
-
+class _Spawned(subprocess.Popen[bytes]):
     @property
     def exitcode(self) -> int | None:
-        """None while it runs; minus the number of the signal that killed it."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
+        return self.poll()
 
 
 class ProcessHandle:
     """The handle of a job in a process of its own on this machine."""
 
-    def __init__(self, process: Process, limits: Limits) -> None:
+    def __init__(self, process: BaseProcess | _Spawned, limits: Limits) -> None:
         assert process.pid is not None
         self.process, self.pid = process, process.pid
         self._limits = limits
@@ -99,12 +88,6 @@ class ProcessHandle:
                 self._limit = f"used {used:.2f} GiB, above infra.memory_gib={limits.memory_gib:g}"
                 # A clean stop would need more memory.
                 self.kill()
-
-
-class _Spawned(subprocess.Popen[bytes]):
-    @property
-    def exitcode(self) -> int | None:
-        return self.poll()
 
 
 def make_ticket(spec: JobSpec) -> dict[str, Any]:

@@ -16,29 +16,23 @@ _HANGUP: int | None = getattr(signal, "SIGHUP", None)
 
 
 @contextlib.contextmanager
-def stop_signals_go_to(handler: Handler) -> Iterator[None]:
-    """Give a handler the signals that ask to end, inside; see `take_stop_signals`."""
-    before = take_stop_signals(handler)
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Set handlers, inside; does nothing outside of the main thread, where Python forbids it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, handler) for n, handler in handlers.items() if is_main}
     try:
         yield
     finally:
-        give_back_signals(before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def take_stop_signals(handler: Handler) -> dict[int, Any]:
-    """Give a handler SIGINT, SIGTERM and SIGHUP from now on.
+def stop_signals_go_to(handler: Handler) -> contextlib.AbstractContextManager[None]:
+    """Give a handler SIGINT, SIGTERM and SIGHUP, inside.
 
     SIGHUP comes when an ssh connection or a terminal is closed. It stays ignored where it is
     ignored, as under nohup. The shell may send it again; only the first one counts.
-
-    Returns:
-        The handlers before, for `give_back_signals`.
     """
-    before: dict[int, Any] = {
-        number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
-        return before
     terminals = [number for number in range(3) if os.isatty(number)]
 
     def on_hangup(number: int, frame: FrameType | None) -> None:
@@ -47,25 +41,10 @@ def take_stop_signals(handler: Handler) -> dict[int, Any]:
         point_at_devnull(*terminals)
         handler(number, frame)
 
-    before[_HANGUP] = signal.signal(_HANGUP, on_hangup)
-    return before
-
-
-def give_back_signals(before: Mapping[int, Any]) -> None:
-    """Set the handlers that `take_stop_signals` returned."""
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Set handlers, inside; does nothing outside of the main thread, where Python forbids it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, handler) for n, handler in handlers.items() if is_main}
-    try:
-        yield
-    finally:
-        give_back_signals(before)
+    handlers: dict[int, Handler] = {signal.SIGINT: handler, signal.SIGTERM: handler}
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        handlers[_HANGUP] = on_hangup
+    return signal_handlers(handlers)
 
 
 def without_ctrl_c() -> contextlib.AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import Resolver
-from rlzoo_plus.sweeps.controller import Controller, Entry
+from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import tell_causes
@@ -19,40 +19,13 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.infra.launcher import Launcher
+    from rlzoo_plus.sweeps.sweep_view import SweepView
 
     Compose = Callable[[Callable[[Composed], None], Sequence[str], "Multirun"], None]
     Tune = Callable[[Callable[[Sequence[str]], Composed]], int]
 
 PRELOAD = ("rlzoo_plus.preload",)
 MULTIRUN = ("-m", "--multirun")
-
-
-class Listener:
-    """Follows the progress of a sweep; this one shows nothing. It is entered while jobs run."""
-
-    def count(self, what: str, n_jobs: int) -> None:
-        """Begin to plan or check `n_jobs` jobs, each with a call of `advance`."""
-
-    def advance(self) -> None:
-        """Note that one of them was planned or checked."""
-
-    def end_count(self) -> None:
-        """Note that all of them were."""
-
-    def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str]) -> None:
-        """Note that these jobs run now; `notes` are for the user."""
-
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def ended(self, entry: Entry) -> None:
-        """Note how a job ended, or that it was done already."""
-
-    def tick(self, controller: Controller) -> None:
-        """Note, a few times a second, the state of the controller."""
 
 
 class SweepStopped(Exception):  # noqa: N818
@@ -65,7 +38,7 @@ class Multirun:
     def __init__(
         self,
         arguments: list[str],
-        listener: Listener | None = None,
+        view: SweepView,
         tune: Tune | None = None,
         *,
         takes_signals: bool = True,
@@ -74,13 +47,12 @@ class Multirun:
 
         Args:
             arguments: Overrides and options, `-m` among them.
-            listener: Follows the progress.
+            view: Shows the progress.
             tune: Runs the study that `hpo=...` asks for, given a function that composes overrides;
                 returns an exit code.
             takes_signals: See `Scheduler`.
         """
-        self.arguments = arguments
-        self.listener = listener or Listener()
+        self.arguments, self.view = arguments, view
         self.code = 0
         self.jobs: list[SweepJob] = []
         self._tune, self._takes_signals = tune, takes_signals
@@ -115,12 +87,12 @@ class Multirun:
 
     def begin(self, n_jobs: int) -> None:
         """Learn how many jobs are planned until `run` is called."""
-        self.listener.count("planning", n_jobs)
+        self.view.count("planning", n_jobs)
 
     def collect(self, composed: Composed) -> None:
         """Check the configuration of a job and put it into the batch."""
         self._n_seen += 1
-        self.listener.advance()
+        self.view.advance()
         try:
             config, notes = self._resolver.resolve(composed)
         except ConfigError as error:
@@ -135,7 +107,7 @@ class Multirun:
         from rlzoo_plus.config.compose import explain
 
         self._n_seen += 1
-        self.listener.advance()
+        self.view.advance()
         self._mistakes.append(explain(error, self.arguments))
 
     def run(self) -> list[float | None]:
@@ -144,7 +116,7 @@ class Multirun:
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
-        self.listener.end_count()
+        self.view.end_count()
         batch, self._batch = self._batch, []
         # Jobs that differ only in what is shown are the same run.
         jobs = list({job.key: job for job in batch}.values())
@@ -172,11 +144,11 @@ class Multirun:
             # Its processes import torch while the environments are tried here.
             launcher = launcher_for([job.config for job in jobs])
         known = Refusals()
-        self.listener.count("checking", len(jobs))
+        self.view.count("checking", len(jobs))
         for job in jobs:
             self._mistakes += known.of(job.config)
-            self.listener.advance()
-        self.listener.end_count()
+            self.view.advance()
+        self.view.end_count()
         if self._mistakes or together:
             raise ConfigError("\n".join([*together, *tell_causes(self._mistakes, self._n_seen)]))
         return launcher
@@ -188,11 +160,11 @@ class Multirun:
         except OSError as error:
             raise ConfigError(f"sweep={sweep} cannot be made: {error}") from error
         notes, self._notes = list(dict.fromkeys(self._notes)), []
-        self.listener.begin(jobs, launcher, notes)
+        self.view.begin(jobs, launcher, notes)
         jobs = [_restarted(job) for job in jobs]
         Ledger(sweep).add(jobs)
         self.jobs += jobs
-        code = run_jobs(jobs, launcher, self.listener, takes_signals=self._takes_signals)
+        code = run_jobs(jobs, launcher, self.view, takes_signals=self._takes_signals)
         self.code = max(self.code, code)
         if code > 1:
             raise SweepStopped
@@ -201,7 +173,7 @@ class Multirun:
 def run_jobs(
     jobs: list[SweepJob],
     launcher: Launcher,
-    listener: Listener,
+    view: SweepView,
     *,
     takes_signals: bool = True,
 ) -> int:
@@ -210,11 +182,11 @@ def run_jobs(
         Ledger(jobs[0].sweep),
         jobs,
         launcher,
-        listener.ended,
-        lambda: listener.tick(controller),
+        view.ended,
+        lambda: view.tick(controller),
         takes_signals=takes_signals,
     )
-    with listener:
+    with view:
         return controller.run()
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.sweeps.controller import Controller, Entry
-from rlzoo_plus.sweeps.multirun import Listener
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress, look_at, tell_causes, view_of
 from rlzoo_plus.sweeps.summary import Row, few_seeds_note, shown, summarise, write_summary
 
@@ -62,8 +61,12 @@ class LiveView:
             self._live.update(make(), refresh=True)
 
 
-class CountView(Listener):
-    """Shows how many jobs are planned and checked: a bar in a terminal, else a line at times."""
+class SweepView(LiveView):
+    """Shows how a sweep is planned, checked and run; it is entered while jobs run.
+
+    Planning and checking show a bar in a terminal, else a line at times. Drawing the jobs costs the
+    same however many of them wait.
+    """
 
     def __init__(self, make_console: Callable[[], Console], *, may_draw: bool = True) -> None:
         """Show nothing yet.
@@ -114,10 +117,6 @@ class CountView(Listener):
         # By hand: nothing has to be restored after it, whatever ends the command.
         self.console.file.write(f"\r\x1b[K{text}")
         self.console.file.flush()
-
-
-class SweepView(LiveView, CountView):
-    """Shows the jobs of a sweep; drawing costs the same however many of them wait."""
 
     def begin(self, jobs: list[SweepJob], launcher: Launcher, notes: Sequence[str] = ()) -> None:
         """Print which jobs run, and where."""
@@ -273,20 +272,12 @@ def headline(
     if not total:
         return "no jobs"
     text = ", ".join(f"{counts[state]:,} {state}" for state in JobState if counts[state])
-    left = _left_s(views, workers, usual_s, counts[JobState.WAITING])
-    about = "" if left is None else f"; about {duration(left)} left"
-    return f"{total:,} job{'s' if total > 1 else ''}: {text}{about}"
-
-
-def _left_s(
-    views: list[JobView], workers: int, usual_s: float | None, n_waiting: int
-) -> float | None:
-    """Return the time that a sweep will still take [s], None if that is not known."""
     running = [view for view in views if view.state is JobState.RUNNING]
     left = [view.progress.left_s(view.job.config.n_timesteps) for view in running]
-    left += [usual_s] * n_waiting
-    work = sum(seconds for seconds in left if seconds is not None)
-    return None if None in left or not work else work / max(workers, 1)
+    left += [usual_s] * counts[JobState.WAITING]
+    if None not in left and any(left):
+        text += f"; about {duration(sum(filter(None, left)) / max(workers, 1))} left"
+    return f"{total:,} job{'s' if total > 1 else ''}: {text}"
 
 
 def job_line(view: JobView, number: int, total: int) -> str:
@@ -312,8 +303,8 @@ def summary_table(rows: list[Row]) -> Table:
     for name in (*heads, f"best ({kind})", f"final ({kind})", "time"):
         table.add_column(name)
     for row in rows[:_MOST_SUMMED]:
-        others = [f"{row.n_failed} failed"] if row.n_failed else []
-        others += [f"{row.n_open} open"] if row.n_open else []
+        counts = {"failed": row.n_failed, "open": row.n_open}
+        others = [f"{count} {what}" for what, count in counts.items() if count]
         runs = str(row.n_done) + (f" ({', '.join(others)})" if others else "")
         cells = [row.env, row.algo, *([row.settings] if has_settings else []), runs]
         cells += [shown(row.best), shown(row.final), duration(row.time_s)]

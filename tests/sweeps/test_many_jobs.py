@@ -8,7 +8,7 @@ from rich.console import Console
 
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.sweeps import multirun, sweep_view
-from rlzoo_plus.sweeps.sweep_view import CountView
+from rlzoo_plus.sweeps.sweep_view import SweepView
 
 # Hundreds of jobs, three values of one key.
 MANY = ["-m", "tuned=none", "seed=range(0,100)", "algo.hyperparams.gamma=0.9,0.91,0.92"]
@@ -72,7 +72,7 @@ def test_a_ctrl_c_while_planning_writes_nothing(ran, monkeypatch, tmp_path, caps
     def pressed(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_view.CountView, "advance", pressed)
+    monkeypatch.setattr(sweep_view.SweepView, "advance", pressed)
     assert dispatch.run("train", MANY) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
     assert not (tmp_path / "outputs/sweeps/default").exists()
@@ -81,7 +81,7 @@ def test_a_ctrl_c_while_planning_writes_nothing(ran, monkeypatch, tmp_path, caps
 def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
     monkeypatch.setattr(sweep_view, "_REDRAW_BAR_S", 0.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
-    view = CountView(lambda: console)
+    view = SweepView(lambda: console)
     view.count("planning", 100)
     for _ in range(100):
         view.advance()
@@ -96,7 +96,7 @@ def test_a_terminal_shows_a_bar_that_goes_away(monkeypatch):
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     monkeypatch.setattr(sweep_view, "_LINE_S", 0.0)
     console = Console(file=io.StringIO(), width=200)
-    view = CountView(lambda: console)
+    view = SweepView(lambda: console)
     view.count("planning", 50)
     view.advance()
     view.end_count()
@@ -106,7 +106,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
 
 def test_a_few_jobs_are_planned_without_a_word():
     console = Console(file=io.StringIO())
-    view = CountView(lambda: console)
+    view = SweepView(lambda: console)
     view.count("planning", 5)
     view.advance()
     assert console.file.getvalue() == ""

@@ -1,10 +1,12 @@
 """From a command line to the plan of a study, without running it."""
 
 import pytest
+from rich.console import Console
 
 from rlzoo_plus.config.compose import run_hydra
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.multirun import Multirun
+from rlzoo_plus.sweeps.sweep_view import SweepView
 from rlzoo_plus.tuning.study_plan import about_study, check_draws, make_plan
 
 GRID = [
@@ -25,7 +27,7 @@ def plan_of(*words):
         plans.append(make_plan(arguments, compose)[0])
         return 0
 
-    planner = Multirun(arguments, tune=tune)
+    planner = Multirun(arguments, SweepView(Console), tune)
     run_hydra(planner.collect, arguments, planner)
     return plans[0]
 
