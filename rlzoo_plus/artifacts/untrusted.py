@@ -64,7 +64,7 @@ def has_control_characters(value: Any) -> bool:
     """Return whether a string in nested plain data could control a terminal."""
     return any(
         category(c) in _CONTROLS and c not in "\n\t"
-        for level in _levels(value)
+        for level in levels(value)
         for text in level
         # First the quick check: few texts are not printable.
         if isinstance(text, str) and not text.isprintable()
@@ -210,12 +210,12 @@ def _finite(text: str) -> float:
 
 
 def _check_depth(value: Any) -> None:
-    for depth, _ in enumerate(_levels(value), start=1):
+    for depth, _ in enumerate(levels(value), start=1):
         if depth > DEEPEST_NESTING:
             raise ValueError("it is nested too deeply")
 
 
-def _levels(value: Any) -> Iterator[list[Any]]:
+def levels(value: Any) -> Iterator[list[Any]]:
     """Yield the values of nested plain data, and the keys beside them, from the top down."""
     level = [value]
     while level:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
-from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.artifacts.untrusted import levels, printable
 from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
 
@@ -93,7 +93,8 @@ class RunCode:
 
     def __init__(self, config: RunConfig) -> None:
         self._is_apart = config.vec_env == "subproc"
-        texts = list(_texts(config.model_dump(include=_IMPORTING)))
+        nested = config.model_dump(include=_IMPORTING)
+        texts = [text for level in levels(nested) for text in level if isinstance(text, str)]
         named = {match[1] for text in texts if (match := _DOTTED.fullmatch(text))}
         named |= {name.partition(".")[0] for name in config.env.packages}
         self._packages = sorted({*named, *own_modules(config)})
@@ -348,6 +349,7 @@ def _hash_package(file: Path) -> str:
 @functools.cache
 def _hash_of_our_code() -> str:
     """Return a hash of our own code that computes with numbers: a version alone misses changes."""
+    assert all(place.exists() for place in _NUMERIC_CODE), "a file of it was renamed"
     places = [place.rglob("*") if place.is_dir() else [place] for place in _NUMERIC_CODE]
     files = sorted(file for place in places for file in place)
     return _hash_all(file for file in files if file.suffix in _NUMERIC_SUFFIXES)[:12]
@@ -360,16 +362,3 @@ def _version(name: str) -> str:
     if version is None and name in (brought_by := metadata.packages_distributions()):
         version = package_version(brought_by[name][0])
     return version or "unknown"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in nested plain data, keys among them."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
