@@ -121,12 +121,7 @@ def load_curve(run: RunDir, key: str) -> Curve:
 
 
 def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
-    """Group curves.
-
-    Args:
-        curves: Curves in any order.
-        by: `seed` keeps every seed apart, `algo` and `env` group by that alone; None groups the
-            seeds of an algorithm on an environment.
+    """Group curves by `algo`, by `env`, or by both (None), or keep every `seed` apart.
 
     Raises:
         ConfigError: `by` is none of these.
@@ -157,10 +152,7 @@ def mean_band(curves: Sequence[Curve]) -> Band:
     """Return mean and 95 % bootstrap interval where all runs have values.
 
     Runs that got less than half as far as the farthest are left out: they would end the mean.
-    Values between two points of a run are interpolated.
-
-    Args:
-        curves: Curves with at least one point each.
+    Values between two points of a run are interpolated. Each curve has at least one point.
     """
     farthest = max(curve.series.steps[-1] for curve in curves)
     kept = [curve for curve in curves if curve.series.steps[-1] >= farthest / 2]
@@ -206,9 +198,6 @@ def plot_learning_curve(
         metric: A name that `load_series` knows.
         by: How runs are grouped, see `group_curves`.
         spread: One run's band: standard deviation of episodes, or lowest to highest episode.
-
-    Returns:
-        The file.
 
     Raises:
         ConfigError: No run has the metric, or the file's name is not a PNG's.

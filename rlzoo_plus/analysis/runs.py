@@ -47,12 +47,9 @@ class RunSummary:
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDir]:
-    """Return the runs that are or lie below the paths, each once, sorted by path below each.
+    """Return the runs at or below each path, each once, sorted by path below each.
 
-    Hidden folders and linked folders are passed over; a run is not searched for further runs.
-
-    Args:
-        paths: Runs, or folders with runs at any depth.
+    Hidden folders, linked folders and folders of runs are not searched.
 
     Raises:
         ConfigError: A path does not exist.

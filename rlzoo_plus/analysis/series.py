@@ -85,12 +85,7 @@ def metric_rows(run: RunDir) -> list[dict[str, Any]]:
 
 
 def load_series(run: RunDir, key: str) -> Series:
-    """Return a metric of a run.
-
-    Args:
-        run: The run.
-        key: A metric of its evaluations, e.g. `success_rate`, or a key of its metrics file.
-    """
+    """Return a metric of a run's evaluations, e.g. `success_rate`, or of its metrics file."""
     numbers = ((r.get("step"), recorded_numbers(r)) for r in iter_records(run.evaluations_file))
     series = _series((step, found.get(key)) for step, found in numbers)
     if len(series):

@@ -148,12 +148,9 @@ def slots_for(configs: list[RunConfig]) -> int:
 
 
 def machine_advice(configs: list[RunConfig], slots: int, folder: Path) -> list[str]:
-    """Compare the needs of all jobs together with the free memory, disk and cores.
+    """Compare the needs of all jobs with the free memory, disk and cores.
 
-    Args:
-        configs: The jobs, all of which can be built.
-        slots: How many run at once.
-        folder: Where their directories will be.
+    `slots` of them run at once, and their directories will be in the folder.
     """
     from rlzoo_plus.diagnosis.building import agent_facts
 

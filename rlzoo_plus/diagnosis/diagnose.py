@@ -113,13 +113,7 @@ class Outcome:
 
 
 def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:
-    """Compose all jobs of a command line, and check each of them and all together.
-
-    Args:
-        arguments: Those of `train`; `-m` may be missing.
-        view: Shows the progress of the planning.
-        plan_study: Plans the study that `hpo=...` asks for.
-    """
+    """Compose all jobs of a `train` command, where `-m` may be missing, and check them."""
     is_study, has_option = is_search(arguments), any(word in MULTIRUN for word in arguments)
     is_sweep = is_study or has_option or any(map(_is_sweep_override, arguments))
     if is_sweep and not has_option:
@@ -158,14 +152,10 @@ def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcom
 
 
 def diagnose(config: RunConfig) -> list[Finding]:
-    """Return the errors and warnings of a configuration; nothing is written.
+    """Return the errors and warnings of a resolved configuration; nothing is written.
 
-    The environment is made once for all configurations that share it. The agent is built, on the
-    CPU and with a small replay buffer, for each that differs in what it is built from: this finds
-    what only the constructors of the library refuse.
-
-    Args:
-        config: The run, as `resolve` returns it.
+    The environment is made once for all configurations that share it, and so is the agent, on the
+    CPU and with a small replay buffer: only the constructors of the library refuse some values.
     """
     from rlzoo_plus.config.resolve import resolve
 
@@ -218,20 +208,14 @@ def _single(arguments: list[str]) -> list[JobFindings]:
 
 
 class _Jobs(Multirun):
-    """The jobs of a sweep, or draws of a study, collected as training does and never run.
-
-    Attributes:
-        found: The jobs, or the trials that were drawn.
-        together: Errors and warnings of all together.
-        configs: The runs of a study, one for each trial and seed.
-    """
+    """The jobs of a sweep, or draws of a study, collected as training does and never run."""
 
     def __init__(self, arguments: list[str], view: SweepView, plan_study: PlanStudy) -> None:
         super().__init__(arguments, view)
         self._plan_study, self._n_returned = plan_study, 0
-        self.found: list[JobFindings] = []
-        self.together: list[Finding] = []
-        self.configs: list[RunConfig] = []
+        self.found: list[JobFindings] = []  # jobs, or trials that were drawn
+        self.together: list[Finding] = []  # of all jobs
+        self.configs: list[RunConfig] = []  # of a study, one for each trial and seed
 
     def collect(self, composed: Composed) -> None:
         """Check the configuration of a job as training does, and keep mistakes and notes."""
@@ -289,11 +273,7 @@ def _draw(plan: StudyPlan, number: int) -> JobFindings:
 
 
 def shared(per_job: Iterable[tuple[str, Iterable[Finding]]]) -> dict[Finding, list[str]]:
-    """Return the names of the jobs that have each finding; errors come first.
-
-    Args:
-        per_job: The name of each job, and its findings.
-    """
+    """Return the names of the jobs that have each finding; errors come first."""
     found: dict[Finding, list[str]] = {}
     for job, findings in per_job:
         for finding in dict.fromkeys(findings):

@@ -41,11 +41,9 @@ class Estimate:
 
 
 def measure(outcome: Outcome, seconds: float) -> None:
-    """Train some of the jobs for a few seconds, in a temporary folder, and add the measurements.
+    """Train some of the jobs for some seconds, in a temporary folder, and add the measurements.
 
-    Args:
-        outcome: A diagnosis without errors, of jobs for this machine.
-        seconds: Time for all measurements.
+    The outcome has no errors, and its jobs are for this machine.
     """
     from rlzoo_plus.diagnosis.building import agent_facts
 
@@ -74,12 +72,8 @@ def estimate(
     """Return the time that jobs take with the best setting, None if no rate is known.
 
     Kinds that were not measured are taken to be as slow as the slowest that was. The gain of
-    another setting is taken to be the same for all kinds.
-
-    Args:
-        result: Of the probe.
-        configs: All jobs.
-        longest_episode: Steps of the longest episode, by the name of an environment.
+    another setting is taken to be the same for all kinds. `longest_episode` has the steps of the
+    longest episode by the name of an environment.
     """
     best = result.best
     if best is None or best.rate is None:

@@ -99,35 +99,25 @@ class ProbeResult:
     best: Measurement | None = None  # Of the longest kind, None if no rate is known
 
 
+@dataclass
 class Probe:
     """Measures jobs, one setting after the other."""
 
-    def __init__(self, launcher: Launcher, folder: Path, seconds: float, *, is_sweep: bool) -> None:
-        """Take a launcher; nothing is measured yet.
-
-        Args:
-            launcher: Where the trainings run.
-            folder: An empty directory for their files.
-            seconds: Time for all measurements.
-            is_sweep: Whether the jobs are those of a sweep.
-        """
-        self._launcher, self._folder = launcher, folder
-        self._seconds, self._is_sweep = seconds, is_sweep
-        self._n_started = 0
+    launcher: Launcher
+    folder: Path  # Empty, for the files of the trainings
+    seconds: float  # For all measurements
+    is_sweep: bool
+    _n_started: int = 0
 
     def run(self, configs: list[RunConfig]) -> ProbeResult:
-        """Measure each kind of job as configured, then other settings for the longest kind.
-
-        Args:
-            configs: The jobs, which have no errors.
-        """
+        """Measure each kind of job as configured, then other settings for the longest kind."""
         began = time.monotonic()
-        ready = JobSpec("probe", _IMPORTS, {}, self._folder / "ready.log")
-        run_together(self._launcher, [ready], _LONGEST_IMPORTS_S)
-        until = max(began + self._seconds, time.monotonic() + _LEAST_SHARE * self._seconds)
+        ready = JobSpec("probe", _IMPORTS, {}, self.folder / "ready.log")
+        run_together(self.launcher, [ready], _LONGEST_IMPORTS_S)
+        until = max(began + self.seconds, time.monotonic() + _LEAST_SHARE * self.seconds)
         kinds, result = kinds_of(configs), ProbeResult()
         n_others = len(self._settings(kinds[0])) - 1
-        n_kinds = max(1, min(int(self._seconds / _USUAL_S) - n_others, _MOST_KINDS, len(kinds)))
+        n_kinds = max(1, min(int(self.seconds / _USUAL_S) - n_others, _MOST_KINDS, len(kinds)))
         result.left_out = kinds[n_kinds:]
         for position, kind in enumerate(kinds[:n_kinds]):
             share = (until - time.monotonic()) / (n_kinds - position + n_others)
@@ -140,7 +130,7 @@ class Probe:
         longest = max(result.measurements, key=training_s).kind
         others = self._settings(longest)[1:]
         for position, setting in enumerate(others):
-            if time.monotonic() > until + _LATE * self._seconds:
+            if time.monotonic() > until + _LATE * self.seconds:
                 result.not_tried = others[position:]
                 break
             share = (until - time.monotonic()) / (len(others) - position)
@@ -149,20 +139,20 @@ class Probe:
         return result
 
     def _settings(self, kind: Kind) -> list[Setting]:
-        return alternatives(kind.jobs[0], len(kind.jobs), cores(), is_sweep=self._is_sweep)
+        return alternatives(kind.jobs[0], len(kind.jobs), cores(), is_sweep=self.is_sweep)
 
     def _measure(
         self, kind: Kind, setting: Setting, share_s: float, *, evaluate: bool
     ) -> Measurement:
-        seconds = min(max(share_s, min(_SHORTEST_S, self._seconds / 2)), _LONGEST_S)
+        seconds = min(max(share_s, min(_SHORTEST_S, self.seconds / 2)), _LONGEST_S)
         first, self._n_started = self._n_started + 1, self._n_started + setting.workers
-        folders = [self._folder / str(first + number) for number in range(setting.workers)]
+        folders = [self.folder / str(first + number) for number in range(setting.workers)]
         specs = []
         for number, folder in enumerate(folders):
             config = short_version(kind.jobs[0], setting, number, str(folder))
             data = {"config": config.model_dump(), "seconds": seconds, "evaluate": evaluate}
             specs.append(JobSpec("probe", _TARGET, data, folder.with_suffix(".log")))
-        run_together(self._launcher, specs, seconds + _OVERTIME_S)
+        run_together(self.launcher, specs, seconds + _OVERTIME_S)
         rates = []
         for folder in folders:
             try:

@@ -32,7 +32,7 @@ class RateMeter(RunCallback):
 
         Args:
             until: When to end, in `time.monotonic` [s].
-            least_s: Time to train even if that is later [s].
+            least_s: Time to train even if it ends later [s].
             warm_steps: Steps after which the first update is over.
         """
         super().__init__()
@@ -78,11 +78,7 @@ class RateMeter(RunCallback):
 
 
 def run_probe(data: dict[str, Any]) -> int:
-    """Train for some seconds; write `rates.json` into the run's directory.
-
-    Args:
-        data: `config` with its `run_dir`, `seconds` in all, and whether to `evaluate` too.
-    """
+    """Train the `config` for `seconds`, and `evaluate` it; write rates into its directory."""
     seconds = float(data["seconds"])
     for_evaluation = _FOR_EVALUATION * seconds if data["evaluate"] else 0.0
     until = time.monotonic() + seconds - for_evaluation

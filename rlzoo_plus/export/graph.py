@@ -42,15 +42,7 @@ class PolicyGraph(nn.Module):
     high: Tensor
 
     def __init__(self, policy: Policy, signature: Signature) -> None:
-        """Take over a policy.
-
-        Args:
-            policy: The policy.
-            signature: Its inputs and outputs.
-
-        Raises:
-            ConfigError: It is of a kind that no graph can hold.
-        """
+        """Take over a policy, or raise ConfigError if no graph can hold it."""
         super().__init__()
         network = policy.network
         if not isinstance(network, BasePolicy):
@@ -144,11 +136,7 @@ def _without_checks() -> Iterator[None]:
 
 
 def check_onnx_is_there() -> None:
-    """Check that the packages of the extra are installed.
-
-    Raises:
-        ConfigError: One is missing.
-    """
+    """Raise ConfigError if a package of the extra is missing."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
         try:
             import_module(name)

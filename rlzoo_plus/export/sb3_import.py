@@ -58,14 +58,9 @@ def guess(
 ) -> tuple[list[str], list[str]]:
     """Read the configuration of networks and normalisation off a zip.
 
-    Args:
-        archive: The zip's content.
-        algo: Name of the algorithm.
-        statistics: Those of its `vecnormalize.pkl`, or None.
-        given: Keys that the user has set; these are left alone.
-
     Returns:
-        Overrides, and notes on what could not be known, for the user.
+        Overrides, without the keys that the user has `given`, and notes for the user on what the
+        zip does not say.
     """
     found = infer_overrides(archive.weights, archive.facts, get_algorithm(algo))
     notes = []
@@ -97,13 +92,7 @@ def guess(
 
 
 def infer_overrides(weights: Weights, facts: dict[str, Any], spec: AlgorithmSpec) -> dict[str, str]:
-    """Return the overrides that make our network fit the weights.
-
-    Args:
-        weights: Parameters by name.
-        facts: The plain part of the zip's `data`; only compared with names known here.
-        spec: The algorithm.
-    """
+    """Return the overrides that make our network fit the weights."""
     found = {**_layers(weights, facts, spec), **_recurrence(weights, spec), **_exploration(weights)}
     critics = {name.split(".")[1] for name in weights if re.match(r"critic\.qf\d+\.", name)}
     if critics and spec.family is Family.OFF_POLICY:
@@ -202,12 +191,6 @@ def build(
     about: dict[str, Any],
 ) -> Bundle:
     """Build the network of a configuration and put the zip's weights into it.
-
-    Args:
-        config: The run.
-        archive: The zip's content.
-        statistics: Those of its `vecnormalize.pkl`, or None.
-        about: What the bundle records of its origin.
 
     Raises:
         ConfigError: They do not fit; the text names the layers and the override that fixes it.

@@ -39,7 +39,7 @@ def export_policy(
 
     Args:
         policy: The policy.
-        config: The run it belongs to.
+        config: Its run.
         path: The file; further files are written beside it.
         file_format: One of `FILE_NAMES`.
         about: Step, run and the like, for the file's metadata.
