@@ -11,6 +11,7 @@ from typing import Any
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig, is_own_vec_env
+from rlzoo_plus.diagnosis.refusals import last_line
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.infra.launcher import JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import run_together
@@ -158,21 +159,12 @@ class Probe:
             try:
                 rates.append(json.loads((folder / RATES_FILE).read_text()))
             except OSError:
-                reason = _last_line(folder.with_suffix(".log"))
+                reason = last_line(folder.with_suffix(".log")) or "it took too long"
                 return Measurement(kind, setting, None, reason=reason)
         if any(rate["rate"] is None for rate in rates):
             return Measurement(kind, setting, None, reason="not one step in the time there was")
         total, rough = sum(rate["rate"] for rate in rates), any(rate["rough"] for rate in rates)
         return Measurement(kind, setting, total, rough, rates[0].get("eval_rate"))
-
-
-def _last_line(log: Path) -> str:
-    """Return the last line of a process, without the one that every log begins with."""
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines and not lines[-1].startswith("--- ") else "it took too long"
 
 
 def kinds_of(configs: list[RunConfig]) -> list[Kind]:

@@ -142,9 +142,14 @@ def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], Jo
     finally:
         handle.kill()
     lines = answers.read_text(encoding="utf-8").splitlines() if answers.is_file() else []
-    said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-    last = [line for line in said if line.strip() and not line.startswith("--- ")]
-    return [json.loads(line) for line in lines], end, printable(last[-1]) if last else ""
+    return [json.loads(line) for line in lines], end, last_line(log)
+
+
+def last_line(log: Path) -> str:
+    """Return the last line that a process printed, empty if there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    printed = [line for line in lines if line.strip() and not line.startswith("--- ")]
+    return printable(printed[-1]) if printed else ""
 
 
 def try_all(data: dict[str, Any]) -> int:
