@@ -1,12 +1,12 @@
-"""The registries: from a name in a configuration to the object that it stands for.
+"""Registries map names in a configuration to objects.
 
-A name is one that this project ships, the dotted path of an object of the user's own
-(`my_module.MyClass`, in the current folder or installed), or a name under which an installed
-package offers an object: an entry point of the group `rlzoo_plus.<kind>`.
+A name is that of a shipped object, the dotted path of an object of the user (`my_module.MyClass`,
+in the current folder or installed), or an entry point of an installed package in the group
+`rlzoo_plus.<kind>`.
 
-Shipped objects are texts until they are loaded, so that a configuration is checked without torch.
-Nothing is imported but what a name asks for, and entry points are read only for a name that is not
-shipped. Whether a configuration may ask at all is decided elsewhere: see `config.own_code`.
+Shipped objects are import paths until they are loaded, so that a configuration is checked without
+torch. Only what a name asks for is imported, and entry points are read only for a name that is not
+shipped. `config.own_code` decides whether a configuration may import at all.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Registry(dict[str, Any]):
     """The objects of one kind: a mapping of shipped names to `module:attribute`, or to an object.
 
     Attributes:
-        kind: What they are, e.g. `features_extractor`; entry points are of `rlzoo_plus.<kind>`.
-        key: The configuration's key that chooses one, for errors.
+        kind: Kind of object, e.g. `features_extractor`; part of the group of entry points.
+        key: Configuration key that chooses one, for errors.
     """
 
     def __init__(
@@ -51,27 +51,27 @@ class Registry(dict[str, Any]):
         """Make a registry.
 
         Args:
-            kind: What its objects are.
-            key: The configuration's key that chooses one.
-            shipped: The objects of this project by name.
-            bases: Classes as `module:Class`; an object of the user's must inherit from one.
-            methods: Methods that a class of the user's must have, where it inherits from nothing.
+            kind: Kind of object.
+            key: Configuration key that chooses one.
+            shipped: The objects of this package by name.
+            bases: Classes as `module:Class`; a class of the user must inherit from one.
+            methods: Methods that a class of the user must have, if there are no bases.
         """
         super().__init__(shipped or {})
         self.kind, self.key = kind, key
         self._bases, self._methods = tuple(bases), tuple(methods)
 
     def is_own(self, name: str) -> bool:
-        """Tell whether a name asks for an import of what is neither shipped nor registered."""
+        """Tell whether a name imports something that is neither shipped nor registered."""
         return name not in self and ("." in name or name in self._installed())
 
     def installed_module(self, name: str) -> str | None:
-        """Return the module of an installed package's object, None if no package offers it."""
+        """Return the module of an entry point, None if there is none of this name."""
         entry = None if name in self or "." in name else self._installed().get(name)
         return None if entry is None else entry.module
 
     def check_name(self, name: str) -> None:
-        """Check that a name can stand for an object; imports nothing.
+        """Check that a name can belong to an object; imports nothing.
 
         Raises:
             ConfigError: It is neither in the mapping, nor a dotted path, nor installed.
@@ -83,14 +83,18 @@ class Registry(dict[str, Any]):
             raise ConfigError(f"{known} One of your own is a dotted path: my_module.MyClass.")
 
     def load(self, name: str) -> Any:
-        """Return the object that a name stands for; what is not shipped is checked, never called.
+        """Return the object of a name; what is not shipped is checked, but not called.
 
         Raises:
-            ConfigError: There is none, its import fails, or it is no object of this kind.
+            ConfigError: There is none, its import fails, or it is of another kind.
         """
         self.check_name(name)
         if name in self:
-            return _attribute(self[name]) if isinstance(self[name], str) else self[name]
+            shipped = self[name]
+            if not isinstance(shipped, str):
+                return shipped
+            module, _, attribute = shipped.partition(":")
+            return getattr(importlib.import_module(module), attribute)
         where = f"{self.key}: {name}"
         if "." in name:
             module, _, attribute = name.rpartition(".")
@@ -100,31 +104,27 @@ class Registry(dict[str, Any]):
         entry = self._installed()[name]
         try:
             found = entry.load()
-        # The package is somebody else's, whatever it raises.
+        # The package is not ours: it may raise anything.
         except (Exception, SystemExit) as error:
-            text = f"{where}: {entry.value} cannot be imported: {where_raised(error)}."
-            raise ConfigError(text) from error
+            raise _import_error(where, entry.value, error) from error
         return self._checked(where, found)
 
     def _installed(self) -> Mapping[str, EntryPoint]:
         return _entry_points(f"rlzoo_plus.{self.kind}")
 
     def _checked(self, where: str, found: Any) -> Any:
-        """Return an object of the user's if it is of this kind."""
         if found is None:
             raise ConfigError(f"{where} is not in its module. {self._rule()}")
-        if not isinstance(found, type) or (self._bases and not self._inherits(found)):
+        # A class that inherits from one of them has imported it.
+        paths = (base.split(":") for base in self._bases)
+        bases = tuple(b for m, name in paths if (b := getattr(sys.modules.get(m), name, None)))
+        if not isinstance(found, type) or (self._bases and not issubclass(found, bases)):
             what = _names(self._bases) or "class"
             raise ConfigError(f"{where} is not a {what}. {self._rule()}")
         missing = [m for m in self._methods if not callable(getattr(found, m, None))]
         if missing:
             raise ConfigError(f"{where} has no method {', '.join(missing)}. {self._rule()}")
         return found
-
-    def _inherits(self, found: type) -> bool:
-        # A class that inherits from one of them has imported it.
-        bases = [_if_imported(base) for base in self._bases]
-        return any(base is not None and issubclass(found, base) for base in bases)
 
     def _rule(self) -> str:
         if self._bases:
@@ -155,18 +155,22 @@ def import_user_module(key: str, name: str, install: str | None = None) -> Modul
             "my_package.my_module."
         )
     if install is None:
-        # A library that is missing is never taken from wherever a user happens to be.
+        # A missing library is never taken from the current folder.
         _find_in_current_folder(name.partition(".")[0])
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(_describe(key, name, error)) from error
-        how = install or _how_to_find(name)
+            raise _import_error(key, name, error) from error
+        how = install or "Install it; if it is a file of yours, name its folder in PYTHONPATH"
+        top, _, rest = name.partition(".")
+        if top == "robots" and not install:
+            how = "`robots` is a package of rlzoo_plus: give yours another name, "
+            how += f"e.g. my_robots.{rest}"
         raise ConfigError(f"{key}: there is no module {error.name}. {how}.") from error
-    # The module is the user's, whatever it raises; a script may end the process.
+    # The module is not ours: it may raise anything, and a script may end the process.
     except (Exception, SystemExit) as error:
-        raise ConfigError(_describe(key, name, error)) from error
+        raise _import_error(key, name, error) from error
 
 
 def where_raised(error: BaseException) -> str:
@@ -175,20 +179,17 @@ def where_raised(error: BaseException) -> str:
     kind = type(error).__name__
     text = f"{kind}: {lines[0]}" if lines else kind
     if isinstance(error, SyntaxError):
-        # Its text has the place.
+        # Its text has the line.
         return text
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and not Path(frame.filename).is_relative_to(_OURS)
-    ]
-    return (
-        f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
-    )
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if not frame.filename.startswith("<") and not path.is_relative_to(_OURS):
+            return f"{text} ({path.name}, line {frame.lineno})"
+    return text
 
 
 def _find_in_current_folder(top: str) -> None:
-    """Let Python look into the current folder, last, for a module that is nowhere else.
+    """Let Python search the current folder, last, for a module that is nowhere else.
 
     The command's own search path begins with the folder of the script. The folder stays on the
     path: workers inherit it, and the module may import its neighbours late.
@@ -201,35 +202,16 @@ def _find_in_current_folder(top: str) -> None:
         importlib.invalidate_caches()
 
 
-def _how_to_find(name: str) -> str:
-    top, _, rest = name.partition(".")
-    if top == "robots":
-        return (
-            f"`robots` is a package of rlzoo_plus: give yours another name, e.g. my_robots.{rest}"
-        )
-    return "Install it; if it is a file of yours, name its folder in PYTHONPATH"
-
-
-def _describe(key: str, name: str, error: BaseException) -> str:
-    return f"{key}: {name} cannot be imported: {where_raised(error)}."
-
-
 @cache
 def _entry_points(group: str) -> dict[str, EntryPoint]:
-    # Its import alone takes longer than that of this module.
+    # A slow import.
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
-def _attribute(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _if_imported(path: str) -> type | None:
-    module, _, name = path.partition(":")
-    return getattr(sys.modules.get(module), name, None)
+def _import_error(key: str, name: str, error: BaseException) -> ConfigError:
+    return ConfigError(f"{key}: {name} cannot be imported: {where_raised(error)}.")
 
 
 def _names(paths: Iterable[str]) -> str:

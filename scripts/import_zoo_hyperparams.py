@@ -11,13 +11,7 @@ from pathlib import Path
 
 from rlzoo_plus.commands.import_zoo import print_report
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.zoo_files import (
-    ALGORITHM_OF_STEM,
-    RENAMED,
-    ImportRequest,
-    load_env_files,
-    write_tuned_files,
-)
+from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError
 
@@ -51,17 +45,14 @@ def convert_folder(folder: Path, commit: str) -> None:
     if not known:
         raise ConfigError(f"{folder} holds no hyperparameter files. Give rl_zoo3's hyperparams/.")
     for path, algorithm in sorted(known.items()):
-        request = ImportRequest(
-            algorithm=algorithm,
-            out=CONF,
-            source=f"rl_zoo3 (MIT licence, commit {commit}), hyperparams/{path.name}",
-            env_files=load_env_files(CONF / "env"),
-            renamed=RENAMED,
-            create_env_files=False,
-            overwrite=True,
+        done = ZooImport(
+            CONF, load_env_files(CONF / "env"), renamed=RENAMED, create_env_files=False
         )
+        source = f"rl_zoo3 (MIT licence, commit {commit}), hyperparams/{path.name}"
+        done.add(read_zoo_file(path), algorithm, source)
+        done.write(overwrite=True)
         print(f"{path.name}:")
-        print_report(write_tuned_files(read_zoo_file(path), request))
+        print_report(done)
 
 
 if __name__ == "__main__":

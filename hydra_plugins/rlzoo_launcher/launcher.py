@@ -25,11 +25,12 @@ class RlzooLauncher(Launcher):
         """Keep what Hydra gives; refuse a secret in a file before Hydra writes all of it."""
         from omegaconf import OmegaConf
 
-        from rlzoo_plus.config.references import refuse_literals
+        from rlzoo_plus.config.references import refuse_secrets
 
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
-        refuse_literals({str(key): value for key, value in values.items() if key != "hydra"})
+        known = {str(key): value for key, value in values.items() if key != "hydra"}
+        refuse_secrets(known, composed=False)
         self.context = hydra_context
         self.task = task_function
         self.config = config

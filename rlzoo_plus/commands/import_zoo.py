@@ -10,16 +10,7 @@ from pathlib import Path
 from rlzoo_plus.commands.typed import CommandParser, tell
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
-from rlzoo_plus.config.zoo_files import (
-    ALGORITHM_OF_STEM,
-    RENAMED,
-    ImportReport,
-    ImportRequest,
-    PlannedFiles,
-    load_env_files,
-    plan_tuned_files,
-    write_planned,
-)
+from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError, unknown_name
 
@@ -37,26 +28,14 @@ def main(argv: list[str]) -> int:
         if env_id not in known_ids:
             raise ConfigError(unknown_name("environment id in these files", env_id, known_ids))
     known = load_env_files(conf_dir() / "env") | load_env_files(options.out / "env")
-    planned = PlannedFiles(known)
-    total = ImportReport()
+    total = ZooImport(options.out, known, options.only, RENAMED | dict(options.rename))
     for path, entries in files.items():
         algorithm = options.algo or ALGORITHM_OF_STEM.get(path.stem, path.stem)
         if algorithm not in ALGORITHMS and path not in options.sources:
             total.left_out.append((path.name, f"there is no algorithm {algorithm}"))
             continue
-        request = ImportRequest(
-            algorithm=algorithm,
-            out=options.out,
-            source=path.name,
-            env_files=known,
-            only=options.only,
-            renamed=RENAMED | dict(options.rename),
-        )
-        report = plan_tuned_files(entries, request, planned)
-        total.converted += report.converted
-        total.warnings += [(f"{path.name}: {entry}", text) for entry, text in report.warnings]
-        total.left_out += [(f"{path.name}: {entry}", text) for entry, text in report.left_out]
-    write_planned(planned, total, overwrite=options.overwrite)
+        total.add(entries, algorithm, path.name, label=f"{path.name}: ")
+    total.write(overwrite=options.overwrite)
     print_report(total)
     tell(
         f"{total.converted} entries of {len(files)} files converted, {len(total.left_out)} left "
@@ -83,7 +62,7 @@ def _files(sources: list[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def print_report(report: ImportReport) -> None:
+def print_report(report: ZooImport) -> None:
     """Print what an import wrote, and on stderr what it could not express."""
     for path in report.written:
         print(f"wrote {path}")

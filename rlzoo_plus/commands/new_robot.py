@@ -25,9 +25,8 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.scaffold.survey import survey
+        from rlzoo_plus.scaffold.survey import read_urdf, survey
     from rlzoo_plus.scaffold.text import NewRobot, check_name, write_robot
-    from rlzoo_plus.scaffold.urdf import read_urdf
 
     _check_mode(options.mode)
     folder = options.directory.resolve()

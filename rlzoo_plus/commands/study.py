@@ -71,12 +71,12 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.study_plots import Picture, plot_study, plot_with_optuna
+    from rlzoo_plus.tuning.study_plots import Overview, plot_study, plot_with_optuna
 
     study, hpo = stored.study, stored.hpo
     views = study.trials()
     count = 1 if len(hpo.objectives) == 1 else len(views)
-    picture = Picture(
+    overview = Overview(
         title=f"Study {stored.name}",
         trials=views,
         objectives=hpo.objectives,
@@ -86,10 +86,10 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     )
     try:
         if options.kind == "overview":
-            out = plot_study(picture, options.out or stored.folder / "study.png")
+            out = plot_study(overview, options.out or stored.folder / "study.png")
         else:
             file = options.out or stored.folder / f"{options.kind}.png"
-            out = plot_with_optuna(options.kind, study.optuna_study, picture, file)
+            out = plot_with_optuna(options.kind, study.optuna_study, overview, file)
     except ConfigError:
         raise
     except _ODD as error:

@@ -1,7 +1,7 @@
 """The registries that a configuration chooses from: algorithms, activations, wrappers, ...
 
-Each maps the shipped names to where the object lives; own and installed ones are found by
-`rlzoo_plus.registry`. A name that maps to None stands for what depends on more than the name.
+Each maps the shipped names to import paths; `rlzoo_plus.registry` finds those of the user and of
+installed packages. A name that maps to None is resolved where it is used.
 """
 
 from __future__ import annotations
@@ -15,44 +15,42 @@ from rlzoo_plus.registry import Registry
 
 
 class Family(StrEnum):
-    """How an algorithm gathers experience; decides buffers, threads and cadence."""
+    """How an algorithm collects experience."""
 
     ON_POLICY = "on_policy"
     OFF_POLICY = "off_policy"
     EVOLUTION = "evolution"
 
 
-_POLICIES = {"mlp": "MlpPolicy", "cnn": "CnnPolicy", "multi_input": "MultiInputPolicy"}
-_LSTM_POLICIES = {
-    "mlp": "MlpLstmPolicy",
-    "cnn": "CnnLstmPolicy",
-    "multi_input": "MultiInputLstmPolicy",
-}
-_ANY_ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+_MLP = ("mlp", "MlpPolicy")
+_POLICIES = (_MLP, ("cnn", "CnnPolicy"), ("multi_input", "MultiInputPolicy"))
+_LSTM_POLICIES = tuple((kind, name.replace("Policy", "LstmPolicy")) for kind, name in _POLICIES)
+_NO_BOX = ("Discrete", "MultiDiscrete", "MultiBinary")
+_ANY_ACTIONS = ("Box", *_NO_BOX)
 
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """What the manager must know about an algorithm before it is imported.
+    """What is known about an algorithm before it is imported.
 
     Attributes:
-        name: The name in `algo.name`.
+        name: Its name in `algo.name`.
         entry_point: `module:Class` of a Stable-Baselines3 algorithm.
-        family: How it gathers experience.
-        actions: Names of the Gymnasium action spaces it can act in.
-        policies: Kind of network (`mlp`, `cnn`, `multi_input`, ...) to SB3's policy alias.
+        family: How it collects experience.
+        actions: Names of the Gymnasium action spaces it supports.
+        policies: Pairs of network kind (`mlp`, `cnn`, `multi_input`, ...) and SB3 policy alias.
         schedules: Constructor arguments that accept a schedule.
-        recurrent: Whether its policy carries a state from step to step.
+        recurrent: Whether its policy has a recurrent state.
         maskable: Whether it needs the environment's `action_masks`.
-        replay_buffer: The replay buffer it uses unless told otherwise.
-        policy_defaults: Arguments that the algorithm itself gives its policy class.
+        replay_buffer: Its default replay buffer.
+        policy_defaults: Arguments that the algorithm itself passes to its policy class.
     """
 
     name: str
     entry_point: str
     family: Family
     actions: tuple[str, ...] = ("Box",)
-    policies: tuple[tuple[str, str], ...] = tuple(_POLICIES.items())
+    policies: tuple[tuple[str, str], ...] = _POLICIES
     schedules: tuple[str, ...] = ("learning_rate",)
     recurrent: bool = False
     maskable: bool = False
@@ -71,20 +69,12 @@ _ALGORITHMS = (
     AlgorithmSpec("sac", "stable_baselines3.sac.sac:SAC", _OFF),
     AlgorithmSpec("td3", "stable_baselines3.td3.td3:TD3", _OFF),
     AlgorithmSpec(
-        "ddpg",
-        "stable_baselines3.ddpg.ddpg:DDPG",
-        _OFF,
-        policy_defaults=(("n_critics", 1),),
+        "ddpg", "stable_baselines3.ddpg.ddpg:DDPG", _OFF, policy_defaults=(("n_critics", 1),)
     ),
     AlgorithmSpec("dqn", "stable_baselines3.dqn.dqn:DQN", _OFF, ("Discrete",)),
     AlgorithmSpec("her", "stable_baselines3.sac.sac:SAC", _OFF, replay_buffer="her"),
     AlgorithmSpec("tqc", "sb3_contrib.tqc.tqc:TQC", _OFF),
-    AlgorithmSpec(
-        "crossq",
-        "sb3_contrib.crossq.crossq:CrossQ",
-        _OFF,
-        policies=(("mlp", "MlpPolicy"),),
-    ),
+    AlgorithmSpec("crossq", "sb3_contrib.crossq.crossq:CrossQ", _OFF, policies=(_MLP,)),
     AlgorithmSpec("qrdqn", "sb3_contrib.qrdqn.qrdqn:QRDQN", _OFF, ("Discrete",)),
     AlgorithmSpec("trpo", "sb3_contrib.trpo.trpo:TRPO", _ON, _ANY_ACTIONS),
     AlgorithmSpec(
@@ -92,7 +82,7 @@ _ALGORITHMS = (
         "sb3_contrib.ppo_recurrent.ppo_recurrent:RecurrentPPO",
         _ON,
         _ANY_ACTIONS,
-        policies=tuple(_LSTM_POLICIES.items()),
+        policies=_LSTM_POLICIES,
         schedules=_PPO_SCHEDULES,
         recurrent=True,
     ),
@@ -100,7 +90,7 @@ _ALGORITHMS = (
         "maskable_ppo",
         "sb3_contrib.ppo_mask.ppo_mask:MaskablePPO",
         _ON,
-        ("Discrete", "MultiDiscrete", "MultiBinary"),
+        _NO_BOX,
         schedules=_PPO_SCHEDULES,
         maskable=True,
     ),
@@ -109,87 +99,72 @@ _ALGORITHMS = (
         "sb3_contrib.ars.ars:ARS",
         Family.EVOLUTION,
         ("Box", "Discrete"),
-        policies=(("mlp", "MlpPolicy"), ("linear", "LinearPolicy")),
+        policies=(_MLP, ("linear", "LinearPolicy")),
         schedules=("learning_rate", "delta_std"),
     ),
 )
+
+
+def _in(module: str, **names: str) -> dict[str, str]:
+    """Return the path `module:Class` of each name."""
+    return {name: f"{module}:{class_name}" for name, class_name in names.items()}
+
+
+_SB3 = "stable_baselines3.common"
 
 ALGORITHMS = Registry(
     "algorithm",
     "algo.name",
     {spec.name: spec for spec in _ALGORITHMS},
-    bases=["stable_baselines3.common.base_class:BaseAlgorithm"],
+    bases=[f"{_SB3}.base_class:BaseAlgorithm"],
 )
-
 ACTIVATIONS = Registry(
     "activation",
     "network.activation",
     {
-        "tanh": "torch.nn:Tanh",
-        "relu": "torch.nn:ReLU",
-        "elu": "torch.nn:ELU",
-        "leaky_relu": "torch.nn:LeakyReLU",
-        "gelu": "torch.nn:GELU",
-        "silu": "torch.nn:SiLU",
-        "selu": "torch.nn:SELU",
-        "mish": "torch.nn:Mish",
-        "softplus": "torch.nn:Softplus",
-        "sigmoid": "torch.nn:Sigmoid",
-        "identity": "torch.nn:Identity",
+        **_in("torch.nn", tanh="Tanh", relu="ReLU", elu="ELU", leaky_relu="LeakyReLU"),
+        **_in("torch.nn", gelu="GELU", silu="SiLU", selu="SELU", mish="Mish"),
+        **_in("torch.nn", softplus="Softplus", sigmoid="Sigmoid", identity="Identity"),
     },
     bases=["torch.nn.modules.module:Module"],
 )
-
 OPTIMIZERS = Registry(
     "optimizer",
     "network.optimizer",
     {
-        "adam": "torch.optim:Adam",
-        "adamw": "torch.optim:AdamW",
-        "radam": "torch.optim:RAdam",
-        "nadam": "torch.optim:NAdam",
-        "sgd": "torch.optim:SGD",
-        "rmsprop": "torch.optim:RMSprop",
-        "rmsprop_tf": "stable_baselines3.common.sb2_compat.rmsprop_tf_like:RMSpropTFLike",
+        **_in("torch.optim", adam="Adam", adamw="AdamW", radam="RAdam", nadam="NAdam"),
+        **_in("torch.optim", sgd="SGD", rmsprop="RMSprop"),
+        **_in(f"{_SB3}.sb2_compat.rmsprop_tf_like", rmsprop_tf="RMSpropTFLike"),
     },
     bases=["torch.optim.optimizer:Optimizer"],
 )
-
 FEATURES_EXTRACTORS = Registry(
     "features_extractor",
     "network.features_extractor",
     {
-        "flatten": "stable_baselines3.common.torch_layers:FlattenExtractor",
-        "nature_cnn": "stable_baselines3.common.torch_layers:NatureCNN",
-        "combined": "stable_baselines3.common.torch_layers:CombinedExtractor",
-        "attention": "rlzoo_plus.agents.extractors:AttentionExtractor",
-        "deep_sets": "rlzoo_plus.agents.extractors:DeepSetsExtractor",
+        **_in(f"{_SB3}.torch_layers", flatten="FlattenExtractor", nature_cnn="NatureCNN"),
+        **_in(f"{_SB3}.torch_layers", combined="CombinedExtractor"),
+        **_in("rlzoo_plus.agents.extractors", attention="AttentionExtractor"),
+        **_in("rlzoo_plus.agents.extractors", deep_sets="DeepSetsExtractor"),
     },
-    bases=["stable_baselines3.common.torch_layers:BaseFeaturesExtractor"],
+    bases=[f"{_SB3}.torch_layers:BaseFeaturesExtractor"],
 )
-
 ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
-    {
-        "normal": "stable_baselines3.common.noise:NormalActionNoise",
-        "ou": "stable_baselines3.common.noise:OrnsteinUhlenbeckActionNoise",
-    },
-    bases=["stable_baselines3.common.noise:ActionNoise"],
+    _in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
+    bases=[f"{_SB3}.noise:ActionNoise"],
 )
-
 REPLAY_BUFFERS = Registry(
     "replay_buffer",
     "algo.replay_buffer",
     {
-        "default": "stable_baselines3.common.buffers:ReplayBuffer",
-        "dict": "stable_baselines3.common.buffers:DictReplayBuffer",
-        "nstep": "stable_baselines3.common.buffers:NStepReplayBuffer",
-        "her": "stable_baselines3.her.her_replay_buffer:HerReplayBuffer",
+        **_in(f"{_SB3}.buffers", default="ReplayBuffer", dict="DictReplayBuffer"),
+        **_in(f"{_SB3}.buffers", nstep="NStepReplayBuffer"),
+        **_in("stable_baselines3.her.her_replay_buffer", her="HerReplayBuffer"),
     },
-    bases=["stable_baselines3.common.buffers:ReplayBuffer"],
+    bases=[f"{_SB3}.buffers:ReplayBuffer"],
 )
-
 WRAPPERS = Registry(
     "wrapper",
     "env.wrappers",
@@ -219,35 +194,25 @@ WRAPPERS = Registry(
     },
     bases=["gymnasium.core:Wrapper"],
 )
-
 POLICIES = Registry(
     "policy",
     "network.policy",
     dict.fromkeys(("auto", "mlp", "cnn", "multi_input", "linear")),
-    bases=["stable_baselines3.common.policies:BasePolicy"],
+    bases=[f"{_SB3}.policies:BasePolicy"],
 )
-
 VEC_ENVS = Registry(
     "vec_env",
     "vec_env",
     dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
-    bases=[
-        "stable_baselines3.common.vec_env.base_vec_env:VecEnv",
-        "gymnasium.vector.vector_env:VectorEnv",
-    ],
+    bases=[f"{_SB3}.vec_env.base_vec_env:VecEnv", "gymnasium.vector.vector_env:VectorEnv"],
 )
-
-CALLBACKS = Registry(
-    "callback", "callbacks", bases=["stable_baselines3.common.callbacks:BaseCallback"]
-)
-
+CALLBACKS = Registry("callback", "callbacks", bases=[f"{_SB3}.callbacks:BaseCallback"])
 METRICS = Registry(
     "metric",
     "eval.metrics",
-    {"action_change": "rlzoo_plus.metrics:ActionChange", "energy": "rlzoo_plus.metrics:Energy"},
+    _in("rlzoo_plus.metrics", action_change="ActionChange", energy="Energy"),
     methods=["begin", "step", "end"],
 )
-
 LAUNCHERS = Registry(
     "launcher",
     "infra.name",
@@ -259,7 +224,6 @@ LAUNCHERS = Registry(
     },
     methods=["from_options", "submit", "wait"],
 )
-
 TRACKERS = Registry(
     "tracker",
     "tracker.name",
@@ -269,7 +233,6 @@ TRACKERS = Registry(
     },
     methods=["start", "log", "finish", "fail"],
 )
-
 REGISTRIES = (
     *(ALGORITHMS, ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES, ACTION_NOISES),
     *(REPLAY_BUFFERS, WRAPPERS, VEC_ENVS, CALLBACKS, METRICS, LAUNCHERS, TRACKERS),
@@ -277,7 +240,7 @@ REGISTRIES = (
 
 
 def get_algorithm(name: str) -> AlgorithmSpec:
-    """Return the specification of an algorithm; a class of the user's is asked for its own.
+    """Return the specification of an algorithm, shipped or a class of the user.
 
     Raises:
         ConfigError: No algorithm has that name.
@@ -301,10 +264,7 @@ def register_algorithm(spec: AlgorithmSpec) -> None:
 
 
 def _spec_of(name: str, algorithm: type) -> AlgorithmSpec:
-    """Describe a class by the algorithm of ours that it extends, else by how it gathers.
-
-    A class says itself what is otherwise, in an attribute `spec`.
-    """
+    """Return a class's own `spec`, else the one of the algorithm it extends, else a default."""
     own = vars(algorithm).get("spec")
     if isinstance(own, AlgorithmSpec):
         return replace(own, name=name)
@@ -313,7 +273,6 @@ def _spec_of(name: str, algorithm: type) -> AlgorithmSpec:
     for known in _ALGORITHMS:
         if known.entry_point in classes:
             return replace(known, name=name, entry_point=place)
-    base = "stable_baselines3.common.on_policy_algorithm:OnPolicyAlgorithm"
-    if base in classes:
+    if f"{_SB3}.on_policy_algorithm:OnPolicyAlgorithm" in classes:
         return AlgorithmSpec(name, place, _ON, _ANY_ACTIONS)
     return AlgorithmSpec(name, place, _OFF)

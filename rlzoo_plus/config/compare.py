@@ -1,4 +1,4 @@
-"""May a run go on with another configuration? What may change, and what decides the outcome."""
+"""Which settings decide the outcome of a run, and which may change when it is resumed."""
 
 from __future__ import annotations
 
@@ -8,40 +8,38 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.cadence import continued_schedule
-from rlzoo_plus.config.resolve import config_hash, outcome_data
+from rlzoo_plus.config.resolve import UNHASHED, config_hash, outcome_data
 from rlzoo_plus.config.schema import IN_PROCESS, RunConfig
 from rlzoo_plus.errors import ConfigError
 
-# Changing these changes what is written or shown, not what is learned.
-MAY_CHANGE = ("run_dir", "resume", "restart", "checkpoint", "log", "tracker", "report", "export")
-_MAY_CHANGE_TOO = ("infra", "sweep", "packages", "init_from")
-_ALSO = ("init.which", "eval.metrics")
 _ABSENT = "not set"
-# Reported by itself; and what steers a search, not a run.
+# The length is reported separately; hpo steers a search, not a run.
 _COMPARED_ELSEWHERE = ("n_timesteps", "hpo")
-# Texts in them may be secrets: a hash is enough to see that one was changed.
+# Texts below these keys may be secrets: only a hash is stored, which shows that one was changed.
 _FREE_FORM = ("env.kwargs.", "env.wrappers[", "callbacks[", "network.policy_kwargs.")
 _HASHED = "sha256:"
 _MOST_CHANGES = 8
 
 
 def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig:
-    """Return the configuration with which a run goes on.
+    """Return the configuration with which a run is continued.
 
     Args:
-        before: The one it was started with.
+        before: The one it was started with; it decides what is `auto` in `now.eval`.
         now: The one asked for.
         where: The run's directory, for the message.
 
     Raises:
         ConfigError: They differ in what decides the outcome; it names every such key.
     """
-    now = continued_schedule(before, now)
+    if before.eval.every_steps is not None:
+        keys = ("every_steps", "episodes", "n_envs")
+        kept = {key: getattr(before.eval, key) for key in keys if getattr(now.eval, key) == "auto"}
+        now = now.model_copy(update={"eval": now.eval.model_copy(update=kept)})
     changes = [
         (key, old, new)
         for key, old, new in _differences(before.model_dump(), now.model_dump())
-        if not (_may_change(key) or _is_as_good(key, old, new))
+        if not _may_change(key, old, new)
     ]
     if changes:
         lines = "".join(f"\n  {key}: {old!r} there, {new!r} here" for key, old, new in changes)
@@ -55,9 +53,9 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
 
 
 def outcome_values(config: RunConfig) -> dict[str, Any]:
-    """Return what decides the outcome of a run, by dotted key; a checkpoint keeps it.
+    """Return what decides the outcome of a run by dotted key, as a checkpoint stores it.
 
-    Numbers and names stay as they are. A text that may be a secret becomes a hash.
+    A text that may be a secret becomes a hash.
     """
     data = outcome_data(config)
     data = {key: value for key, value in data.items() if key not in _COMPARED_ELSEWHERE}
@@ -67,11 +65,11 @@ def outcome_values(config: RunConfig) -> dict[str, Any]:
 
 
 def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Compare a checkpoint's configuration with the one of now.
+    """Compare a checkpoint's configuration with the current one.
 
     Args:
-        about: The checkpoint's manifest, which may come from anywhere.
-        config: The run as it goes on.
+        about: The checkpoint's manifest, which is untrusted.
+        config: The run as it is continued.
 
     Returns:
         Old and new value of each key that decides the outcome and differs.
@@ -79,10 +77,10 @@ def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tup
     before = about.get("config")
     if isinstance(before, Mapping):
         found = list(_differences(before, outcome_values(config)))
-        # A section that is new, or gone, is told by its entries.
+        # A section that was added or removed is reported by its entries.
         keys = " ".join(key for key, _, _ in found)
         return {key: (old, new) for key, old, new in found if f" {key}." not in f" {keys}"}
-    # Of an earlier version, which kept the hash alone.
+    # Earlier versions stored the hash alone.
     length = about.get("n_timesteps", config.n_timesteps)
     now = config_hash(config.model_copy(update={"n_timesteps": length}))
     old_hash = about.get("config_hash", now)
@@ -91,15 +89,13 @@ def changed_values(about: Mapping[str, Any], config: RunConfig) -> dict[str, tup
 
 def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> list[str]:
     """Return a text for each changed value, and one for those beyond the first few."""
-    texts = [_describe(key, old, new) for key, (old, new) in changes.items()]
-    beyond = len(texts) - _MOST_CHANGES
-    return texts if beyond <= 0 else [*texts[:-beyond], f"{beyond} more settings differ"]
-
-
-def _describe(key: str, old: Any, new: Any) -> str:
-    if any(isinstance(value, str) and value.startswith(_HASHED) for value in (old, new)):
-        return printable(f"{key} is another text")
-    return printable(f"{key} was {old}, is {new}")
+    texts = []
+    for key, values in list(changes.items())[:_MOST_CHANGES]:
+        is_hashed = any(isinstance(value, str) and value.startswith(_HASHED) for value in values)
+        change = "is another text" if is_hashed else f"was {values[0]}, is {values[1]}"
+        texts.append(printable(f"{key} {change}"))
+    beyond = len(changes) - _MOST_CHANGES
+    return texts if beyond <= 0 else [*texts, f"{beyond} more settings differ"]
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -128,15 +124,12 @@ def _stored(key: str, value: Any) -> Any:
     return _HASHED + hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
-def _may_change(key: str) -> bool:
-    # Where the initial weights were does not matter, as long as they are the same.
-    return key.split(".")[0] in (*MAY_CHANGE, *_MAY_CHANGE_TOO) or key in _ALSO
-
-
-def _is_as_good(key: str, old: Any, new: Any) -> bool:
+def _may_change(key: str, old: Any, new: Any) -> bool:
     if key == "vec_env":
         return old in IN_PROCESS and new in IN_PROCESS
-    return key == "n_timesteps" and bool(new > old)
+    if key == "n_timesteps":
+        return bool(new > old)
+    return key.split(".")[0] in UNHASHED or key in ("init.which", "eval.metrics")
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

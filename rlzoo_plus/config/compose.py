@@ -1,4 +1,4 @@
-"""The one adapter to Hydra: where conf/ lies, what the command line means, what its errors say."""
+"""The adapter to Hydra: where conf/ is, what the command line means, what its errors say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import yaml
 
 from rlzoo_plus.config.composer import Composed, Composer, compose_batch
-from rlzoo_plus.config.references import refuse_literals
+from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.search_path import own_dirs, searched_first
 from rlzoo_plus.errors import HELP, ConfigError, closest, unknown_name
@@ -23,12 +23,11 @@ _OPTIONS_WITH_VALUE = (
     *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
 )
-# Ours, not Hydra's: what a study has stored may import code.
+# An option of ours, not of Hydra: import code that a stored study names.
 TRUST = "--trust"
-# Keys whose value takes the place of the one before, where Hydra would merge two mappings, or could
-# not merge a list over a mapping.
+# Keys whose value replaces the one before; Hydra would merge mappings, and fail on a list.
 _REPLACED = ("network.net_arch", "hpo.objectives")
-# Keys of Hydra's that say where a run goes: the value in conf/config.yaml, and what is read here.
+# Hydra's keys for directories: the value in conf/config.yaml, and what to use instead of the key.
 _PLACES = {
     "hydra.run.dir": (".", "run_dir=DIRECTORY"),
     "hydra.sweep.dir": ("outputs/sweeps", "sweep=NAME, or sweep=PATH"),
@@ -42,7 +41,7 @@ _GLOB = re.compile(r"(?<==)glob\((?P<arguments>[^()]*)\)$")
 
 
 def conf_dir() -> Path:
-    """Return the shipped conf/: inside an installed package, beside it in a checkout."""
+    """Return the shipped conf/, which is beside the package in a checkout, otherwise inside it."""
     here = Path(__file__).resolve().parents[1]
     for candidate in (here / "conf", here.parent / "conf"):
         if (candidate / "config.yaml").is_file():
@@ -51,24 +50,22 @@ def conf_dir() -> Path:
 
 
 def config_dirs(arguments: Sequence[str]) -> list[Path]:
-    """Return the directories that are searched: the user's own in their order, then conf/."""
+    """Return the directories that are searched: the user's own, then conf/."""
     return [*own_dirs(arguments), conf_dir()]
 
 
 def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
     """Return the names that `group=<name>` may take, nested ones as `folder/name`."""
-    names = set()
-    for root in dirs:
-        for path in (root / group).rglob("[!_]*.yaml"):
-            names.add(path.relative_to(root / group).with_suffix("").as_posix())
-    return sorted(names)
+    folders = [root / group for root in dirs]
+    paths = [p.relative_to(folder) for folder in folders for p in folder.rglob("[!_]*.yaml")]
+    return sorted({path.with_suffix("").as_posix() for path in paths})
 
 
 def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     """Rewrite the command line so that Hydra does what its user means.
 
     `env.id=X` alone chooses the shipped environment file with that id, or the neutral one, so
-    that nothing of the default environment leaks into X. Dotted keys may be new or replace a
+    that no setting of the default environment is used for X. Dotted keys may be new or replace a
     value of another type; whether they exist is checked afterwards, with did-you-mean.
     """
     options, overrides = _partition(arguments)
@@ -76,22 +73,24 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     keys = {match["key"]: match["value"] for match in parsed if match}
     prepared = []
     if "env.id" in keys and "env" not in keys:
-        prepared.append(f"env={_env_for(keys['env.id'], arguments)}")
+        wanted = keys["env.id"].strip("'\"")
+        paths = (p for d in config_dirs(arguments) for p in sorted((d / "env").glob("*.yaml")))
+        data = ((p.stem, yaml.safe_load(p.read_text(encoding="utf-8")) or {}) for p in paths)
+        prepared.append(f"env={next((n for n, env in data if env.get('id') == wanted), 'gym')}")
     for argument, match in zip(overrides, parsed, strict=True):
-        is_value = match is not None and not match["prefix"] and "." in match["key"]
-        is_hydra = match is not None and match["key"].split(".")[0].split("/")[0] == "hydra"
-        is_group = match is not None and ("/" in match["key"] or "@" in match["key"])
-        if match is None or not is_value or is_hydra or is_group:
+        key = "" if match is None or match["prefix"] else match["key"]
+        is_hydra = key.split(".")[0].split("/")[0] == "hydra"
+        if "." not in key or is_hydra or "/" in key or "@" in key:
             prepared.append(_GLOB.sub(_glob_of_choices, argument))
             continue
-        if match["key"] in _REPLACED:
-            prepared.append(f"++{match['key']}=null")
+        if key in _REPLACED:
+            prepared.append(f"++{key}=null")
         prepared.append(f"++{argument}")
     return [*(option for option in options if option != TRUST), *prepared]
 
 
 def _glob_of_choices(found: re.Match[str]) -> str:
-    """Leave files that others build on, such as env/_base.yaml, out of a glob."""
+    """Exclude files that others build on, such as env/_base.yaml, from a glob."""
     include, comma, exclude = (found["arguments"] or "").partition("exclude=")
     if not comma:
         return f"glob({include}, exclude=_*)"
@@ -100,7 +99,7 @@ def _glob_of_choices(found: re.Match[str]) -> str:
 
 
 def config_options(arguments: Sequence[str]) -> list[str]:
-    """Return the options that say where configuration files lie."""
+    """Return the options for directories of configuration files."""
     options, _ = _partition(arguments)
     kept = []
     for position, option in enumerate(options):
@@ -111,12 +110,12 @@ def config_options(arguments: Sequence[str]) -> list[str]:
 
 
 def overrides_of(arguments: Sequence[str]) -> list[str]:
-    """Return the words of a command line that are no options, nor belong to one."""
+    """Return the arguments that are neither options nor values of options."""
     return _partition(arguments)[1]
 
 
 def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part options from overrides: Hydra's parser wants the overrides together."""
+    """Separate options from overrides, which Hydra's parser expects together."""
     options, overrides = [], []
     rest = list(arguments)
     while rest:
@@ -130,30 +129,20 @@ def _partition(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return options, overrides
 
 
-def _env_for(env_id: str, arguments: Sequence[str]) -> str:
-    wanted = env_id.strip("'\"")
-    for root in config_dirs(arguments):
-        for path in sorted((root / "env").glob("*.yaml")):
-            data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            if data.get("id") == wanted:
-                return path.stem
-    return "gym"
-
-
 class Batch(Protocol):
-    """What the launcher of a sweep talks to, besides calling the job with each configuration."""
+    """What the launcher of a sweep calls, besides the job itself for each configuration."""
 
     def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
-        """Take the reason why the configuration of a job with these overrides is not composed."""
+        """Record why the configuration of a job with these overrides cannot be composed."""
 
     def run(self) -> list[float | None]:
-        """Run what has been collected since the last call; return a value for each job."""
+        """Run the jobs collected since the last call; return a value for each."""
 
     def begin(self, n_jobs: int) -> None:
-        """Learn how many jobs will be composed until `run` is called."""
+        """Prepare for the number of jobs that will be composed until `run` is called."""
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
-        """Search for values: compose a configuration, run it, and so on.
+        """Search for hyperparameters: compose a configuration, run it, and repeat.
 
         Args:
             arguments: The overrides of the command line, sweeps among them.
@@ -162,7 +151,7 @@ class Batch(Protocol):
 
 
 def refuse_places(settings: Mapping[str, Any]) -> None:
-    """Refuse Hydra's own keys for where a run goes: they would be ignored.
+    """Refuse Hydra's own keys for directories: they would be ignored.
 
     Args:
         settings: Values by their key.
@@ -179,33 +168,27 @@ def compose_once(arguments: Sequence[str]) -> Composed:
     """Compose one configuration, without Hydra's command line and without touching `sys.argv`.
 
     Args:
-        arguments: Overrides, and options that say where configuration files lie.
+        arguments: Overrides, and options for directories of configuration files.
 
     Raises:
         ConfigError: It cannot be composed.
     """
     with _hydra_for(arguments) as overrides:
         from hydra import compose
-        from hydra.core.hydra_config import HydraConfig
-        from omegaconf import open_dict
 
-        cfg = compose("config", overrides, return_hydra_config=True)
-        HydraConfig.instance().set_config(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
-        return Composed.of(cfg)
+        return Composed.of(compose("config", overrides, return_hydra_config=True))
 
 
 def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], batch: Batch) -> None:
-    """Compose every job that overrides stand for, as `compose_once` does one; none is run.
+    """Compose every job of a sweep; none is run.
 
     Args:
-        take: Takes each configuration.
-        arguments: Overrides, and options that say where configuration files lie.
-        batch: Hears how many jobs there are, and why one cannot be composed.
+        take: Called with each configuration.
+        arguments: Overrides, and options for directories of configuration files.
+        batch: Is told how many jobs there are, and why one cannot be composed.
 
     Raises:
-        ConfigError: The overrides stand for no jobs.
+        ConfigError: The overrides cannot be read.
     """
     with _hydra_for(arguments) as overrides:
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -219,7 +202,7 @@ def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], bat
         if master.get("hpo") is not None:
             batch.tune(overrides, lambda words: composer.compose(0, words))
             return
-        # Which files glob(*) stands for is known to the loader.
+        # The loader resolves glob(*).
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
         (jobs,) = BasicSweeper.split_arguments(parsed, None)
         compose_batch(composer, jobs, take, batch)
@@ -239,7 +222,7 @@ def _hydra_for(arguments: Sequence[str]) -> Iterator[list[str]]:
     from omegaconf.errors import OmegaConfBaseException
 
     hydra_config = HydraConfig.instance()
-    # Hydra is one to a process: what a program around us has set up must stay.
+    # Hydra has one state per process: that of a program around us is restored.
     with _COMPOSING, searched_first(own_dirs(arguments)):
         before = hydra_config.cfg
         try:
@@ -254,20 +237,20 @@ def _hydra_for(arguments: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _check_typed(arguments: Sequence[str]) -> None:
-    """Refuse on a command line what Hydra would ignore, or write down."""
+    """Refuse on a command line what Hydra would ignore, or write to a file."""
     typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
     refuse_places(typed)
-    # Here, too: of a sweep, Hydra writes the command line and the configuration.
-    refuse_literals(typed)
+    # Checked before Hydra writes the command line of a sweep.
+    refuse_secrets(typed, composed=False)
 
 
 def run_hydra(
     job: Callable[[Composed], None], arguments: Sequence[str], batch: Batch | None = None
 ) -> None:
-    """Compose the configuration and call `job` with it, once, or once for each job of a sweep.
+    """Compose the configuration and call `job` with it, once for each job of a sweep.
 
     Args:
-        job: Takes a configuration.
+        job: Called with each configuration.
         arguments: The command line.
         batch: Runs the jobs of a sweep after `job` has taken all of them.
 
@@ -281,7 +264,7 @@ def run_hydra(
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    # Without it Hydra prints an error of its own and exits with 1.
+    # Otherwise Hydra prints errors itself and exits with 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *prepare_overrides(arguments)]
     started = []
@@ -298,51 +281,45 @@ def run_hydra(
             decorate(entered)()
     except ConfigError:
         raise
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(explain(error, arguments)) from error
-    except ValueError as error:
-        if started:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        if started and not isinstance(error, HydraException | OmegaConfBaseException):
             raise
         raise ConfigError(explain(error, arguments)) from error
 
 
-def _explain_value_error(text: str, arguments: Sequence[str]) -> str:
-    """Explain what Hydra and OmegaConf raise as a plain ValueError."""
-    if "group override" in text:
-        return (
-            "a configuration group cannot be set to null on the command line. Choose one of its "
-            "files, or tuned=none, tracker=none, hpo=none."
-        )
-    if any("net_arch." in argument for argument in arguments):
-        return (
-            "network.net_arch is a list here. Write both parts: "
-            "network.net_arch={actor: [64, 64], critic: [256, 256]}."
-        )
-    return text
-
-
 def explain(error: Exception, arguments: Sequence[str]) -> str:
-    """Say what is wrong with a command line in terms of the user's own words."""
+    """Say what is wrong with a command line in terms of its arguments."""
     text = str(error)
+    # Hydra and OmegaConf raise it as it is.
     if type(error) is ValueError:
-        return _explain_value_error(text, arguments)
-    missing = re.search(r"Could not find '([^']+)'", text)
-    if missing and "/" in missing.group(1):
-        group, _, name = missing.group(1).partition("/")
-        known = group_options(group, config_dirs(arguments))
-        message = unknown_name(group, name, known, HELP)
+        if "group override" in text:
+            return (
+                "a configuration group cannot be set to null on the command line. Choose one of "
+                "its files, or tuned=none, tracker=none, hpo=none."
+            )
+        if any("net_arch." in argument for argument in arguments):
+            return (
+                "network.net_arch is a list here. Write both parts: "
+                "network.net_arch={actor: [64, 64], critic: [256, 256]}."
+            )
+        return text
+    missing = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
+    if missing:
+        group, name = missing.groups()
+        message = unknown_name(group, name, group_options(group, config_dirs(arguments)), HELP)
         if group == "env" and re.search(r"-v\d+$", name):
             message += f" A Gymnasium id is written env.id={name}."
         return f"{group}={name}: {message}"
     override = re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text)
     if override:
         key = override.group(1)
-        known = [*RunConfig.model_fields, *GROUPS]
-        hint = closest(key, known)
+        hint = closest(key, [*RunConfig.model_fields, *GROUPS])
         suggestion = f" Did you mean {hint!r}?" if hint else ""
-        name = _shortened(key)
-        return f"unknown configuration key {name!r}.{suggestion} See --cfg job for all keys."
-    if "Parse" in _kind(error):
+        return (
+            f"unknown configuration key {_shortened(key)!r}.{suggestion} See --cfg job for all "
+            "keys."
+        )
+    if "Parse" in type(error).__name__:
         return _unreadable(text, arguments)
     first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
     bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
@@ -355,24 +332,20 @@ def _shortened(text: str, longest: int = 200) -> str:
 
 
 def _unreadable(text: str, arguments: Sequence[str]) -> str:
-    """Explain what Hydra's parser says about a word, whose own terms are those of its grammar."""
+    """Return what is wrong with an argument; Hydra's parser speaks of its own grammar."""
     found = re.search(r"input '(.*)'|LexerNoViableAltException: (.*)", text)
     part = next((group for group in found.groups() if group), text) if found else text
-    words = [word for word in arguments if part.lstrip("+") in word or word in text]
-    word = max(words, key=len, default=part.splitlines()[0])
-    home = " The shell leaves ~ as it is there: write $HOME." if "=~" in word else ""
+    candidates = [a for a in arguments if part.lstrip("+") in a or a in text]
+    bad = max(candidates, key=len, default=part.splitlines()[0])
+    home = " The shell leaves ~ as it is there: write $HOME." if "=~" in bad else ""
     return (
-        f"{_shortened(word)}: this cannot be read.{home} Write key=value, close every bracket, and "
+        f"{_shortened(bad)}: this cannot be read.{home} Write key=value, close every bracket, and "
         "quote what holds commas, brackets or spaces: 'key=\"a, b\"'."
     )
 
 
-def _kind(error: Exception) -> str:
-    return type(error).__name__
-
-
 def missing_tuned(choices: Mapping[str, Any], dirs: Sequence[Path]) -> str | None:
-    """Return the name of a `tuned` file that was asked for but does not exist."""
+    """Return the name of a chosen `tuned` file that does not exist."""
     name = choices.get("tuned")
     if not name or any((root / "tuned" / f"{name}.yaml").is_file() for root in dirs):
         return None
@@ -381,7 +354,4 @@ def missing_tuned(choices: Mapping[str, Any], dirs: Sequence[Path]) -> str | Non
 
 def iter_sweep_keys(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the keys of a command line, as typed, without prefixes."""
-    for argument in arguments:
-        match = _ASSIGNMENT.fullmatch(argument)
-        if match:
-            yield match["key"]
+    yield from (match["key"] for match in map(_ASSIGNMENT.fullmatch, arguments) if match)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.config.references import plain_values
@@ -13,7 +14,7 @@ from rlzoo_plus.config.references import plain_values
 if TYPE_CHECKING:
     from rlzoo_plus.config.compose import Batch
 
-# A fifth of a second each by Hydra; of each choice of files, this much is kept.
+# Choices of files that are kept; Hydra takes a fifth of a second for each.
 _MOST_KEPT = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}", re.ASCII)
@@ -30,11 +31,11 @@ class Composed:
     """A composed configuration.
 
     Attributes:
-        values: It, as plain data, interpolations resolved.
+        values: Plain data, interpolations resolved.
         choices: The file chosen in each configuration group.
         overrides: The overrides it was composed from.
-        places: What Hydra's own keys for directories are set to.
-        hydra_overrides: Overrides that are for Hydra itself.
+        places: Hydra's own keys for directories.
+        hydra_overrides: Overrides of Hydra itself.
     """
 
     values: dict[str, Any]
@@ -45,14 +46,19 @@ class Composed:
 
     @classmethod
     def of(cls, cfg: Any) -> Composed:
-        """Return what Hydra has just composed for a job.
+        """Return what Hydra has composed for a job.
 
         Raises:
             OmegaConfBaseException: An interpolation cannot be resolved.
         """
         from hydra.core.hydra_config import HydraConfig
-        from omegaconf import OmegaConf
+        from omegaconf import OmegaConf, open_dict
 
+        if "hydra" in cfg:
+            # Interpolations may refer to what Hydra knows of the job.
+            HydraConfig.instance().set_config(cfg)
+            with open_dict(cfg):
+                del cfg["hydra"]
         hydra = HydraConfig.get()
         # As typed: an interpolation in one of them is resolved in the values only.
         given = OmegaConf.to_container(hydra.overrides, resolve=False)
@@ -62,13 +68,13 @@ class Composed:
 
 
 class Composer:
-    """Composes job after job of one command; equal to what Hydra composes, and much faster.
+    """Composes the jobs of one command: the same result as Hydra's, and much faster.
 
-    What it is not sure of is composed by Hydra: deletions, mappings, resolvers, keys that are new.
+    Whatever may differ is composed by Hydra: deletions, mappings, resolvers, new keys.
     """
 
     def __init__(self, loader: Any, master: Any) -> None:
-        """Begin without knowing anything of the jobs.
+        """Make a composer.
 
         Args:
             loader: Hydra's loader of configurations.
@@ -77,110 +83,94 @@ class Composer:
         self._loader = loader
         self._master = master
         self._hydra_overrides = tuple(master.hydra.overrides.hydra)
-        self._files: dict[tuple[str, ...], _Files | _UnsureError] = {}
+        self._files_of = lru_cache(_MOST_KEPT)(self._compose_files)
         self._read: dict[str, _Value | None] = {}
-        self._read_keys: dict[str, _Value] = {}
         self._groups: dict[str, bool] = {}
         self._errors: dict[tuple[tuple[str, ...], Key], Exception] = {}
 
-    def compose(self, number: int, words: Sequence[str]) -> Composed:
+    def compose(self, number: int, overrides: Sequence[str]) -> Composed:
         """Return the configuration of a job.
 
         Args:
             number: The job's number.
-            words: All its overrides.
+            overrides: All its overrides.
 
         Raises:
             HydraException, OmegaConfBaseException, ValueError: It cannot be composed.
         """
-        read = [self._value_of(word) for word in words]
-        files = tuple(word for word, value in zip(words, read, strict=True) if value is None)
+        read = [self._value_of(override) for override in overrides]
+        files = tuple(o for o, value in zip(overrides, read, strict=True) if value is None)
         try:
             base = self._files_of(files)
+            if isinstance(base, _UnsureError):
+                raise base
             values = base.with_values([value for value in read if value is not None])
         except _UnsureError as unsure:
-            return self._by_hydra(number, words, files, unsure)
-        return Composed(values, base.choices, tuple(words), base.places, self._hydra_overrides)
+            return self._by_hydra(number, overrides, files, unsure)
+        return Composed(values, base.choices, tuple(overrides), base.places, self._hydra_overrides)
 
     def _by_hydra(
-        self, number: int, words: Sequence[str], files: tuple[str, ...], unsure: _UnsureError
+        self, number: int, overrides: Sequence[str], files: tuple[str, ...], unsure: _UnsureError
     ) -> Composed:
+        from omegaconf import open_dict
+
         reason = None if unsure.fails_at is None else (files, unsure.fails_at)
         if reason in self._errors:
             raise self._errors[reason]
         try:
-            return _of_job(self._load(words), number)
+            cfg = self._load(overrides)
+            with open_dict(cfg):
+                cfg.hydra.job.id = str(number)
+                cfg.hydra.job.num = number
+            return Composed.of(cfg)
         except _composing_errors() as error:
             if reason is not None:
                 self._errors[reason] = error
             raise
 
-    def _load(self, words: Sequence[str]) -> Any:
-        return self._loader.load_sweep_config(self._master, list(words))
+    def _load(self, overrides: Sequence[str]) -> Any:
+        return self._loader.load_sweep_config(self._master, list(overrides))
 
-    def _files_of(self, words: tuple[str, ...]) -> _Files:
-        """Return what a choice of files is, composed without any plain value.
-
-        Raises:
-            _UnsureError: That says nothing about a job with plain values.
-        """
-        if words not in self._files:
-            if len(self._files) >= _MOST_KEPT:
-                self._files.pop(next(iter(self._files)))
-            try:
-                self._files[words] = self._compose_files(words)
-            except _UnsureError as unsure:
-                self._files[words] = unsure
-        files = self._files[words]
-        if isinstance(files, _UnsureError):
-            raise files
-        return files
-
-    def _compose_files(self, words: tuple[str, ...]) -> _Files:
+    def _compose_files(self, overrides: tuple[str, ...]) -> _Files | _UnsureError:
+        """Return what a choice of files gives without any plain value; an error if that varies."""
         from omegaconf import OmegaConf, open_dict
 
-        keys = [self._key_besides_groups(word) for word in words]
+        # The keys that overrides for Hydra change besides choosing a file.
+        changed = set()
+        for override in map(_parse, overrides):
+            chooses_file = self._is_group(override) and not isinstance(override.value(), dict)
+            if override.package is None and not chooses_file:
+                changed.add(tuple(re.split(r"[.\[\]]+", override.key_or_group)))
         try:
-            cfg = self._load(words)
+            cfg = self._load(overrides)
         except _composing_errors():
-            raise _UnsureError(()) from None
+            return _UnsureError(())
         choices, places = dict(cfg.hydra.runtime.choices), _places(cfg.hydra)
         with open_dict(cfg):
             del cfg["hydra"]
         raw = OmegaConf.to_container(cfg, resolve=False)
         assert isinstance(raw, dict)
-        return _Files(raw, choices, places, {key for key in keys if key is not None})
+        try:
+            return _Files(raw, choices, places, changed)
+        except _UnsureError as unsure:
+            return unsure
 
-    def _key_besides_groups(self, word: str) -> Key | None:
-        """Return the key that an override for Hydra changes, None for the choice of a file."""
-        override = _parse(word)
-        is_mapping = isinstance(override.value(), dict)
-        if override.package is not None or (self._is_group(override) and not is_mapping):
-            return None
-        return tuple(re.split(r"[.\[\]]+", override.key_or_group))
-
-    def _value_of(self, word: str) -> _Value | None:
+    def _value_of(self, override: str) -> _Value | None:
         """Return an override as a plain value, None if it is for Hydra."""
-        if word not in self._read:
-            self._read[word] = self._read_number(word) or self._read_value(word)
-        return self._read[word]
+        # Seeds are many: all whole numbers of a key are read as one.
+        match = _WHOLE_NUMBER.fullmatch(override)
+        key = f"{match['key']}=0" if match else override
+        if key not in self._read:
+            self._read[key] = self._read_value(override)
+        value = self._read[key]
+        if match is None or value is None:
+            return value
+        return _Value(value.key, int(match["number"]), value.prefix)
 
-    def _read_number(self, word: str) -> _Value | None:
-        """Return an override like the one read before but for a whole number: seeds are many."""
-        match = _WHOLE_NUMBER.fullmatch(word)
-        if match is None:
-            return None
-        if match["key"] not in self._read_keys:
-            value = self._read_value(word)
-            if value is None:
-                return None
-            self._read_keys[match["key"]] = value
-        return replace(self._read_keys[match["key"]], value=int(match["number"]))
-
-    def _read_value(self, word: str) -> _Value | None:
+    def _read_value(self, text: str) -> _Value | None:
         from hydra.core.override_parser.types import OverrideType
 
-        override = _parse(word)
+        override = _parse(text)
         is_plain = override.package is None and _PLAIN_KEY.fullmatch(override.key_or_group)
         if not is_plain or override.is_delete() or override.is_sweep_override():
             return None
@@ -213,7 +203,7 @@ def compose_batch(
         composer: Of the command that they belong to.
         jobs: The overrides of each.
         take: Called with each configuration.
-        batch: Hears how many there will be, and why one cannot be composed.
+        batch: Is told how many there will be, and why one cannot be composed.
         first: The number of the first.
     """
     batch.begin(len(jobs))
@@ -241,7 +231,7 @@ class _UnsureError(Exception):
 
 @dataclass(frozen=True)
 class _Value:
-    """A plain value of the command line; `prefix` is nothing, `+` or `++`."""
+    """A plain value of the command line; `prefix` is empty, `+` or `++`."""
 
     key: Key
     value: Any
@@ -249,7 +239,17 @@ class _Value:
 
 
 class _Files:
-    """The configuration that a choice of files makes."""
+    """The configuration of a choice of files.
+
+    Args:
+        raw: Plain data with interpolations.
+        choices: The file chosen in each group.
+        places: Hydra's own keys for directories.
+        changed: Keys that overrides besides plain values have changed already.
+
+    Raises:
+        _UnsureError: It has interpolations that only Hydra can resolve.
+    """
 
     def __init__(
         self,
@@ -258,34 +258,29 @@ class _Files:
         places: dict[str, Any],
         changed: set[Key],
     ) -> None:
-        """Keep it.
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
 
-        Args:
-            raw: Plain data, interpolations as they are written.
-            choices: The file chosen in each group.
-            places: What Hydra's own keys for directories are set to.
-            changed: Keys that overrides besides plain values have changed already.
-
-        Raises:
-            _UnsureError: It has interpolations that only Hydra can resolve.
-        """
         self.choices, self.places = choices, places
         self._raw, self._changed = raw, changed
         texts = [text for text in _strings(raw) if "${" in text]
-        if any("${" in _VARIABLE.sub("", _REFERENCE.sub("", text)) for text in texts):
-            raise _UnsureError
-        keys = [key for text in texts for key in _REFERENCE.findall(text)]
+        keys = {key for text in texts for key in _REFERENCE.findall(text)}
         self._references: set[Key] = {tuple(key.split(".")) for key in keys}
-        if any(key[0] == "hydra" for key in self._references):
+        if any("${" in _VARIABLE.sub("", _REFERENCE.sub("", text)) for text in texts) or any(
+            key[0] == "hydra" for key in self._references
+        ):
             raise _UnsureError
         self._is_plain = not texts
-        self._resolved = None if self._is_plain else _resolved(raw)
+        self._resolved: dict[str, Any] | None = None
+        # One may refer to a value that is still missing.
+        with suppress(OmegaConfBaseException):
+            self._resolved = None if self._is_plain else plain_values(OmegaConf.create(raw))
 
     def with_values(self, values: Sequence[_Value]) -> dict[str, Any]:
         """Return it with plain values, interpolations resolved.
 
         Raises:
-            _UnsureError: Hydra might do something else.
+            _UnsureError: The result of Hydra might differ.
             OmegaConfBaseException: An interpolation cannot be resolved.
         """
         keys = [value.key for value in values]
@@ -307,42 +302,27 @@ class _Files:
 
 
 def _with(data: dict[str, Any], values: Sequence[_Value]) -> dict[str, Any]:
-    changed: dict[str, Any] = _copied(data)
-    for value in values:
-        _set(changed, value)
-    return changed
-
-
-def _resolved(raw: dict[str, Any]) -> dict[str, Any] | None:
-    """Return plain data with interpolations resolved, None if a value for that is missing."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        return plain_values(OmegaConf.create(raw))
-    except OmegaConfBaseException:
-        return None
-
-
-def _set(data: dict[str, Any], value: _Value) -> None:
-    """Set a value as OmegaConf does.
+    """Return a copy with values set as OmegaConf does.
 
     Raises:
-        _UnsureError: There is more to it.
+        _UnsureError: Hydra would do more.
     """
-    *parents, last = value.key
-    place: Any = data
-    for name in parents:
-        place = place.get(name)
-        if not isinstance(place, dict):
+    changed: dict[str, Any] = _copied(data)
+    for value in values:
+        *parents, last = value.key
+        place: Any = changed
+        for name in parents:
+            place = place.get(name)
+            if not isinstance(place, dict):
+                raise _UnsureError
+        if not value.prefix and last not in place:
+            raise _UnsureError(value.key)
+        before = place.get(last)
+        is_new = before is None or before == _MISSING
+        if isinstance(before, dict) or (value.prefix == "+" and not is_new):
             raise _UnsureError
-    if not value.prefix and last not in place:
-        raise _UnsureError(value.key)
-    before = place.get(last)
-    is_new = before is None or before == _MISSING
-    if isinstance(before, dict) or (value.prefix == "+" and not is_new):
-        raise _UnsureError
-    place[last] = _copied(value.value)
+        place[last] = _copied(value.value)
+    return changed
 
 
 def _composing_errors() -> tuple[type[Exception], ...]:
@@ -353,32 +333,18 @@ def _composing_errors() -> tuple[type[Exception], ...]:
     return HydraException, OmegaConfBaseException, ValueError
 
 
-def _of_job(cfg: Any, number: int) -> Composed:
-    """Return a job's configuration; interpolations may refer to what Hydra knows of the job."""
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import open_dict
-
-    with open_dict(cfg):
-        cfg.hydra.job.id = str(number)
-        cfg.hydra.job.num = number
-    HydraConfig.instance().set_config(cfg)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    return Composed.of(cfg)
-
-
 def _places(hydra: Any) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    keys = ("run.dir", "sweep.dir", "job.chdir")
-    parts: dict[str, Any] = {
-        part: OmegaConf.to_container(hydra[part], resolve=False) for part in ("run", "sweep", "job")
+    keys = (("run", "dir"), ("sweep", "dir"), ("job", "chdir"))
+    plain: dict[str, Any] = {
+        part: OmegaConf.to_container(hydra[part], resolve=False) for part, _ in keys
     }
-    return {f"hydra.{key}": parts[key.split(".")[0]][key.split(".")[1]] for key in keys}
+    return {f"hydra.{part}.{key}": plain[part][key] for part, key in keys}
 
 
-def _parse(word: str) -> Any:
-    (override,) = _parser().parse_overrides([word])
+def _parse(text: str) -> Any:
+    (override,) = _parser().parse_overrides([text])
     return override
 
 
@@ -406,15 +372,11 @@ def _copied(value: Any) -> Any:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    items: Iterable[Any] = ()
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, list):
-        items = value
-    for item in items:
-        yield from _strings(item)
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
 
 
 def _overlap(one: Key, other: Key) -> bool:

@@ -1,4 +1,9 @@
-"""Checks of an algorithm's hyperparameters that need neither torch nor an environment."""
+"""Checks of an algorithm's hyperparameters that need neither torch nor an environment.
+
+One table has the numbers that they work with, for all algorithms. The bounds are those of the code
+of Stable-Baselines3 and sb3-contrib: what it asserts, what torch refuses, and what would divide by
+zero or train on nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from rlzoo_plus.config.schema import LARGEST, AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
 
-# Schedules that stop making sense where they reach 0 at once.
+# Schedules that may end at 0, but not start there.
 _POSITIVE_SCHEDULES = ("clip_range_vf", "delta_std")
 
 
@@ -32,11 +37,9 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
     fitted = {}
     for key, value in algo.hyperparams.items():
         if key not in known:
-            settable = known.keys() - MANAGED.keys()
+            what, settable = f"hyperparameter of {spec.name}", known.keys() - MANAGED.keys()
             listed_by = f"rlzoo-plus train algo={spec.name} --cfg job"
-            raise ConfigError(
-                unknown_name(f"hyperparameter of {spec.name}", key, settable, listed_by)
-            )
+            raise ConfigError(unknown_name(what, key, settable, listed_by))
         try:
             fitted[key] = fit_type(value, known[key])
         except ValueError as error:
@@ -47,32 +50,37 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
 
 
 def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> list[str]:
-    """Check schedules, sizes and what goes together; return warnings.
+    """Check schedules, bounds and combinations; return warnings.
 
     Raises:
         ConfigError: A hyperparameter cannot work.
     """
-    _check_schedules(algo.hyperparams, spec)
-    for key, value in algo.hyperparams.items():
+    values = algo.hyperparams
+    for key in spec.schedules:
+        if (value := values.get(key)) is not None:
+            schedule = parse_schedule(value, f"algo.hyperparams.{key}")
+            if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
+                raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
+    for key, value in values.items():
         limit = limit_of(key, spec.entry_point)
         if limit is not None and not limit.allows(value):
             raise ConfigError(f"algo.hyperparams.{key}={value}: needs {limit.rule}.")
     _check_off_policy_parts(algo, spec)
     if spec.family is Family.ON_POLICY:
-        return _check_batches(algo.hyperparams, spec, n_envs)
-    top, directions = algo.hyperparams.get("n_top"), algo.hyperparams.get("n_delta")
+        return _check_batches(values, n_envs)
+    top, directions = values.get("n_top"), values.get("n_delta")
     if top is not None and directions is not None and top > directions:
         raise ConfigError(
             f"algo.hyperparams.n_top={top} is above n_delta={directions}. Set it to at most "
             f"{directions}, or to null for all."
         )
     if spec.family is Family.OFF_POLICY:
-        _check_train_freq(algo.hyperparams, n_envs)
+        _check_train_freq(values.get("train_freq", 1), n_envs)
     return []
 
 
 def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
-    """Return the environment steps between two updates: evaluation can be no finer than this."""
+    """Return the environment steps between two updates, the shortest interval of evaluations."""
     values = algo.hyperparams
     if spec.family is Family.ON_POLICY:
         return int(values.get("n_steps", 2048)) * n_envs
@@ -81,16 +89,6 @@ def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
         count, unit = train_freq if isinstance(train_freq, (list, tuple)) else (train_freq, "step")
         return n_envs if unit == "episode" else int(count) * n_envs
     return n_envs
-
-
-def _check_schedules(values: dict[str, Any], spec: AlgorithmSpec) -> None:
-    for key in spec.schedules:
-        value = values.get(key)
-        if value is None:
-            continue
-        schedule = parse_schedule(value, f"algo.hyperparams.{key}")
-        if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
-            raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
 
 
 def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
@@ -111,7 +109,7 @@ def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
         REPLAY_BUFFERS.check_name(algo.replay_buffer)
 
 
-def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> list[str]:
+def _check_batches(values: dict[str, Any], n_envs: int) -> list[str]:
     n_steps, batch_size = values.get("n_steps"), values.get("batch_size")
     if n_steps is None or batch_size is None:
         return []
@@ -123,7 +121,7 @@ def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> 
         )
     if batch_size == 1 and values.get("normalize_advantage", True):
         raise ConfigError(
-            "algo.hyperparams.batch_size=1 cannot be normalised. Set it to at least 2, or "
+            "algo.hyperparams.batch_size=1 cannot be normalized. Set it to at least 2, or "
             "algo.hyperparams.normalize_advantage=false."
         )
     if rollout % batch_size:
@@ -134,8 +132,7 @@ def _check_batches(values: dict[str, Any], spec: AlgorithmSpec, n_envs: int) -> 
     return []
 
 
-def _check_train_freq(values: dict[str, Any], n_envs: int) -> None:
-    train_freq = values.get("train_freq", 1)
+def _check_train_freq(train_freq: Any, n_envs: int) -> None:
     where = f"algo.hyperparams.train_freq={train_freq}"
     is_pair = isinstance(train_freq, (list, tuple)) and len(train_freq) == 2
     count, unit = train_freq if is_pair else (train_freq, "step")
@@ -151,7 +148,7 @@ def _check_train_freq(values: dict[str, Any], n_envs: int) -> None:
 
 @dataclass(frozen=True)
 class Limit:
-    """A hyperparameter's values.
+    """The values that a hyperparameter can have.
 
     Attributes:
         rule: Completes "needs ...".
@@ -161,14 +158,18 @@ class Limit:
     rule: str
     allows: Callable[[Any], bool]
 
+    def or_value(self, value: str | None, name: str) -> Limit:
+        """Return the limit that allows one more value, called `name`."""
+        return Limit(f"{self.rule}, or {name}", lambda v: v == value or self.allows(v))
+
 
 def limit_of(key: str, entry_point: str) -> Limit | None:
-    """Return what a hyperparameter may be, None where only its type counts.
+    """Return the limit of a hyperparameter, None if only its type counts.
 
     Args:
         key: Its name.
-        entry_point: `module:Class` of the algorithm; of a user's own only what the manager itself
-            calculates with is limited.
+        entry_point: `module:Class` of the algorithm. In one of the user's own, only what this
+            package calculates with is limited.
     """
     module, _, class_name = entry_point.partition(":")
     if module.split(".")[0] not in ("stable_baselines3", "sb3_contrib"):
@@ -176,13 +177,10 @@ def limit_of(key: str, entry_point: str) -> Limit | None:
     return _OWN.get((class_name, key)) or _SHARED.get(key)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _number(rule: str, allows: Callable[[float], bool], *, infinite: bool = False) -> Limit:
     def is_allowed(value: Any) -> bool:
-        return _is_number(value) and (infinite or math.isfinite(value)) and allows(value)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return is_number and (infinite or math.isfinite(value)) and allows(value)
 
     return Limit(rule, is_allowed)
 
@@ -195,32 +193,21 @@ def _whole(low: int, also: tuple[int, ...] = (), meaning: str = "") -> Limit:
     return Limit(f"a whole number of at least {low}{meaning}", is_allowed)
 
 
-def _or_null(limit: Limit) -> Limit:
-    return Limit(f"{limit.rule}, or null", lambda value: value is None or limit.allows(value))
-
-
-def _or_auto(limit: Limit) -> Limit:
-    return Limit(f"{limit.rule}, or auto", lambda value: value == "auto" or limit.allows(value))
-
-
 def _is_learned_entropy(value: Any) -> bool:
-    """Tell `auto` and `auto_<first value>`."""
-    name, underscore, first = value.partition("_") if isinstance(value, str) else ("", "", "")
-    if name != "auto" or not underscore:
+    """Tell whether a value is `auto` or `auto_<first value>`."""
+    if not isinstance(value, str) or not value.startswith("auto_"):
         return bool(value == "auto")
     try:
-        return math.isfinite(float(first)) and float(first) > 0
+        return 0 < float(value.removeprefix("auto_")) < math.inf
     except ValueError:
         return False
 
 
 _COUNT = _whole(1)
-_SHARE = _number("a number from 0 to 1", lambda v: 0 <= v <= 1)
-_POSITIVE_SHARE = _number("a number above 0, and at most 1", lambda v: 0 < v <= 1)
 _FINITE = _number("a finite number", lambda v: True)
 _POSITIVE = _number("a finite number above 0", lambda v: v > 0)
 _NOT_NEGATIVE = _number("a finite number of at least 0", lambda v: v >= 0)
-# An endless norm is how to switch clipping off.
+# An infinite norm disables clipping.
 _NORM = _number("a number above 0; .inf clips nothing", lambda v: v > 0, infinite=True)
 _ENTROPY = Limit(
     f"{_NOT_NEGATIVE.rule}, auto, or auto_0.1 for a first value",
@@ -228,56 +215,32 @@ _ENTROPY = Limit(
 )
 _OF_ANY_ALGORITHM = ("batch_size", "buffer_size", "n_steps", "n_epochs", "gamma")
 
+_COUNTS = (
+    *("batch_size", "buffer_size", "n_epochs", "n_steps", "n_delta", "n_eval_episodes"),
+    *("policy_delay", "stats_window_size", "target_update_interval", "cg_max_steps"),
+    *("line_search_max_iter", "n_critic_updates", "sub_sampling_factor"),
+)
+_SHARES = ("gamma", "gae_lambda", "tau", "exploration_initial_eps", "exploration_final_eps")
+_AMOUNTS = ("vf_coef", "cg_damping", "rms_prop_eps", "target_policy_noise", "target_noise_clip")
 _SHARED: dict[str, Limit] = {
-    **dict.fromkeys(
-        (
-            "batch_size",
-            "buffer_size",
-            "n_epochs",
-            "n_steps",
-            "n_delta",
-            "n_eval_episodes",
-            "policy_delay",
-            "stats_window_size",
-            "target_update_interval",
-            "cg_max_steps",
-            "line_search_max_iter",
-            "n_critic_updates",
-            "sub_sampling_factor",
-        ),
-        _COUNT,
-    ),
-    "n_top": _or_null(_COUNT),
+    **dict.fromkeys(_COUNTS, _COUNT),
+    **dict.fromkeys(_SHARES, _number("a number from 0 to 1", lambda v: 0 <= v <= 1)),
+    **dict.fromkeys(_AMOUNTS, _NOT_NEGATIVE),
+    "n_top": _COUNT.or_value(None, "null"),
     "learning_starts": _whole(0),
     "top_quantiles_to_drop_per_net": _whole(0),
     "sde_sample_freq": _whole(1, (-1, 0), ", or -1 for once a rollout"),
     "gradient_steps": _whole(1, (-1,), ", or -1 for as many as steps were taken"),
-    **dict.fromkeys(
-        (
-            "gamma",
-            "gae_lambda",
-            "tau",
-            "exploration_initial_eps",
-            "exploration_final_eps",
-        ),
-        _SHARE,
-    ),
-    "exploration_fraction": _POSITIVE_SHARE,
-    "line_search_shrinking_factor": _number(
-        "a number above 0 and below 1", lambda value: 0 < value < 1
-    ),
+    "exploration_fraction": _number("a number above 0, and at most 1", lambda v: 0 < v <= 1),
+    "line_search_shrinking_factor": _number("a number above 0 and below 1", lambda v: 0 < v < 1),
     "max_grad_norm": _NORM,
-    "target_kl": _or_null(_POSITIVE),
+    "target_kl": _POSITIVE.or_value(None, "null"),
     "ent_coef": _FINITE,
     "alive_bonus_offset": _FINITE,
-    "target_entropy": _or_auto(_FINITE),
-    **dict.fromkeys(
-        ("vf_coef", "cg_damping", "rms_prop_eps", "target_policy_noise", "target_noise_clip"),
-        _NOT_NEGATIVE,
-    ),
+    "target_entropy": _FINITE.or_value("auto", "auto"),
 }
 _OWN: dict[tuple[str, str], Limit] = {
-    ("QRDQN", "max_grad_norm"): _or_null(_NORM),
+    ("QRDQN", "max_grad_norm"): _NORM.or_value(None, "null"),
     ("TRPO", "target_kl"): _POSITIVE,
     **{(name, "ent_coef"): _ENTROPY for name in ("SAC", "TQC", "CrossQ")},
 }

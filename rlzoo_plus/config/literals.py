@@ -1,4 +1,4 @@
-"""Owns plain values: Python-literal strings are parsed, never run, and written as YAML.
+"""Parses Python literals in strings without running them, and writes plain values as YAML.
 
 Such strings, for example "dict(net_arch=[64], activation_fn=nn.ReLU)", are how rl_zoo3 writes
 arguments that YAML has no types for.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -21,13 +21,13 @@ from rlzoo_plus.errors import ConfigError, closest
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 20
 
-# YAML 1.1 takes a number without a point, such as 1e-3, for text.
+# YAML 1.1 reads a number without a decimal point, such as 1e-3, as text.
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,2}")
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A class named inside a literal, reduced to the short name used in conf/.
+    """A class named inside a literal, by its short name in conf/.
 
     Attributes:
         kind: One of `activation`, `optimizer`, `replay_buffer`.
@@ -39,23 +39,18 @@ class Symbol:
 
 
 def _make_symbols() -> dict[str, Symbol]:
-    symbols = {}
-    for kind, known in (("activation", ACTIVATIONS), ("optimizer", OPTIMIZERS)):
-        for short, location in known.items():
+    her = ("HerReplayBuffer", "stable_baselines3.HerReplayBuffer")
+    symbols = dict.fromkeys(her, Symbol("replay_buffer", "her"))
+    for registry in (ACTIVATIONS, OPTIMIZERS):
+        for short, location in registry.items():
+            # Under the names that scripts usually give to modules: nn.ReLU, th.nn.ReLU, ...
             module, class_name = location.split(":")
-            for name in _spellings(module, class_name):
-                symbols[name] = Symbol(kind, short)
-    for name in ("HerReplayBuffer", "stable_baselines3.HerReplayBuffer"):
-        symbols[name] = Symbol("replay_buffer", "her")
+            root, _, rest = module.partition(".")
+            is_torch = root == "torch"
+            prefixes = [f"{rest}.", f"th.{rest}.", f"{module}."] if is_torch else ["", f"{module}."]
+            for prefix in prefixes:
+                symbols[prefix + class_name] = Symbol(registry.kind, short)
     return symbols
-
-
-def _spellings(module: str, class_name: str) -> list[str]:
-    """Return the names under which scripts usually reach a class: th.nn.ReLU, nn.ReLU, ..."""
-    root, _, submodule = module.partition(".")
-    if root != "torch":
-        return [class_name, f"{module}.{class_name}"]
-    return [f"{prefix}{submodule}.{class_name}" for prefix in ("", "th.", "torch.")]
 
 
 SYMBOLS = _make_symbols()
@@ -74,7 +69,7 @@ def parse_literal(text: str) -> object:
         Plain Python values, with a `Symbol` where a class was named.
 
     Raises:
-        ConfigError: If the text is anything else.
+        ConfigError: The text is anything else.
     """
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(
@@ -83,17 +78,15 @@ def parse_literal(text: str) -> object:
         )
     try:
         return _walk(ast.parse(text.strip(), mode="eval").body)
-    except SyntaxError as error:
+    except ConfigError:
+        raise
+    except (SyntaxError, ValueError) as error:
         raise ConfigError(
-            f"{_short(text)} is not a Python literal ({error.msg}). "
+            f"{_short(text)} is not a Python literal ({getattr(error, 'msg', error)}). "
             "Write it like dict(net_arch=[64, 64]) or as a YAML mapping."
         ) from error
     except (RecursionError, MemoryError) as error:
         raise ConfigError(f"{_short(text)} is nested too deeply to be a configuration.") from error
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{_short(text)} is not a Python literal ({error}).") from error
 
 
 def parse_symbol(text: str, kind: str) -> str:
@@ -101,10 +94,10 @@ def parse_symbol(text: str, kind: str) -> str:
 
     Args:
         text: A dotted name such as `nn.ReLU`.
-        kind: The kind of class that is expected here, see `Symbol`.
+        kind: The expected kind of class, see `Symbol`.
 
     Raises:
-        ConfigError: If the text is not a known name of that kind.
+        ConfigError: The text is not a known name of that kind.
     """
     value = parse_literal(text)
     if isinstance(value, Symbol) and value.kind == kind:
@@ -113,7 +106,7 @@ def parse_symbol(text: str, kind: str) -> str:
 
 
 def schedule_of_lambda(name: str, text: str) -> float | str:
-    """Return the schedule that a function of the remaining progress stands for, without running it.
+    """Return the schedule of a function of the remaining progress, without running it.
 
     Only straight lines have a counterpart: `lambda p: p * 3e-4` is `lin_0.0003`.
 
@@ -125,26 +118,23 @@ def schedule_of_lambda(name: str, text: str) -> float | str:
         A number if it is constant, else `lin_<start>_<end>`, or `lin_<start>` if it ends at 0.
 
     Raises:
-        ConfigError: If it is anything else.
+        ConfigError: It is anything else.
     """
     refusal = (
         f"{name}={_short(text)} is code. Of functions only straight lines of one argument can be "
         "converted, such as `lambda p: 3e-4 * p`; write it as lin_, cos_ or exp_ START_END."
     )
     try:
-        node = ast.parse(text.strip()[:MAX_CHARACTERS], mode="eval").body
-        match node:
-            case ast.Lambda(
-                args=ast.arguments(args=[ast.arg(arg=argument)], defaults=[]), body=body
-            ):
-                end, slope = _line(body, argument)
+        match ast.parse(text.strip()[:MAX_CHARACTERS], mode="eval").body:
+            case ast.Lambda(args=ast.arguments(args=[ast.arg(arg=p)], defaults=[]), body=body):
+                end, slope = _line(body, p)
             case _:
                 raise ConfigError(refusal)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise ConfigError(refusal) from error
-    start = end + slope
     if slope == 0:
         return end
+    start = end + slope
     return f"lin_{start:g}" if end == 0 else f"lin_{start:g}_{end:g}"
 
 
@@ -158,21 +148,18 @@ def _line(node: ast.expr, argument: str) -> tuple[float, float]:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             value, slope = _line(operand, argument)
             return -value, -slope
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+        case ast.BinOp(left=left, op=operator, right=right):
             (a, b), (c, d) = _line(left, argument), _line(right, argument)
-            return (a + c, b + d) if isinstance(op, ast.Add) else (a - c, b - d)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            (a, b), (c, d) = _line(left, argument), _line(right, argument)
-            if b and d:
-                raise ValueError("a parabola")
-            return a * c, a * d + b * c
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            (a, b), (c, d) = _line(left, argument), _line(right, argument)
-            if d:
-                raise ValueError("a hyperbola")
-            return a / c, b / c
-        case _:
-            raise ValueError("no straight line")
+            match operator:
+                case ast.Add():
+                    return a + c, b + d
+                case ast.Sub():
+                    return a - c, b - d
+                case ast.Mult() if not (b and d):
+                    return a * c, a * d + b * c
+                case ast.Div() if not d:
+                    return a / c, b / c
+    raise ValueError("not a straight line")
 
 
 def read_mapping(name: str, value: object) -> dict[str, object]:
@@ -183,12 +170,12 @@ def read_mapping(name: str, value: object) -> dict[str, object]:
         value: The mapping, or for example `dict(net_arch=[64])`. Class names stay `Symbol`.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: It is neither.
     """
     if isinstance(value, str):
         value = parse_literal(value)
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(f"{name}={_short(str(value))} is no mapping. Write dict(key=value).")
+        raise ConfigError(f"{name}={_short(str(value))} is not a mapping. Write dict(key=value).")
     return dict(value)
 
 
@@ -206,7 +193,7 @@ def plain_value(name: str, value: object, depth: int = 0) -> Any:
         depth: How many levels up the outermost value is.
 
     Raises:
-        ConfigError: If it is not plain data, not finite, or would be interpolated when loaded.
+        ConfigError: It is not plain data, not finite, or would be interpolated when loaded.
     """
     if depth > MAX_DEPTH:
         raise ConfigError(f"{name} is nested more than {MAX_DEPTH} levels deep.")
@@ -261,65 +248,42 @@ def _walk(node: ast.expr) -> object:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return [_walk(element) for element in elements]
         case ast.Dict(keys=keys, values=values):
-            return _pairs([(_key(key), value) for key, value in zip(keys, values, strict=True)])
+            return _mapping(zip(keys, values, strict=True))
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-            return _pairs([(_keyword(keyword), keyword.value) for keyword in keywords])
+            return _mapping((k.arg and ast.Constant(k.arg), k.value) for k in keywords)
         case ast.Name() | ast.Attribute():
-            return _look_up(node)
-        case _:
-            _refuse(node)
+            name = ast.unparse(node)
+            if name in SYMBOLS:
+                return SYMBOLS[name]
+            if all(part.isidentifier() for part in name.split(".")):
+                raise ConfigError(f"{_short(name)} is not a known name. {_known(name)}")
+    raise ConfigError(
+        f"{_short(ast.unparse(node))} is code, not a plain value. "
+        "Allowed are numbers, strings, lists, dict(...) and names such as nn.ReLU."
+    )
 
 
-def _pairs(pairs: list[tuple[str, ast.expr]]) -> dict[str, object]:
+def _mapping(pairs: Iterable[tuple[Any, ast.expr]]) -> dict[str, object]:
+    """Return a dictionary from its nodes; the key of a `**` is None."""
     mapping: dict[str, object] = {}
     for key, value in pairs:
-        if key in mapping:
-            raise ConfigError(f"{key!r} is given twice in one dictionary. Keep one of the two.")
-        mapping[key] = _walk(value)
+        match key:
+            case None:
+                raise ConfigError("** inside a dictionary is not allowed. Write its keys out.")
+            case ast.Constant(value=str() as name) if name in mapping:
+                raise ConfigError(f"{name!r} is given twice in one dictionary. Keep one of them.")
+            case ast.Constant(value=str() as name):
+                mapping[name] = _walk(value)
+            case _:
+                text = _short(ast.unparse(key))
+                raise ConfigError(f"The key {text} is not a string. Quote it.")
     return mapping
-
-
-def _key(node: ast.expr | None) -> str:
-    match node:
-        case ast.Constant(value=str() as key):
-            return key
-        case None:
-            raise ConfigError("** inside a dictionary is not allowed. Write its keys out.")
-        case _:
-            raise ConfigError(f"The key {_short(ast.unparse(node))} is not a string. Quote it.")
-
-
-def _keyword(keyword: ast.keyword) -> str:
-    if keyword.arg is None:
-        raise ConfigError("** inside dict(...) is not allowed. Write its keys out.")
-    return keyword.arg
-
-
-def _look_up(node: ast.Name | ast.Attribute) -> Symbol:
-    parts: list[str] = []
-    owner: ast.expr = node
-    while isinstance(owner, ast.Attribute):
-        parts.append(owner.attr)
-        owner = owner.value
-    if not isinstance(owner, ast.Name):
-        _refuse(node)
-    name = ".".join([owner.id, *reversed(parts)])
-    if name not in SYMBOLS:
-        raise ConfigError(f"{_short(name)} is not a known name. {_known(name)}")
-    return SYMBOLS[name]
 
 
 def _known(name: str, kind: str | None = None) -> str:
     names = [known for known, symbol in SYMBOLS.items() if kind in (None, symbol.kind)]
     near = closest(name, names)
     return f"Did you mean {near}?" if near else f"Known: {', '.join(sorted(names))}."
-
-
-def _refuse(node: ast.expr) -> NoReturn:
-    raise ConfigError(
-        f"{_short(ast.unparse(node))} is code, not a plain value. "
-        "Allowed are numbers, strings, lists, dict(...) and names such as nn.ReLU."
-    )
 
 
 def _short(text: str) -> str:

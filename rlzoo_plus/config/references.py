@@ -1,4 +1,4 @@
-"""References to secrets: `${oc.env:API_TOKEN}` is written everywhere, and read where it is used.
+"""References to secrets: `${oc.env:API_TOKEN}` is stored as it is, and read where it is used.
 
 A variable is a secret if its name or the key that refers to it says so. Other variables are read
 when the configuration is composed, as Hydra does.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,14 +21,12 @@ from rlzoo_plus.artifacts.secrets import (
 from rlzoo_plus.errors import ConfigError
 
 REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
-# Where arguments of the user's are passed on: to environments, wrappers, callbacks and trackers.
+# Arguments for environments, wrappers, callbacks and trackers.
 _REVEALED = re.compile(r"(env\.kwargs|env\.wrappers|callbacks|tracker\.kwargs)(\.|$)")
-# It has a check of its own, which knows what a database takes.
-_CHECKED_ELSEWHERE = ("hpo.storage",)
 
 
 def plain_values(cfg: Any) -> dict[str, Any]:
-    """Return a composed configuration as plain data, with references to secrets left as they are.
+    """Return a composed configuration as plain data, with references to secrets kept.
 
     Raises:
         OmegaConfBaseException: An interpolation fails, e.g. because a variable is not set.
@@ -57,62 +55,43 @@ def reveal(value: Any, where: str) -> Any:
         return type(value)(reveal(item, where) for item in value)
     if not isinstance(value, str):
         return value
-
-    def read(match: re.Match[str]) -> str:
-        name = match["name"]
+    for name in variables_in(value):
         if name not in os.environ:
             raise ConfigError(
                 f"{where} refers to the environment variable {name}, which is not set here. "
                 f"Set it: export {name}=..."
             )
-        return os.environ[name]
-
-    return REFERENCE.sub(read, value)
+    return REFERENCE.sub(lambda match: os.environ[match["name"]], value)
 
 
 def variables_in(value: Any) -> list[str]:
     """Return the names of the variables that nested plain data refers to."""
-    return list(dict.fromkeys(m["name"] for _, text in _texts(value) for m in _found(text)))
+    texts = [text for _, text in _texts(value) if isinstance(text, str)]
+    return list(dict.fromkeys(name for text in texts for name in REFERENCE.findall(text)))
 
 
-def refuse_secrets(values: Mapping[str, Any]) -> None:
+def refuse_secrets(values: Mapping[str, Any], *, composed: bool = True) -> None:
     """Refuse secrets in a configuration: it is written to files, which others may see.
 
     Args:
-        values: The configuration, or a part of it from its root, plain data.
+        values: The configuration or a part of it from its root, plain data, or texts by dotted key.
+        composed: Whether interpolations are resolved, so that only references to secrets are left;
+            they are refused where none is read.
 
     Raises:
-        ConfigError: It holds one, or a reference where none is read. The text has no secret.
+        ConfigError: It holds a secret or such a reference. The text has no secret.
     """
-    found = list(_texts(values))
-    for path, value in found:
-        if any(_found(value)) and not _REVEALED.match(path):
+    variables = values_of_variables()
+    for path, value in _texts(values):
+        is_reference = composed and isinstance(value, str) and REFERENCE.search(value)
+        if is_reference and not _REVEALED.match(path):
             raise ConfigError(
                 f"{path} refers to a secret: that is read in env.kwargs, env.wrappers, callbacks "
                 "and tracker.kwargs only."
             )
-    _refuse_literals(found)
-
-
-def refuse_literals(values: Mapping[str, Any]) -> None:
-    """Refuse secrets in a configuration or in overrides whose references are not looked at yet.
-
-    Args:
-        values: Nested plain data, or texts by their dotted keys.
-
-    Raises:
-        ConfigError: There is one. The text does not have it.
-    """
-    _refuse_literals(_texts(values))
-
-
-def _refuse_literals(values: Iterable[tuple[str, Any]]) -> None:
-    variables = values_of_variables()
-    for path, value in values:
-        if path in _CHECKED_ELSEWHERE:
-            continue
         plain = REFERENCE.sub("", value) if isinstance(value, str) else value
-        if is_secret(path, plain, variables):
+        # The storage has a check of its own, which knows the addresses of databases.
+        if path != "hpo.storage" and is_secret(path, plain, variables):
             raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path)}")
 
 
@@ -123,14 +102,13 @@ def _instead(path: str) -> str:
             f"{stays} Set the variable in the shell that starts the jobs, which hands it on to "
             "them, or read a file: 'source ~/.secrets'."
         )
-    key = next((part for part in reversed(path.split(".")) if not part.isdigit()), path)
-    name = re.sub(r"\W", "_", key).upper()
-    name = name if is_secret_variable(name) else f"{name}_SECRET"
     if not _REVEALED.match(path):
         return f"{stays} Leave it out, and set an environment variable if your code reads one."
-    reference = (
-        f"'{path}=${{oc.env:{name}}}'" if path.startswith("env.kwargs") else f"${{oc.env:{name}}}"
-    )
+    key = next((part for part in reversed(path.split(".")) if not part.isdigit()), path)
+    name = re.sub(r"\W", "_", key).upper()
+    reference = f"${{oc.env:{name if is_secret_variable(name) else f'{name}_SECRET'}}}"
+    if path.startswith("env.kwargs"):
+        reference = f"'{path}={reference}'"
     return f"{stays} Put it into an environment variable, and refer to that: {reference}."
 
 
@@ -149,13 +127,9 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _found(value: Any) -> list[re.Match[str]]:
-    return list(REFERENCE.finditer(value)) if isinstance(value, str) else []
-
-
 @contextmanager
 def _references_kept() -> Iterator[None]:
-    """Let OmegaConf give a reference for a secret, wherever that is interpolated."""
+    """Let OmegaConf return a reference where a secret is interpolated."""
     from omegaconf import OmegaConf
     from omegaconf.resolvers import oc
 

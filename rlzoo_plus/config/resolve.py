@@ -1,4 +1,4 @@
-"""From a composed configuration to a checked `RunConfig`: types, names and cross-field rules."""
+"""Checks a composed configuration and returns a `RunConfig`: types, names, cross-field rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
     IN_PROCESS,
-    INIT_PARTS,
     InfraConfig,
     InitConfig,
     PluginSection,
@@ -44,55 +43,41 @@ from rlzoo_plus.config.schema import (
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
+# Sections and keys that change nothing in the trained policy.
 UNHASHED = (
-    "run_dir",
-    "init_from",
-    "sweep",
-    "resume",
-    "restart",
-    "log",
-    "tracker",
-    "report",
-    "checkpoint",
-    "infra",
-    "export",
-    "packages",
+    *("run_dir", "init_from", "sweep", "resume", "restart", "log", "tracker", "report"),
+    *("checkpoint", "infra", "export", "packages"),
 )
-# Where the initial weights were found, and what is measured of a policy, change nothing in it.
 _WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
-DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,4})?")
-# Each is a Python of its own, of 50 MB and more.
+# Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
 _MOST_MISSING = 2
-# For values of several shapes, where the rule of each branch alone would mislead.
+_NAMED = "must be a list of {0}, and {{{1}: {{argument: value}}}} for one with arguments"
+# For values of several types, where pydantic's text about each type alone would mislead.
 _RULES = {
     "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
-    "network.net_arch": (
-        "must be a list of layer sizes, [64, 64], or one for each part, "
-        "{actor: [64, 64], critic: [256, 256]}"
-    ),
+    "network.net_arch": "must be a list of layer sizes, [64, 64], or one for each part, "
+    "{actor: [64, 64], critic: [256, 256]}",
     "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
-    "eval.episodes": "must be a whole number from 1 to 100,000, or auto",
-    "eval.metrics": "must be a list of names, and {name: {argument: value}} for one with arguments",
-    "eval.n_envs": "must be a whole number from 1 to 100,000, or auto",
-    "env.wrappers": "must be a list of names, and {name: {argument: value}} for one with arguments",
-    "callbacks": (
-        "must be a list of dotted paths, and {path: {argument: value}} for one with arguments"
+    **dict.fromkeys(
+        ("eval.episodes", "eval.n_envs"), "must be a whole number from 1 to 100,000, or auto"
     ),
+    **dict.fromkeys(("eval.metrics", "env.wrappers"), _NAMED.format("names", "name")),
+    "callbacks": _NAMED.format("dotted paths", "path"),
+    "device": "must be auto, cpu, cuda or cuda:<number>",
     "run_dir": "must be the path of a directory, or null",
     "freeze": "must be a list of names, e.g. [features_extractor]",
     "init.parts": "must be a list of policy, optimizer, buffer and normalization",
     "infra.workers": "must be a whole number of at least 1, or auto",
     "sweep": "must be a name, a path, or null for outputs/sweeps/default",
     "num_threads": "must be a whole number from 1 to 1,024, or auto",
-    "report.video": "must be true, false or auto",
-    "log.progress": "must be true, false or auto",
+    **dict.fromkeys(("report.video", "log.progress"), "must be true, false or auto"),
 }
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A checked configuration and what the user should know about it."""
+    """A checked configuration and warnings about it."""
 
     config: RunConfig
     warnings: list[str] = field(default_factory=list)
@@ -103,10 +88,10 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
 
     Args:
         values: Plain nested data, e.g. `OmegaConf.to_container(cfg, resolve=True)`.
-        env_name: The name the environment goes by in directories and tables.
+        env_name: The environment's name in directories and tables.
 
     Raises:
-        ConfigError: Something is misspelled, of the wrong type, or cannot go together.
+        ConfigError: A name is unknown, a value has the wrong type, or values contradict each other.
     """
     config = validate_config(_with_defaults(values, env_name), check_types)
     refuse_secrets(config.model_dump())
@@ -119,7 +104,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
     _check_init(config, spec)
     if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
         raise ConfigError(
-            f"n_envs={config.n_envs} with vec_env=subproc starts as many processes. Set it to at "
+            f"n_envs={config.n_envs} with vec_env=subproc starts that many processes. Set it to at "
             f"most {MOST_PROCESSES}, or vec_env=auto."
         )
     config = check_cadence(config, spec)
@@ -174,15 +159,13 @@ def validate_config(
 
     Args:
         data: Its values.
-        check: `check_types` where there are many of them, which are only looked at.
+        check: `check_types` where many configurations are only read.
 
     Raises:
         ConfigError: It names every key that is wrong.
     """
-    try:
+    with _as_config_error(data):
         return check(data)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_mistakes(error.errors(), data))) from None
 
 
 def settings_of(section: PluginSection) -> Any:
@@ -191,41 +174,42 @@ def settings_of(section: PluginSection) -> Any:
     Raises:
         ConfigError: There is no such plugin, or a setting is wrong.
     """
-    with _told(section.registry.key.partition(".")[0], section.model_dump()):
+    key = section.registry.key.partition(".")[0]
+    with _as_config_error({key: section.model_dump()}, key):
         return section.settings
 
 
 def infra_of(values: Mapping[str, Any]) -> InfraConfig:
-    """Check the section `infra` alone, e.g. what is typed for jobs that are stored.
+    """Check the section `infra` alone, e.g. overrides for stored jobs.
 
     Raises:
         ConfigError: It names every key that is wrong.
     """
-    with _told("infra", values):
+    with _as_config_error({"infra": values}, "infra"):
         return InfraConfig.model_validate(values)
 
 
 @contextmanager
-def _told(key: str, values: Mapping[str, Any]) -> Iterator[None]:
-    """Tell mistakes of a section as those of the whole configuration."""
+def _as_config_error(data: Mapping[str, Any], *section: str) -> Iterator[None]:
+    """Report errors as `ConfigError`, with the keys of the whole configuration."""
     try:
         yield
     except ValidationError as error:
-        items = [{**item, "loc": (key, *item["loc"])} for item in error.errors()]
-        raise ConfigError("\n".join(_mistakes(items, {key: values}))) from None
+        items = [{**item, "loc": (*section, *item["loc"])} for item in error.errors()]
+        raise ConfigError("\n".join(_mistakes(items, data))) from None
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"{key}: {error}.") from error
+        raise ConfigError(f"{section[0]}: {error}.") from error
 
 
 def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
     """Return a line for each mistake; of a section that was replaced, one line for all its keys."""
     missing = [".".join(map(str, item["loc"])) for item in items if item["type"] == "missing"]
-    lines = [_describe(item, data) for item in items]
-    if len(missing) > _MOST_MISSING:
+    are_many = len(missing) > _MOST_MISSING
+    lines = [_describe(i, data) for i in items if not (are_many and i["type"] == "missing")]
+    if are_many:
         section = missing[0].rpartition(".")[0] or "the configuration"
-        lines = [_describe(item, data) for item in items if item["type"] != "missing"]
         lines.append(
             f"{section} leaves out {', '.join(missing[:_MOST_MISSING])} and "
             f"{len(missing) - _MOST_MISSING} more. Change single keys, and leave the others."
@@ -236,25 +220,24 @@ def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> li
 def load_stored(
     values: Any, check: Callable[[Any], RunConfig] = RunConfig.model_validate
 ) -> RunConfig:
-    """Check a configuration that was read from a file, which anybody may have written.
+    """Check an untrusted configuration that was read from a file.
 
     Args:
         values: What was read.
         check: See `validate_config`.
 
     Raises:
-        ValueError: It is none; `one_line` says why.
+        ValueError: It is not a configuration; `one_line` says why.
     """
     if has_control_characters(values):
         raise ValueError("a text has control characters")
-    config = check(values)
-    if not DEVICE.fullmatch(config.device):
-        raise ValueError("device must be auto, cpu, mps, cuda or cuda:<number>")
-    return config
+    return check(values)
 
 
 def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    path = [str(part) for part in item["loc"] if _is_key(part)]
+    # Without pydantic's names for the branches of a union.
+    branches = ("int", "str", "float", "bool")
+    path = [str(p) for p in item["loc"] if not (isinstance(p, str) and ("[" in p or p in branches))]
     key = ".".join(path)
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
@@ -265,8 +248,7 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
     if whole is not None:
         return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
-    context = item.get("ctx", {})
-    expected = context.get("expected")
+    expected = item.get("ctx", {}).get("expected")
     rule = f"must be {expected}" if expected else item["msg"]
     rule = rule.removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{key}={_shown(item['input'])}: {rule}."
@@ -277,12 +259,6 @@ def _value_at(data: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
-
-
-def _is_key(part: Any) -> bool:
-    """Tell a configuration key from pydantic's names for the branches of a union."""
-    is_branch = isinstance(part, str) and ("[" in part or part in ("int", "str", "float", "bool"))
-    return not is_branch
 
 
 def _shown(value: Any) -> str:
@@ -328,19 +304,12 @@ def _check_names(config: RunConfig) -> None:
             f"env.name={_shown(str(config.env.name))}: folders are named after it. Use letters, "
             "digits, dots and hyphens, e.g. env.name=my-robot."
         )
-    _check_own_vec_env(config)
-    if not DEVICE.fullmatch(config.device):
-        raise ConfigError(f"device={config.device}: must be auto, cpu, cuda or cuda:<number>.")
-
-
-def _check_own_vec_env(config: RunConfig) -> None:
-    """Refuse what belongs to the chain around each environment, where there is none."""
-    chain = {"env.wrappers": config.env.wrappers, "env.warmup_resets": config.env.warmup_resets}
-    for key, value in chain.items():
+    for key in ("wrappers", "warmup_resets"):
+        value = getattr(config.env, key)
         if value and is_own_vec_env(config.vec_env):
             raise ConfigError(
-                f"{key}={value}: vec_env={config.vec_env} steps all environments at once, and none "
-                f"can be wrapped alone. Remove it, or do the same in the environment."
+                f"env.{key}={value}: vec_env={config.vec_env} steps all environments at once, and "
+                f"none can be wrapped alone. Remove it, or do the same in the environment."
             )
 
 
@@ -389,18 +358,19 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
 
 
 def _check_init(config: RunConfig, spec: AlgorithmSpec) -> None:
-    """Check what a warm start takes, as far as it can be told without its source."""
+    """Check what a warm start takes, as far as that is possible without its source."""
     init = config.init
     if config.init_from is None and init != InitConfig():
         raise ConfigError(
             "init.* says what a warm start takes, and there is none. Add init_from=RUN, or leave "
             "init.* out."
         )
+    known = ("policy", "optimizer", "buffer", "normalization")
     for name in init.parts:
-        if name not in INIT_PARTS:
-            raise ConfigError(unknown_name("part in init.parts", name, INIT_PARTS))
+        if name not in known:
+            raise ConfigError(unknown_name("part in init.parts", name, known))
     if not init.parts:
-        raise ConfigError(f"init.parts=[] takes nothing. Choose from {', '.join(INIT_PARTS)}.")
+        raise ConfigError(f"init.parts=[] takes nothing. Choose from {', '.join(known)}.")
     if "buffer" in init.parts and spec.family is not Family.OFF_POLICY:
         raise ConfigError(
             f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."

@@ -9,16 +9,8 @@ from typing import Any
 
 from rlzoo_plus.errors import ConfigError, closest
 
-KINDS = {
-    "lin": "lin",
-    "linear": "lin",
-    "cos": "cos",
-    "cosine": "cos",
-    "exp": "exp",
-    "exponential": "exp",
-    "const": "const",
-    "constant": "const",
-}
+_LONG = {"linear": "lin", "cosine": "cos", "exponential": "exp", "constant": "const"}
+KINDS = {**{short: short for short in _LONG.values()}, **_LONG}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _PATTERN = re.compile(rf"([A-Za-z]+)_({_NUMBER})(?:_({_NUMBER}))?")
 _EXP_DEFAULT_RATIO = 0.01
@@ -39,7 +31,7 @@ class ScheduleSpec:
     end: float
 
     def __call__(self, progress_remaining: float) -> float:
-        """Return the value when a share of the run, 1 at its start and 0 at its end, remains."""
+        """Return the value; `progress_remaining` falls from 1 to 0 in the course of a run."""
         done = 1.0 - progress_remaining
         if self.kind == "const":
             return self.start
@@ -62,26 +54,21 @@ def parse_schedule(value: Any, key: str) -> ScheduleSpec:
         ConfigError: The text names no schedule, or an `exp` one that would cross zero.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _checked(ScheduleSpec("const", float(value), float(value)), value, key)
-    match = _PATTERN.fullmatch(str(value))
-    kind = KINDS.get(match.group(1).lower()) if match else None
-    if match is None or kind is None:
-        raise ConfigError(_describe(value, key))
-    start = float(match.group(2))
-    default_end = {"const": start, "exp": start * _EXP_DEFAULT_RATIO}.get(kind, 0.0)
-    end = float(match.group(3)) if match.group(3) else default_end
-    if kind == "exp" and not (start > 0 and end > 0):
-        raise ConfigError(
-            f"{key}={value}: an exponential schedule needs a start and an end above 0. "
-            f"Use lin_{start:g} to reach 0."
-        )
-    return _checked(ScheduleSpec(kind, start, end), value, key)
-
-
-def _checked(schedule: ScheduleSpec, value: Any, key: str) -> ScheduleSpec:
-    for number in (schedule.start, schedule.end):
-        if not math.isfinite(number) or number < 0:
-            raise ConfigError(f"{key}={value}: must be a finite number, and not negative.")
+        schedule = ScheduleSpec("const", float(value), float(value))
+    else:
+        match = _PATTERN.fullmatch(str(value))
+        if match is None or (kind := KINDS.get(match.group(1).lower())) is None:
+            raise ConfigError(_describe(value, key))
+        start = float(match.group(2))
+        default_end = {"const": start, "exp": start * _EXP_DEFAULT_RATIO}.get(kind, 0.0)
+        schedule = ScheduleSpec(kind, start, float(match.group(3) or default_end))
+        if kind == "exp" and not (start > 0 and schedule.end > 0):
+            raise ConfigError(
+                f"{key}={value}: an exponential schedule needs a start and an end above 0. "
+                f"Use lin_{start:g} to reach 0."
+            )
+    if not all(0 <= number < math.inf for number in (schedule.start, schedule.end)):
+        raise ConfigError(f"{key}={value}: must be a finite number, and not negative.")
     return schedule
 
 

@@ -1,7 +1,7 @@
-"""The types of a run's configuration; every value lives in conf/.
+"""The types of a run's configuration; the values are in conf/.
 
-`RunConfig` is what the rest of the code sees: checked, complete, and plain data when dumped.
-`auto` and `null` are resolved in `resolve.py`, except where the answer needs the environment.
+`RunConfig` is checked, complete, and plain data when dumped. `auto` and `null` are resolved in
+`resolve.py`, except where that needs the environment.
 """
 
 from __future__ import annotations
@@ -27,60 +27,59 @@ from rlzoo_plus.registry import Registry
 
 
 def _whole_number(value: Any) -> Any:
-    """Let 1e6 stand for 1000000, and refuse true and false as numbers."""
+    """Read 1e6 as 1000000, and refuse true and false as numbers."""
     if isinstance(value, bool):
         raise ValueError("needs a whole number")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _not_bool(value: Any) -> Any:
-    """Refuse true and false as numbers."""
     if isinstance(value, bool):
         raise ValueError("needs a number")
     return value
 
 
-# What a double still counts one by one, and far more steps than any run takes.
+def _one_line(value: str) -> str:
+    # In a log or a table, a second line would look like one of ours.
+    if not value.isprintable():
+        raise ValueError("must be one line without control characters")
+    return value
+
+
+# A double counts exactly up to here, and no run takes as many steps.
 LARGEST = 10**15
+# Each reset is the beginning of an episode, before the first step.
+MOST_WARMUP_RESETS = 100
+MOST_EPISODES = 100_000
+# torch fails with many thousands.
+MOST_THREADS = 1024
+# Seeds of environments count up from the first; so many are reserved.
+MOST_ENVS = 100_000
 
 Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=LARGEST)]
 NonNegative = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=LARGEST)]
 Number = Annotated[float, BeforeValidator(_not_bool)]
 NonNegativeFloat = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
 PositiveFloat = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
-
-
-def _one_line(value: str) -> str:
-    """Refuse a text of several lines: in a log or a table, the second looks like one of ours."""
-    if not value.isprintable():
-        raise ValueError("must be one line without control characters")
-    return value
-
-
-# What is shown in messages and tables, and what files are named after.
+Text = Annotated[str, Field(min_length=1)]
+# Text for messages, tables and file names.
 Line = Annotated[str, AfterValidator(_one_line)]
-# Each is the beginning of an episode, before the first step.
-MOST_WARMUP_RESETS = 100
-MOST_EPISODES = 100_000
-# torch breaks down with many thousands.
-MOST_THREADS = 1024
-# Seeds of environments count up from the first; so many are kept free.
-MOST_ENVS = 100_000
-
+# Names, and `{name: {argument: value}}` for those with arguments.
+Named = list[str | dict[str, dict[str, Any] | None]]
 EnvCount = Annotated[Count, Field(le=MOST_ENVS)]
 Few = Annotated[Count, Field(le=100)]
 LayerSizes = list[Count]
-# How environments share the run's process; with each, everything comes out the same, bit for bit.
+# Environments in the process of the run; all of them give the same results, bit for bit.
 IN_PROCESS = ("auto", "dummy", "batched")
 
 
 def is_own_vec_env(vec_env: str) -> bool:
-    """Tell whether all environments come as one object, not from our chain for each of them."""
+    """Tell whether a class of the user or of Gymnasium steps all environments at once."""
     return vec_env not in (*IN_PROCESS, "subproc")
 
 
 class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors, `model_dump` gives plain data."""
+    """A section of the configuration; unknown keys are errors, `model_dump` returns plain data."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
@@ -88,13 +87,13 @@ class Section(BaseModel):
 
 
 class EnvConfig(Section):
-    """Which environment, and the wrappers of its one chain."""
+    """The environment and its wrappers."""
 
     id: Line
     name: Line | None = None
     packages: list[Line]
     kwargs: dict[str, Any]
-    wrappers: list[str | dict[str, dict[str, Any] | None]]
+    wrappers: Named
     frame_stack: Count
     time_limit: Count | None
     warmup_resets: Annotated[NonNegative, Field(le=MOST_WARMUP_RESETS)]
@@ -103,7 +102,7 @@ class EnvConfig(Section):
 
 
 class NoiseConfig(Section):
-    """Exploration noise added to a deterministic policy's actions, in units of action range."""
+    """Exploration noise on the actions of a deterministic policy, in units of the action range."""
 
     type: str
     std: NonNegativeFloat
@@ -112,7 +111,7 @@ class NoiseConfig(Section):
 
 
 class AlgoConfig(Section):
-    """Which algorithm, and its Stable-Baselines3 constructor arguments."""
+    """The algorithm and its constructor arguments in Stable-Baselines3."""
 
     name: Line
     packages: list[Line]
@@ -122,7 +121,7 @@ class AlgoConfig(Section):
 
 
 class LstmConfig(Section):
-    """The recurrent part of a recurrent policy."""
+    """The LSTM of a recurrent policy."""
 
     hidden_size: Count | None
     n_layers: Few | None
@@ -163,15 +162,11 @@ class NormalizeConfig(Section):
     epsilon: PositiveFloat = 1e-8
 
 
-# What a new run can take from an earlier one.
-INIT_PARTS = ("policy", "optimizer", "buffer", "normalization")
-
-
 class InitConfig(Section):
     """What a new run takes from the training that `init_from` names.
 
-    `sha256` is that of the parts taken. It is filled in when the source is read, and tells runs
-    with other initial weights apart.
+    `sha256` is that of the parts taken. It is set when the source is read, so that the hashes of
+    runs with different initial weights differ.
     """
 
     parts: list[Line] = ["policy", "normalization"]
@@ -181,24 +176,18 @@ class InitConfig(Section):
 
 
 class EvalConfig(Section):
-    """How and when the policy is evaluated while it trains.
-
-    `metrics` has a default for runs that were started before there were any.
-    """
+    """How and when the policy is evaluated; older runs have no `metrics`."""
 
     every_steps: Count | Literal["auto"] | None
     episodes: Annotated[Count, Field(le=MOST_EPISODES)] | Literal["auto"]
     n_envs: EnvCount | Literal["auto"]
     deterministic: bool
     at_start: bool
-    metrics: list[str | dict[str, dict[str, Any] | None]] = []
+    metrics: Named = []
 
 
 class CheckpointConfig(Section):
-    """When a checkpoint is written, and how many stay.
-
-    The last two have defaults for runs that were started before there were such settings.
-    """
+    """When a checkpoint is written, and how many are kept; older runs lack the last two."""
 
     every_steps: Count | None
     every_minutes: PositiveFloat | None
@@ -208,7 +197,7 @@ class CheckpointConfig(Section):
 
 
 class StopConfig(Section):
-    """Reasons to end before `n_timesteps`."""
+    """Conditions that end a run before `n_timesteps`."""
 
     reward_threshold: Number | None
     no_improvement_evals: Count | None
@@ -216,7 +205,7 @@ class StopConfig(Section):
 
 
 class LogConfig(Section):
-    """What is shown and recorded."""
+    """What is printed and logged."""
 
     level: Literal["debug", "info", "warning", "error"]
     interval: Count
@@ -226,7 +215,7 @@ class LogConfig(Section):
 
 
 class ReportConfig(Section):
-    """What is drawn and filmed when a run has ended."""
+    """Plot and video of a finished run."""
 
     plot: bool
     video: bool | Literal["auto"]
@@ -234,17 +223,17 @@ class ReportConfig(Section):
 
 
 class ExportConfig(Section):
-    """Other formats written beside the bundles."""
+    """Other formats that a run is exported to."""
 
     sb3_zip: bool
 
 
 class PluginSection(Section):
-    """A section whose other keys belong to the plugin that `name` chooses, in its `registry`.
+    """A section whose other keys belong to the plugin that `name` chooses from `registry`.
 
-    The plugin's class owns their model, in an attribute `Settings`. Keys of a shipped plugin are
-    checked with the section. Those of the user's own are kept as they are until `settings` is
-    asked for, since its import needs trust.
+    The plugin's class has their model in its attribute `Settings`. Keys of a shipped plugin are
+    checked with the section. Those of the user's own are stored unchecked until `settings` is
+    read, since the import needs trust.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -253,7 +242,7 @@ class PluginSection(Section):
 
     @property
     def settings(self) -> Any:
-        """The plugin's own keys, by its model; loads the plugin.
+        """The plugin's own keys, checked by its model; loads the plugin.
 
         Raises:
             ConfigError: There is no such plugin.
@@ -263,8 +252,8 @@ class PluginSection(Section):
 
     @classmethod
     def keys_of(cls, name: str) -> list[str]:
-        """Return the keys that such a section takes; loads the plugin."""
-        return [*cls.model_fields, *_model_of(cls.registry, name).model_fields]
+        """Return the keys of such a section; loads the plugin."""
+        return [*cls.model_fields, *_settings_model(cls.registry, name).model_fields]
 
     @model_validator(mode="before")
     @classmethod
@@ -278,51 +267,42 @@ class PluginSection(Section):
         return {**core, **_settings(cls.registry, name, own).model_dump()}
 
 
-class NoSettings(Section):
-    """The settings of a plugin that has none."""
-
-
-def _model_of(registry: Registry, name: str) -> type[BaseModel]:
-    return getattr(registry.load(name), "Settings", NoSettings)
+def _settings_model(registry: Registry, name: str) -> type[BaseModel]:
+    # Section itself has no fields: a plugin may have no settings.
+    return getattr(registry.load(name), "Settings", Section)
 
 
 def _settings(registry: Registry, name: str, values: Mapping[str, Any]) -> BaseModel:
-    """Check a plugin's own keys; one of another plugin at its default does no harm."""
-    model = _model_of(registry, name)
+    """Check a plugin's own keys; keys of another plugin may be there with their defaults."""
+    model = _settings_model(registry, name)
     mistakes: list[InitErrorDetails] = []
     for key in [key for key in values if key not in model.model_fields]:
-        owner, default = _owner_of(registry, key)
-        if owner is None:
-            # Whatever a model of the user's own would make of it.
-            mistakes.append({"type": "extra_forbidden", "loc": (key,), "input": values[key]})
-        elif values[key] != default:
+        owners = (o for o in registry if key in _settings_model(registry, o).model_fields)
+        owner = next(owners, None)
+        kind: str | PydanticCustomError = "extra_forbidden"
+        if owner is not None:
+            field = _settings_model(registry, owner).model_fields[key]
+            if values[key] == field.get_default(call_default_factory=True):
+                continue
             group = registry.key.partition(".")[0]
             text = f"{key} is for {group}={owner}. Leave it out, or use {group}={owner}"
             kind = PydanticCustomError("another_plugin", text)
-            mistakes.append({"type": kind, "loc": (key,), "input": values[key]})
+        mistakes.append({"type": kind, "loc": (key,), "input": values[key]})
     if mistakes:
         raise ValidationError.from_exception_data(name, mistakes)
     return model.model_validate({k: v for k, v in values.items() if k in model.model_fields})
-
-
-def _owner_of(registry: Registry, key: str) -> tuple[str | None, Any]:
-    """Return the shipped plugin that has a setting, and the setting's default."""
-    for name in registry:
-        if (field := _model_of(registry, name).model_fields.get(key)) is not None:
-            return name, field.get_default(call_default_factory=True)
-    return None, None
 
 
 Direction = Literal["maximize", "minimize"]
 
 
 class RetrainConfig(Section):
-    """The best trials, trained again: what is reported is not what they were chosen by.
+    """Training of the best trials once more, with fresh seeds.
 
     Attributes:
         best: How many of the best trials; 0 for none.
-        seeds: Fresh seeds that each of them is trained with, at the run's full `n_timesteps`.
-        episodes: Held-out episodes that the winner plays for the last figure.
+        seeds: Fresh seeds that each of them is trained with, for the run's full `n_timesteps`.
+        episodes: Held-out episodes of the final evaluation of the winner.
     """
 
     best: NonNegative
@@ -331,17 +311,17 @@ class RetrainConfig(Section):
 
 
 class HpoConfig(Section):
-    """A study; the values and what they mean are in conf/hpo/_study.yaml."""
+    """Settings of a study; conf/hpo/_study.yaml has their values and explains them."""
 
     algo: str | None
-    study: Annotated[str, Field(min_length=1)] | None
+    study: Text | None
     n_trials: Count
     timeout_minutes: PositiveFloat | None
     n_timesteps: Count | None
     seeds: Count
     objectives: Annotated[dict[str, Direction], Field(min_length=1)]
     constraints: list[str]
-    storage: Annotated[str, Field(min_length=1)]
+    storage: Text
     heartbeat_s: Count
     sampler: str
     sampler_options: dict[str, Any]
@@ -354,17 +334,17 @@ class HpoConfig(Section):
     space: dict[str, Any]
     custom: str | None
     retrain: RetrainConfig
-    experiment: Annotated[str, Field(min_length=1)] | None
+    experiment: Text | None
 
 
 class TrackerConfig(PluginSection):
-    """A service that follows the run besides TensorBoard."""
+    """A tracking service besides TensorBoard."""
 
     registry = TRACKERS
 
 
 class InfraConfig(PluginSection):
-    """Where the jobs of a sweep run; the defaults are for runs from before there were any."""
+    """Where the jobs of a sweep run; older runs lack the settings with defaults."""
 
     registry = LAUNCHERS
     workers: Count | Literal["auto"] = "auto"
@@ -373,7 +353,7 @@ class InfraConfig(PluginSection):
 
 
 class RunConfig(Section):
-    """One training, complete: one configuration, one seed."""
+    """The complete configuration of one run, with one seed."""
 
     env: EnvConfig
     algo: AlgoConfig
@@ -387,10 +367,10 @@ class RunConfig(Section):
     n_envs: EnvCount
     vec_env: Line
     normalize: NormalizeConfig | None
-    device: Line
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
-    run_dir: Annotated[str, Field(min_length=1)] | None
-    sweep: Annotated[str, Field(min_length=1)] | None = None
+    run_dir: Text | None
+    sweep: Text | None = None
     resume: Literal["auto", "never"] = "auto"
     restart: bool = False
     init_from: Annotated[Line, Field(min_length=1)] | None = None
@@ -402,11 +382,11 @@ class RunConfig(Section):
     log: LogConfig
     report: ReportConfig
     export: ExportConfig
-    callbacks: list[str | dict[str, dict[str, Any] | None]]
+    callbacks: Named
 
     @model_serializer(mode="wrap")
     def _without_warm_start(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what was not asked for: hashes and bundles stay what they were without it."""
+        """Leave out unused warm starts: hashes and bundles are those from before there were any."""
         unused = [] if self.freeze else ["freeze"]
         unused += ["init_from", "init"] if self.init_from is None else []
         return {key: value for key, value in serialize(self).items() if key not in unused}

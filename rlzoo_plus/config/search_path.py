@@ -1,4 +1,4 @@
-"""Owns where configuration files are looked for: a user's directories first, then shipped conf/."""
+"""Where configuration files are searched: the user's directories first, then the shipped conf/."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ _first: ContextVar[tuple[Path, ...]] = ContextVar("first_dirs", default=())
 
 def own_dirs(arguments: Sequence[str]) -> list[Path]:
     """Return the directories that a command line adds to the shipped conf/, in their order."""
-    words = [*arguments, *_words_to_complete(arguments)]
-    found: list[Path] = []
+    words = list(arguments)
+    if {"-sc", "--shell_completion"} & set(arguments):
+        # A shell completes this command line.
+        line = os.environ.get("COMP_LINE", "")
+        try:
+            words += shlex.split(line)
+        except ValueError:
+            words += line.split()
+    found: list[Path | None] = []
     for position, word in enumerate(words):
         option, _, value = word.partition("=")
         if option in _DIR_OPTIONS:
@@ -28,19 +35,8 @@ def own_dirs(arguments: Sequence[str]) -> list[Path]:
             found += [Path(value)] if value else []
         elif option.lstrip("+") == "hydra.searchpath":
             items = (match[match.lastgroup or 0] for match in _ITEM.finditer(value))
-            found += [path for item in items if (path := _directory(item)) is not None]
-    return list(dict.fromkeys(path for path in found if path.is_dir()))
-
-
-def _words_to_complete(arguments: Sequence[str]) -> list[str]:
-    """Return the command line whose next word a shell asks for, in place of our own."""
-    if not {"-sc", "--shell_completion"} & set(arguments):
-        return []
-    line = os.environ.get("COMP_LINE", "")
-    try:
-        return shlex.split(line)
-    except ValueError:
-        return line.split()
+            found += map(_directory, items)
+    return list(dict.fromkeys(path for path in found if path is not None and path.is_dir()))
 
 
 def _directory(item: str) -> Path | None:
@@ -59,16 +55,16 @@ def _directory(item: str) -> Path | None:
 
 
 def first_dirs() -> tuple[Path, ...]:
-    """Return the directories that Hydra searches before the shipped conf/, at this moment."""
+    """Return the directories that Hydra searches before the shipped conf/ now."""
     return _first.get()
 
 
 @contextmanager
 def searched_first(dirs: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra look into directories before the shipped conf/ while it starts.
+    """Let Hydra search directories before the shipped conf/ while it starts.
 
-    Hydra itself appends those of `--config-dir` and `hydra.searchpath`, where a file loses
-    against a shipped one of the same name.
+    Hydra itself appends those of `--config-dir` and `hydra.searchpath`, where a shipped file of
+    the same name has precedence.
     """
     token = _first.set(tuple(path.absolute() for path in dirs))
     try:
@@ -78,7 +74,7 @@ def searched_first(dirs: Sequence[Path]) -> Iterator[None]:
 
 
 def shadowing_notes(choices: Mapping[str, Any], dirs: Sequence[Path]) -> list[str]:
-    """Say which files of the user's take the place of shipped ones.
+    """Return notes about files of the user that replace shipped ones.
 
     Args:
         choices: The chosen file of each group.
@@ -89,7 +85,7 @@ def shadowing_notes(choices: Mapping[str, Any], dirs: Sequence[Path]) -> list[st
     for group, name in choices.items():
         folder = group.partition("@")[0]
         names.append(f"{folder}/{name}")
-        # Files that others of the group build on; they cannot be chosen.
+        # Base files of the group, which cannot be chosen.
         names += sorted(f"{folder}/{path.stem}" for path in (shipped / folder).glob("_*.yaml"))
     notes = []
     for name in dict.fromkeys(names):

@@ -8,34 +8,20 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from copy import deepcopy
-from typing import Any
+from functools import lru_cache
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from rlzoo_plus.config.schema import RunConfig, Section
 
-# A sweep over values of a section makes one for each; the oldest goes first.
-_MOST_KEPT = 4096
-# The others are plain values, or lists of them.
-_SECTIONS = (
-    *(
-        "env",
-        "algo",
-        "network",
-        "infra",
-        "hpo",
-        "tracker",
-        "normalize",
-        "init",
-        "eval",
-        "checkpoint",
-    ),
-    *("checkpoint", "stop", "log", "report", "export"),
-)
-
-_Key = tuple[str, bytes]
-_kept: dict[_Key, Section] = {}
+# The other fields are plain values, or lists of them.
+_SECTIONS = {
+    name: kind
+    for name, field in RunConfig.model_fields.items()
+    for kind in (field.annotation, *get_args(field.annotation))
+    if isinstance(kind, type) and issubclass(kind, Section)
+}
 
 
 def check_types(values: Any) -> RunConfig:
@@ -49,45 +35,43 @@ def check_types(values: Any) -> RunConfig:
     """
     if not isinstance(values, Mapping):
         return RunConfig.model_validate(values)
-    keys = {name: key for name in _SECTIONS if (key := _key_of(name, values.get(name)))}
-    known = {name: _kept[key] for name, key in keys.items() if key in _kept}
-    # What is kept must not change with what was given.
-    own = {name: deepcopy(values[name]) for name in keys.keys() - known.keys()}
+    keys = {name: key for name in _SECTIONS if (key := _key_of(values.get(name))) is not None}
     try:
-        config = RunConfig.model_validate({**values, **own, **known})
+        sections = {name: _section(name, key) for name, key in keys.items()}
+        return RunConfig.model_validate({**values, **sections})
     except ValidationError:
-        # It tells of what was given.
+        # Its errors name the keys of the whole configuration.
         return RunConfig.model_validate(values)
-    for name in own:
-        while len(_kept) >= _MOST_KEPT:
-            _kept.pop(next(iter(_kept)))
-        _kept[keys[name]] = getattr(config, name)
-    return config
 
 
 class SharedSections:
     """Lets configurations of plain data share their equal sections, as those of a long ledger."""
 
     def __init__(self) -> None:
-        self._known: dict[_Key, Any] = {}
+        self._known: dict[tuple[str, bytes], Any] = {}
 
     def share(self, config: Any) -> Any:
-        """Return an equal configuration; what is none is returned as it is."""
+        """Return an equal configuration that shares its sections; other data as it is."""
         if not isinstance(config, dict):
             return config
-        return {name: self._shared(str(name), value) for name, value in config.items()}
+        shared = dict(config)
+        for name, section in config.items():
+            if (key := _key_of(section)) is not None:
+                shared[name] = self._known.setdefault((str(name), key), section)
+        return shared
 
-    def _shared(self, name: str, section: Any) -> Any:
-        key = _key_of(name, section)
-        return section if key is None else self._known.setdefault(key, section)
+
+@lru_cache(4096)
+def _section(name: str, data: bytes) -> Section:
+    return _SECTIONS[name].model_validate(marshal.loads(data))
 
 
-def _key_of(name: str, section: Any) -> _Key | None:
-    """Return what tells a section from others by values, types and order; None if it is unsure."""
+def _key_of(section: Any) -> bytes | None:
+    """Return what tells a section from others by values, types and order; None if that fails."""
     if not isinstance(section, dict):
         return None
     try:
         # Newer versions depend on which texts are the same object.
-        return name, marshal.dumps(section, 2)
+        return marshal.dumps(section, 2)
     except ValueError:
         return None

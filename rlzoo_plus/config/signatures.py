@@ -1,7 +1,7 @@
 """The constructor arguments of an algorithm, read from its source without importing it.
 
-Importing Stable-Baselines3 means importing torch, about a second; a typing mistake should be
-answered faster than that. Parsing the installed file gives the same names and types.
+Importing Stable-Baselines3 imports torch, which takes about a second; parsing the installed file
+gives the same names and types at once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ MANAGED: dict[str, str] = {
     "action_noise": "use algo.action_noise={type: normal, std: 0.1}",
     "replay_buffer_class": "use algo.replay_buffer=her|nstep|default",
     "rollout_buffer_class": "it is chosen from the observation space",
-    "_init_setup_model": "the manager sets it",
+    "_init_setup_model": "it is set by the run",
 }
-_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str,),
-    "None": (type(None),),
-    "dict": (dict,),
-    "tuple": (list, tuple),
+# What a value of each type may be, and how the type is called in an error.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+    "str": ((str,), "text"),
+    "None": ((type(None),), "null"),
+    "dict": ((dict,), "a mapping"),
+    "tuple": ((list, tuple), "a list"),
 }
 # Names of a schedule are checked by `parse_schedule`.
 _SCHEDULES = ("Schedule", "Callable")
@@ -51,19 +52,28 @@ def constructor_arguments(entry_point: str) -> dict[str, str] | None:
         entry_point: `package.module:Class`.
 
     Returns:
-        Annotation by name, empty where there is none; or None when the arguments cannot be known
-        from the source (`**kwargs`, no `__init__` of its own): then the check is left to the
-        constructor itself.
+        Annotation by name, empty where there is none; or None when the source does not tell
+        (`**kwargs`, no `__init__` of its own): then the constructor itself checks.
 
     Raises:
         ConfigError: There is no such module or class.
     """
     module, class_name = entry_point.split(":")
     source = _source_of(module)
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name:
-            return _arguments_of(node)
-    raise ConfigError(f"{entry_point}: {source.name} has no class {class_name}.")
+    classes = [
+        node
+        for node in ast.parse(source.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == class_name
+    ]
+    if not classes:
+        raise ConfigError(f"{entry_point}: {source.name} has no class {class_name}.")
+    for item in classes[0].body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            if item.args.kwarg is not None:
+                return None
+            arguments = [*item.args.posonlyargs, *item.args.args][1:] + item.args.kwonlyargs
+            return {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in arguments}
+    return None
 
 
 def fit_type(value: Any, annotation: str) -> Any:
@@ -72,59 +82,55 @@ def fit_type(value: Any, annotation: str) -> Any:
     Raises:
         ValueError: It is of another type; the text says which would be right.
     """
-    names = [name.split("[")[0].split(".")[-1] for name in _alternatives(annotation)]
+    names = _type_names(annotation)
+    types = {name: _TYPES.get(name, ((), "a schedule")) for name in names}
     if not names or any(name not in _TYPES and name not in _SCHEDULES for name in names):
         return value
-    if any(name in _SCHEDULES for name in names) and isinstance(value, str):
+    if isinstance(value, str) and any(name in _SCHEDULES for name in names):
         return value
     if isinstance(value, bool):
         if "bool" in names:
             return value
-    elif any(isinstance(value, _TYPES.get(name, ())) for name in names):
+    elif any(isinstance(value, allowed) for allowed, _ in types.values()):
         return value
     elif "int" in names and isinstance(value, float) and value.is_integer():
         return int(value)
-    words = {"None": "null", "dict": "a mapping", "tuple": "a list", "str": "text"}
-    plain = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-    allowed = [{**words, **plain}.get(name, "a schedule") for name in dict.fromkeys(names)]
-    raise ValueError(f"must be {' or '.join(dict.fromkeys(allowed))}")
+    shown = dict.fromkeys(text for _, text in types.values())
+    raise ValueError(f"must be {' or '.join(shown)}")
 
 
 def with_sequences(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments whose lists are tuples or arrays where the function asks for such.
+    """Return arguments with tuples or arrays in place of lists where the function asks for them.
 
     A configuration holds lists only; `shape: [40, 40]` is a tuple for a `shape: tuple[int, int]`.
 
     Args:
-        function: A function or class; its annotations and defaults say what it asks for.
+        function: A function or class; its annotations and defaults are read.
         arguments: Its arguments by name.
     """
     fitted = dict(arguments)
-    if not any(isinstance(value, list) for value in fitted.values()):
-        return fitted
+    lists = [name for name, value in fitted.items() if isinstance(value, list)]
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters if lists else {}
     except (TypeError, ValueError):
         return fitted
-    for name in fitted.keys() & parameters.keys():
-        if isinstance(fitted[name], list):
+    for name in lists:
+        if name in parameters:
             fitted[name] = _as_asked(fitted[name], parameters[name])
     return fitted
 
 
 def _as_asked(value: list[Any], parameter: inspect.Parameter) -> Any:
-    words = set(
-        re.findall(r"list|sequence|iterable|tuple|ndarray", str(parameter.annotation).lower())
-    )
-    if words & {"list", "sequence", "iterable"}:
+    annotation = str(parameter.annotation).lower()
+    if re.search(r"list|sequence|iterable", annotation):
         return value
-    if "tuple" in words or isinstance(parameter.default, tuple):
+    if "tuple" in annotation or isinstance(parameter.default, tuple):
         return _as_tuple(value)
-    if "ndarray" in words or type(parameter.default).__name__ == "ndarray":
+    if "ndarray" in annotation or type(parameter.default).__name__ == "ndarray":
         import numpy as np
 
         array = np.array(value)
-        # What Gymnasium's spaces hold; it would warn of the lost digits.
+        # The type of Gymnasium's spaces, which warn of lost precision.
         return array.astype(np.float32) if array.dtype == np.float64 else array
     return value
 
@@ -134,13 +140,13 @@ def _as_tuple(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _alternatives(annotation: str) -> tuple[str, ...]:
-    """Split `int | tuple[int, str] | None` at its top level; Union and Optional alike."""
+def _type_names(annotation: str) -> tuple[str, ...]:
+    """Return the names in `int | tuple[int, str] | None` at its top level; also of Union[...]."""
     try:
-        node = ast.parse(annotation, mode="eval").body
+        members = _members(ast.parse(annotation, mode="eval").body)
     except SyntaxError:
         return ()
-    return tuple(_members(node))
+    return tuple(name.split("[")[0].split(".")[-1] for name in members)
 
 
 def _members(node: ast.expr) -> list[str]:
@@ -165,13 +171,3 @@ def _source_of(module: str) -> Path:
         if candidate.is_file():
             return candidate
     raise ConfigError(f"there is no module {module!r} in {root}.")
-
-
-def _arguments_of(node: ast.ClassDef) -> dict[str, str] | None:
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            if item.args.kwarg is not None:
-                return None
-            arguments = [*item.args.posonlyargs, *item.args.args][1:] + item.args.kwonlyargs
-            return {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in arguments}
-    return None

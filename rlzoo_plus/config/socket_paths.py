@@ -1,4 +1,4 @@
-"""Where processes meet: a socket's path must be short, and a temporary folder's need not be."""
+"""Keeps the paths of sockets short, which temporary folders need not be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from multiprocessing import util
 
 from rlzoo_plus.errors import ConfigError
 
-# The least that an operating system takes is 92 bytes (unix(7)); multiprocessing adds to a
-# temporary folder two names of its own.
+# The least that an operating system allows is 92 bytes (unix(7)); multiprocessing appends two names
+# to a temporary folder.
 LONGEST_FOLDER = 92 - len("/pymp-12345678/listener-12345678")
 SHORT_FOLDER = "/tmp"
 
@@ -17,11 +17,11 @@ SHORT_FOLDER = "/tmp"
 def keep_socket_paths_short() -> None:
     """Let multiprocessing keep its sockets in /tmp if the temporary folder's path is too long.
 
-    To be called before the first process of a fork server starts, which would fail otherwise.
-    Clusters and test runners set such a `TMPDIR`.
+    Call it before the first process of a fork server starts, which would fail otherwise. Clusters
+    and test runners set such a `TMPDIR`.
 
     Raises:
-        ConfigError: If /tmp can't be written to either.
+        ConfigError: /tmp cannot be written to either.
     """
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) <= LONGEST_FOLDER:

@@ -1,4 +1,4 @@
-"""Owns the conversion of rl_zoo3 hyperparameter files into conf/tuned: pure data, nothing is run.
+"""Converts rl_zoo3 hyperparameter files into conf/tuned: pure data, nothing is run.
 
 Glossary: an *entry* is one environment's block in an rl_zoo3 file; an *environment file* is
 conf/env/<name>.yaml; a *tuned file* is conf/tuned/<algorithm>/<name>.yaml.
@@ -6,8 +6,9 @@ conf/env/<name>.yaml; a *tuned file* is conf/tuned/<algorithm>/<name>.yaml.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,12 @@ from rlzoo_plus.config.literals import (
     read_mapping,
     schedule_of_lambda,
 )
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError
 
-# Wrappers of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
+# Classes of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
 WRAPPER_NAMES = {
-    "TimeFeatureWrapper": "time_feature",
-    "FrameSkip": "frame_skip",
+    **{path.split(":")[1]: name for name, path in WRAPPERS.items()},
     "HistoryWrapper": "history",
     "HistoryWrapperObsDict": "history",
     "ActionNoiseWrapper": "noisy_action",
@@ -38,8 +39,6 @@ WRAPPER_NAMES = {
     "TruncatedOnSuccessWrapper": "truncate_on_success",
     "MaskVelocityWrapper": "mask_velocity",
     "YAMLCompatResizeObservation": "resize_observation",
-    "AtariWrapper": "atari",
-    **{path.split(":")[1]: n for n, path in WRAPPERS.items() if path.startswith("gymnasium.")},
 }
 _WRAPPER_HOMES = re.compile(
     r"(rl_zoo3|utils)\.wrappers|sb3_contrib\.common\.wrappers(\.\w+)?|gymnasium\.wrappers(\.\w+)?"
@@ -53,21 +52,13 @@ NORMALIZE_KEYS = {
     "epsilon": "epsilon",
 }
 # Policy arguments with a key of their own under network; any other goes to network.policy_kwargs.
-NETWORK_KEYS = {
-    "net_arch": "net_arch",
-    "activation_fn": "activation",
-    "log_std_init": "log_std_init",
-    "ortho_init": "ortho_init",
-    "full_std": "full_std",
-    "use_expln": "use_expln",
-    "squash_output": "squash_output",
-    "share_features_extractor": "share_features_extractor",
-    "n_critics": "n_critics",
-    "n_quantiles": "n_quantiles",
-    "optimizer_class": "optimizer",
-    "optimizer_kwargs": "optimizer_kwargs",
-}
 CLASS_KEYS = {"activation_fn": "activation", "optimizer_class": "optimizer"}
+_NETWORK_ARGUMENTS = (
+    *("net_arch", "activation_fn", "log_std_init", "ortho_init", "full_std", "use_expln"),
+    *("squash_output", "share_features_extractor", "n_critics", "n_quantiles"),
+    *("optimizer_class", "optimizer_kwargs"),
+)
+NETWORK_KEYS = {name: CLASS_KEYS.get(name, name) for name in _NETWORK_ARGUMENTS}
 LSTM_KEYS = {
     "lstm_hidden_size": "hidden_size",
     "n_lstm_layers": "n_layers",
@@ -77,7 +68,7 @@ LSTM_KEYS = {
 NOISE_TYPES = {"normal": "normal", "ornstein-uhlenbeck": "ou"}
 _KINDS = ("Mlp", "Cnn", "MultiInput")
 AUTOMATIC_POLICIES = {f"{kind}{lstm}Policy" for kind in _KINDS for lstm in ("", "Lstm")}
-# conf/algo gives these two exploration noise; rl_zoo3 gives them none unless told to.
+# conf/algo adds exploration noise to these two; rl_zoo3 does not unless told to.
 NOISY_BY_DEFAULT = ("ddpg", "td3")
 # rl_zoo3 keys that describe its own machinery and have no counterpart here.
 UNSUPPORTED = {
@@ -86,27 +77,6 @@ UNSUPPORTED = {
     "monitor_kwargs": "the Monitor is set up by the run",
     "rollout_buffer_class": "the rollout buffer is chosen from the observation space",
 }
-# YAML reads `!!float 1e6` as a float where Stable-Baselines3 needs an int.
-WHOLE_NUMBERS = (
-    "batch_size",
-    "buffer_size",
-    "cg_max_steps",
-    "gradient_steps",
-    "learning_starts",
-    "line_search_max_iter",
-    "n_critic_updates",
-    "n_delta",
-    "n_epochs",
-    "n_eval_episodes",
-    "n_steps",
-    "n_top",
-    "policy_delay",
-    "sde_sample_freq",
-    "sub_sampling_factor",
-    "target_update_interval",
-    "top_quantiles_to_drop_per_net",
-    "train_freq",
-)
 
 
 @dataclass(frozen=True)
@@ -129,10 +99,9 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         path: A YAML file whose top level maps environment ids to entries.
 
     Raises:
-        ConfigError: If the file cannot be read, names Python objects, or is no such mapping.
+        ConfigError: The file cannot be read, names Python objects, or is no such mapping.
     """
     try:
-        # A SafeLoader, which knows tuples as well.
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
@@ -146,7 +115,7 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain YAML, and the tag of a tuple as a list."""
+    """Loader of plain YAML that reads a tuple as a list."""
 
 
 def _construct_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
@@ -158,22 +127,18 @@ def _construct_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _construct_tuple)
 
 
-def convert_entry(
-    algorithm: str, entry: object, known_arguments: Collection[str] | None = None
-) -> ConvertedEntry:
-    """Convert one entry.
+def convert_entry(algorithm: str, entry: object) -> ConvertedEntry:
+    """Convert one entry; keys that are no arguments of the algorithm are reported and left out.
 
-    rl_zoo3 trains with one environment and without normalisation unless told otherwise, so
-    `n_envs` and `normalize` are always written, and an absent noise of td3 and ddpg as null.
+    rl_zoo3 trains with one environment and without normalization unless told otherwise, so
+    `n_envs` and `normalize` are always written, and a missing noise of td3 and ddpg as null.
 
     Args:
         algorithm: The name in conf/algo, for example `ppo`.
         entry: The mapping under an environment id.
-        known_arguments: Constructor arguments of the algorithm that may be set; other keys are
-            reported and left out. None lets every key pass.
 
     Raises:
-        ConfigError: If a value is code, or the entry cannot be read as a whole.
+        ConfigError: A value is code, or the entry cannot be read as a whole.
     """
     if not isinstance(entry, Mapping) or not all(isinstance(key, str) for key in entry):
         raise ConfigError("the entry is not a mapping of names to values.")
@@ -191,24 +156,21 @@ def convert_entry(
     sections = {
         "env": _env(rest, warnings),
         "network": _network(algorithm, rest, warnings),
-        "algo": _algo(algorithm, rest, known_arguments, warnings),
+        "algo": _algo(algorithm, rest, warnings),
     }
-    _fit_batch(algorithm, sections["algo"], values["n_envs"], warnings)
+    hyperparams = sections["algo"].get("hyperparams", {})
+    n_steps, batch_size = hyperparams.get("n_steps"), hyperparams.get("batch_size")
+    if n_steps and batch_size and get_algorithm(algorithm).family is Family.ON_POLICY:
+        rollout = n_steps * values["n_envs"]
+        if batch_size > rollout:
+            # A batch larger than a rollout is the whole rollout.
+            hyperparams["batch_size"] = rollout
+            warnings.append(
+                f"batch_size {batch_size} is above one rollout (n_steps {n_steps} x n_envs "
+                f"{values['n_envs']}): written as {rollout}, to the same effect"
+            )
     values |= {name: sections[name] for name in ("env", "algo", "network") if sections[name]}
     return ConvertedEntry(values, warnings)
-
-
-def _fit_batch(algorithm: str, algo: dict[str, Any], n_envs: int, warnings: list[str]) -> None:
-    """Write a batch larger than a rollout as the rollout, which is what such a batch comes to."""
-    hyperparams = algo.get("hyperparams", {})
-    n_steps, batch_size = hyperparams.get("n_steps"), hyperparams.get("batch_size")
-    is_on_policy = get_algorithm(algorithm).family is Family.ON_POLICY
-    if is_on_policy and n_steps and batch_size and batch_size > n_steps * n_envs:
-        hyperparams["batch_size"] = n_steps * n_envs
-        warnings.append(
-            f"batch_size {batch_size} is above one rollout (n_steps {n_steps} x n_envs {n_envs}): "
-            f"written as {n_steps * n_envs}, to the same effect"
-        )
 
 
 def _normalize(value: object, warnings: list[str]) -> bool | dict[str, Any]:
@@ -227,7 +189,7 @@ def _normalize(value: object, warnings: list[str]) -> bool | dict[str, Any]:
 
 def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     section: dict[str, Any] = {}
-    wrappers = _wrappers(rest.pop("env_wrapper", None), warnings)
+    wrappers = _wrappers(rest.pop("env_wrapper", None) or [], warnings)
     match wrappers:
         case [{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": int() as steps}}, *others]:
             # Innermost, it is what env.time_limit asks of gymnasium.make.
@@ -242,8 +204,6 @@ def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
 
 
 def _wrappers(value: object, warnings: list[str]) -> list[Any]:
-    if not value:
-        return []
     converted: list[Any] = []
     for item in value if isinstance(value, list) else [value]:
         # A mapping may hold several wrappers, each with its arguments.
@@ -260,7 +220,7 @@ def _wrappers(value: object, warnings: list[str]) -> list[Any]:
 
 
 def _wrapper_name(path: str) -> str:
-    """Return what `env.wrappers` calls a wrapper: a name of ours, or its dotted path."""
+    """Return a wrapper's name in `env.wrappers`, or its dotted path."""
     home, _, kind = path.rpartition(".")
     if not _WRAPPER_HOMES.fullmatch(home):
         name = str(plain_value("env_wrapper", path))
@@ -289,8 +249,15 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
             arguments[name] = parse_symbol(given, kind)
         elif isinstance(given, Symbol) and given.kind == kind:
             arguments[name] = given.name
-    if "net_arch" in arguments:
-        arguments["net_arch"] = _net_arch(arguments["net_arch"])
+    match arguments.get("net_arch"):
+        case [dict() as separate]:
+            # [dict(pi=..., vf=...)] is the spelling from before Stable-Baselines3 1.8.
+            arguments["net_arch"] = separate
+        case [*layers] if any(isinstance(layer, dict) for layer in layers):
+            raise ConfigError(
+                f"net_arch={layers!r} shares layers between actor and critic, which "
+                "Stable-Baselines3 dropped in 1.8. Write dict(pi=[...], vf=[...])."
+            )
     plain = {name: plain_value(f"policy_kwargs.{name}", value) for name, value in arguments.items()}
     for name, ours in NETWORK_KEYS.items():
         if name in plain:
@@ -302,23 +269,7 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
     return section
 
 
-def _net_arch(value: object) -> object:
-    match value:
-        case [dict() as separate]:
-            # [dict(pi=..., vf=...)] is the spelling from before Stable-Baselines3 1.8.
-            return separate
-        case [*layers] if any(isinstance(layer, dict) for layer in layers):
-            raise ConfigError(
-                f"net_arch={value!r} shares layers between actor and critic, which "
-                "Stable-Baselines3 dropped in 1.8. Write dict(pi=[...], vf=[...])."
-            )
-        case _:
-            return value
-
-
-def _algo(
-    algorithm: str, rest: dict[str, Any], known: Collection[str] | None, warnings: list[str]
-) -> dict[str, Any]:
+def _algo(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     section: dict[str, Any] = {}
     if (noise := _action_noise(rest)) or algorithm in NOISY_BY_DEFAULT:
         section["action_noise"] = noise
@@ -326,19 +277,23 @@ def _algo(
         section["replay_buffer"] = parse_symbol(str(replay_buffer), "replay_buffer")
     for name in sorted(rest.keys() & UNSUPPORTED.keys()):
         warnings.append(f"{name}={rest.pop(name)!r}: {UNSUPPORTED[name]}.")
+    known = constructor_arguments(get_algorithm(algorithm).entry_point)
     hyperparams: dict[str, Any] = {}
     for name, value in sorted(rest.items()):
-        if known is not None and name not in known:
+        if known is not None and (name not in known or name in MANAGED):
             warnings.append(f"{name}={value!r}: the algorithm has no such argument.")
         elif name.endswith("_kwargs"):
             hyperparams[name] = plain_mapping(name, value or {})
-        elif isinstance(value, str) and value.lstrip().startswith(("(", "[", "lambda")):
-            # Tuples such as (1, 'episode'), which YAML has not, and functions of progress.
-            is_function = value.lstrip().startswith("lambda")
-            parsed = schedule_of_lambda(name, value) if is_function else parse_literal(value)
-            hyperparams[name] = plain_value(name, parsed)
+        elif isinstance(value, str) and value.lstrip().startswith("lambda"):
+            hyperparams[name] = plain_value(name, schedule_of_lambda(name, value))
+        elif isinstance(value, str) and value.lstrip().startswith(("(", "[")):
+            # Tuples such as (1, 'episode'), which YAML does not have.
+            hyperparams[name] = plain_value(name, parse_literal(value))
         else:
-            hyperparams[name] = _whole(name, plain_value(name, value))
+            hyperparams[name] = plain_value(name, value)
+            with contextlib.suppress(ValueError):
+                # YAML reads `!!float 1e6` as a float where Stable-Baselines3 needs an int.
+                hyperparams[name] = fit_type(hyperparams[name], (known or {}).get(name, ""))
     if hyperparams:
         section["hyperparams"] = hyperparams
     return section
@@ -355,11 +310,6 @@ def _action_noise(rest: dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(std, bool) or not isinstance(std, int | float):
         raise ConfigError(f"noise_std={std!r} is not a number. Give the noise's deviation.")
     return {"type": name, "std": std}
-
-
-def _whole(name: str, value: Any) -> Any:
-    is_whole = name in WHOLE_NUMBERS and isinstance(value, float) and value.is_integer()
-    return int(value) if is_whole else value
 
 
 def _count(name: str, value: object) -> int:

@@ -1,7 +1,8 @@
-"""What one of our robots is made of, read from the world that it was loaded into."""
+"""Facts about the robot of an environment, read from its simulation."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,7 @@ import pybullet
 from robots.drives import EndEffectorDrive
 from robots.env import BaseRobotEnv
 
-_KINDS = {pybullet.JOINT_REVOLUTE: "revolute", pybullet.JOINT_PRISMATIC: "prismatic"}
-# What PyBullet gives to links that state no <inertial>.
+# The mass that PyBullet gives to links without <inertial>.
 _MADE_UP_MASS_KG = 1.0
 # Deeper than this and the first step pushes the robot out of the ground.
 _DEEPEST_START_M = 0.002
@@ -31,8 +31,8 @@ class JointRow:
         unit: Of its position: `rad` or `m`.
         limits: Lower and upper limit, None without.
         rest: Rest position; None if it is not read.
-        max_force: Of its motor, or what the URDF states if it has none [N m or N].
-        scale: What the action 1 stands for; None if no action drives it by itself.
+        max_force: Maximum force of its motor, or that of the URDF if it has none [N m or N].
+        scale: What the action 1 commands; None if no action drives it by itself.
         use: `driven` by actions, `read` by the sensors alone, or `passive`.
     """
 
@@ -48,11 +48,11 @@ class JointRow:
 
 @dataclass(frozen=True)
 class RobotFacts:
-    """A robot in its world.
+    """A robot in its simulation.
 
     Attributes:
         joints: Its movable joints.
-        masses_kg: Of its links by name, those without mass left out.
+        masses_kg: Masses of its links by name, without those of mass 0.
         free_base: Whether its base moves.
         action_mode: What an action commands.
         step_s: Simulated time of one action [s].
@@ -74,28 +74,37 @@ class RobotFacts:
 
 
 def robot_facts(env: BaseRobotEnv) -> RobotFacts:
-    """Return what an environment's robot is made of; it is left at the start of an episode.
+    """Return the facts about an environment's robot; it is left at the start of an episode.
 
     Args:
         env: Any environment of `robots`, or of a user who built on it.
     """
     env.reset(seed=0)
-    joints = _joints(env)
     links = env.simulation.links(env.robot.body)
     dynamics = env.simulation.link_dynamics(env.robot.body)
     masses = {name: dynamics[index].mass_kg for name, index in links.items()}
-    clearance = _clearance(env)
-    return RobotFacts(
-        joints=joints,
+    shape_data = env.simulation.bind(pybullet.getCollisionShapeData)
+    made_up = [
+        name
+        for name, index in links.items()
+        if masses[name] == _MADE_UP_MASS_KG and not shape_data(env.robot.body, index)
+    ]
+    drive = type(env.robot.drive).__name__.removesuffix("Drive")
+    facts = RobotFacts(
+        joints=_joints(env),
         masses_kg={name: mass for name, mass in masses.items() if mass > 0},
         free_base=env.robot.free_base,
-        action_mode=_mode(env),
+        action_mode=re.sub(r"(?<=.)([A-Z])", r"_\1", drive).lower(),
         step_s=env.simulation.step_s,
         episode_steps=env.max_episode_steps,
         weights=dict(env.task.weights),
-        clearance_m=clearance,
-        notes=_notes(env, joints, masses, links, clearance),
+        clearance_m=_clearance(env),
+        notes=[],
     )
+    facts.notes.extend(_notes(facts, made_up))
+    if not np.isfinite(env.readings).all():
+        facts.notes.append("the sensors read values that are not finite")
+    return facts
 
 
 def _joints(env: BaseRobotEnv) -> list[JointRow]:
@@ -107,14 +116,15 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
     scales = None if isinstance(robot.drive, EndEffectorDrive) else motors.scale.tolist()
     rows = []
     for joint in env.simulation.movable_joints(robot.body):
-        kind = _KINDS[env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)[2]]
+        info = env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)
+        slides = info[2] == pybullet.JOINT_PRISMATIC
         number = driven.get(joint.index)
         use = "read" if joint.index in read else "passive"
         rows.append(
             JointRow(
                 name=joint.name,
-                kind=kind,
-                unit="m" if kind == "prismatic" else "rad",
+                kind="prismatic" if slides else "revolute",
+                unit="m" if slides else "rad",
                 limits=(joint.lower, joint.upper) if joint.lower < joint.upper else None,
                 rest=read.get(joint.index),
                 max_force=joint.max_force if number is None else motors.max_force[number],
@@ -123,11 +133,6 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
             )
         )
     return rows
-
-
-def _mode(env: BaseRobotEnv) -> str:
-    name = type(env.robot.drive).__name__.removesuffix("Drive")
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
 def _clearance(env: BaseRobotEnv) -> float | None:
@@ -141,42 +146,29 @@ def _clearance(env: BaseRobotEnv) -> float | None:
     return min((float(point[8]) for point in points), default=None)
 
 
-def _notes(
-    env: BaseRobotEnv,
-    joints: list[JointRow],
-    masses: dict[str, float],
-    links: dict[str, int],
-    clearance: float | None,
-) -> list[str]:
+def _notes(facts: RobotFacts, made_up: list[str]) -> list[str]:
     notes = []
-    shape_data = env.simulation.bind(pybullet.getCollisionShapeData)
-    made_up = [
-        name
-        for name, index in links.items()
-        if masses[name] == _MADE_UP_MASS_KG and not shape_data(env.robot.body, index)
-    ]
     if made_up:
         notes.append(
             f"{len(made_up)} links without a shape weigh exactly 1 kg, which PyBullet makes up "
             f"where a URDF states no <inertial>: {_some(made_up)}"
         )
-    weak = [joint.name for joint in joints if joint.use == "driven" and joint.max_force <= 0]
-    if weak and _mode(env) != "torque":
+    weak = [joint.name for joint in facts.joints if joint.use == "driven" and joint.max_force <= 0]
+    if weak and facts.action_mode != "torque":
         notes.append(f"motors without strength move nothing; set max_force for {_some(weak)}")
     outside = [
         joint.name
-        for joint in joints
+        for joint in facts.joints
         if joint.limits and joint.rest is not None
         if not joint.limits[0] - 1e-6 <= joint.rest <= joint.limits[1] + 1e-6
     ]
     if outside:
         notes.append(f"the rest position is outside of the limits of {_some(outside)}")
+    clearance = facts.clearance_m
     if clearance is not None and clearance < -_DEEPEST_START_M:
         notes.append(f"it starts {-clearance:.3f} m deep in the ground, which will throw it up")
-    if clearance is not None and env.robot.free_base and clearance > _HIGHEST_START_M:
+    if clearance is not None and facts.free_base and clearance > _HIGHEST_START_M:
         notes.append(f"it starts {clearance:.2f} m above the ground and falls first")
-    if not np.isfinite(env.readings).all():
-        notes.append("the sensors read values that are not finite")
     return notes
 
 

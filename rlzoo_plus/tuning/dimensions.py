@@ -326,7 +326,7 @@ def _choices(sweep: ChoiceSweep, where: str) -> tuple[Any, ...]:
             raise ConfigError(f"{where}: {error}.") from None
         # A study compares its parameters as Python does, for which true is 1.
         if any(_param(value) == _param(other) for other in values):
-            raise ConfigError(f"{where}: {text} is there twice, or cannot be told from another.")
+            raise ConfigError(f"{where}: {text} is there twice, or equals another value.")
         values.append(value)
     return tuple(values)
 

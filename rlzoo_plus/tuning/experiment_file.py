@@ -92,7 +92,7 @@ def write_experiment(
 
 
 def _render(config: RunConfig, header: Sequence[str], root: Path) -> str:
-    values = _plain(config.model_dump(exclude=_LEFT_OUT))
+    values = config.model_dump(exclude=_LEFT_OUT)
     env, content = _build_on(values, root)
     defaults = [
         *(f"  - override /{group}: {_dump(name)}" for group, name in env.items()),
@@ -112,10 +112,10 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
     if algo not in group_options("algo", dirs):
         raise ConfigError(
             f"algo={printable(algo)}: no such file in {root} or {conf_dir()}, so the experiment "
-            f"cannot build on it. Write the experiment beside the file of the algorithm."
+            f"cannot build on it. Write the experiment into the folder of the algorithm."
         )
     known = group_options("env", dirs)
-    for name in [name for name in (env, _NEUTRAL_ENV) if name in known]:
+    for name in (name for name in (env, _NEUTRAL_ENV) if name in known):
         groups = {"env": name, "algo": algo}
         base = _compose([f"env={name}", f"algo={algo}", "tuned=none"], [root]).values
         if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
@@ -152,7 +152,8 @@ def _difference(base: Mapping[str, Any], wanted: Mapping[str, Any], path: str = 
                 different[key] = inner
         elif key not in base or not _is_same(before, value, here):
             # Hydra merges neither a list over a mapping nor a mapping over a list.
-            if isinstance(before, (dict, list)) and type(before) is not type(value) and value:
+            kinds = {dict: dict, list: (list, tuple)}.get(type(before))
+            if kinds and value and not isinstance(value, kinds):
                 raise _NotMergeableError(here)
             different[key] = value
     return different
@@ -196,13 +197,6 @@ def _compose(overrides: list[str], folders: list[Path]) -> Composed:
         return compose_once([*(f"--config-dir={folder}" for folder in folders), *overrides])
     finally:
         GlobalHydra.instance().hydra = active
-
-
-def _plain(value: Any) -> Any:
-    """Return nested data as YAML can hold it."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _text(value: Any) -> str:
@@ -279,7 +273,7 @@ def check_target(plan: StudyPlan, arguments: list[str]) -> None:
 def _target(plan: StudyPlan, arguments: list[str]) -> tuple[Path, str]:
     """Return the path of the winner's file, and the option of `train` that finds it.
 
-    It is in the user's own folder, beside whose files it may need to be, or below the study.
+    It is in the user's own configuration folder, whose files it may need, or below the study.
     """
     *own, _ = config_dirs(arguments)
     root = own[0] if own else plan.folder / CONF
@@ -292,7 +286,7 @@ def _first_words(plan: StudyPlan) -> str:
 
 
 def _is_ours(target: Path, plan: StudyPlan) -> bool:
-    """Tell whether a file was written by this study, and not by the user."""
+    """Return whether a file was written by this study, and not by the user."""
     try:
         with target.open(encoding="utf-8") as file:
             head = file.read(2048)

@@ -18,7 +18,7 @@ from rlzoo_plus.artifacts.untrusted import one_line, read_plain_lines
 from rlzoo_plus.errors import ConfigError
 
 JOURNAL = "journal.log"
-# A record is written in milliseconds: whoever waits so long waits for a stopped process.
+# A record is written in milliseconds: a longer wait is for a stopped process.
 _LOCK_PATIENCE_S = 300.0
 LARGEST_BYTES = 2**29
 # The most records that one trial or study may have, by Optuna's code of the kind of record. Optuna
@@ -59,7 +59,7 @@ class SafeJournal(BaseJournalBackend):
     """A journal whose last record may be torn: it is cut off before the next one is written.
 
     Each record is on the disk before the lock is released, so no other can be torn. Readers skip a
-    torn last record; with a record behind it, nobody could read the journal any more.
+    torn last record; with a record after it, the journal would be unreadable.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -101,7 +101,7 @@ class SafeJournal(BaseJournalBackend):
         data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
         # A file that was removed must not come back without its beginning: "r+b".
         with self._lock.acquire(poll_interval=0.005), open(self._path, "r+b", buffering=0) as file:
-            # Up to the last whole record. After a power failure there may be zeros behind it.
+            # Up to the last whole record. After a power failure there may be zeros after it.
             for _ in self.read_logs(self._read[0]):
                 pass
             file.truncate(self._read[1])

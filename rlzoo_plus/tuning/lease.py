@@ -7,32 +7,25 @@ by another one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from optuna import Study as OptunaStudy
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, RDBStorage, fail_stale_trials
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.config.schema import HpoConfig
-from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.metrics import parse_constraints
+from rlzoo_plus.tuning.samplers import Grid
 from rlzoo_plus.tuning.storage import is_gone, patient
 from rlzoo_plus.tuning.stored_study import StoredStudy
 from rlzoo_plus.tuning.trials import TrialState
-
-if TYPE_CHECKING:
-    import optuna
-
-    from rlzoo_plus.tuning.samplers import Grid
-    from rlzoo_plus.tuning.study_plan import StudyPlan
 
 # Between claiming a trial from the queue and signing it there are milliseconds.
 _UNSIGNED_S = 60.0
@@ -49,7 +42,7 @@ class Leases(StoredStudy):
 
     def __init__(
         self,
-        study: optuna.Study,
+        study: OptunaStudy,
         storage: BaseStorage,
         folder: Path,
         hpo: HpoConfig,
@@ -58,7 +51,7 @@ class Leases(StoredStudy):
         """Wrap a study; `grid` has the values of each parameter, for `hpo.sampler=grid`."""
         super().__init__(study, storage, folder, hpo.storage)
         self.hpo, self.grid = hpo, grid
-        # Journals have no heartbeats: who can read one can see its controllers' locks beside it.
+        # Journals have no heartbeats: its controllers' locks are in the same directory.
         self._heartbeats = storage if isinstance(storage, RDBStorage) else None
 
     @patient
@@ -75,7 +68,7 @@ class Leases(StoredStudy):
                 return waiting
             if len(noted.places(trials)) >= self._limit(trials):
                 return None
-            # Signed from the first moment on: whoever dies next leaves no trial without an owner.
+            # Signed from the beginning: no trial is left without an owner if we die now.
             attributes = {noted.OWNER: owner, noted.TICKET: ticket}
             running = create_trial(state=OptunaState.RUNNING, user_attrs=attributes)
             self.optuna_study.add_trial(running)
@@ -92,15 +85,6 @@ class Leases(StoredStudy):
         self._give_up(mine[0], noted.SURPLUS, "one more than hpo.n_trials")
         return None
 
-    def sign(self, number: int, owner: str) -> FrozenTrial:
-        """Record who has claimed a trial, start its heartbeats, and return it."""
-        trial_id = self.trial_id(number)
-        frozen = self.storage.get_trial(trial_id)
-        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
-            self.storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
-        self._start_heartbeats(frozen, renew=True)
-        return frozen
-
     @patient
     def enqueue(self, params: Mapping[str, Any], **attributes: Any) -> bool:
         """Queue the first trial with given values, if there is no trial yet.
@@ -108,7 +92,7 @@ class Leases(StoredStudy):
         Returns:
             Whether it was queued. A grid has all that is to be tried, and takes none.
         """
-        # Two that find the study empty both queue one; whoever claims the second one drops it.
+        # Two that find the study empty both queue one; the one that claims the second drops it.
         if self.grid is not None or self.frozen_trials():
             return False
         attributes[noted.WARM] = True
@@ -153,13 +137,13 @@ class Leases(StoredStudy):
             for constraint in parse_constraints(self.hpo.constraints) if is_measured else ():
                 key, violation = _CONSTRAINT + constraint.key, constraint.violation(finite)
                 self.storage.set_trial_system_attr(trial_id, key, violation)
-            told = values
+            final = values
             if state is OptunaState.PRUNED:
                 # Optuna takes what was reported last for a pruned trial's value.
                 reports = self.storage.get_trial(trial_id).intermediate_values
                 last = reports[max(reports)] if reports else math.nan
-                told = [last] if math.isfinite(last) else None
-            return self.storage.set_trial_state_values(trial_id, state, told)
+                final = [last] if math.isfinite(last) else None
+            return self.storage.set_trial_state_values(trial_id, state, final)
         except UpdateFinishedTrialError:
             # It may have been us: the server went away before it could answer.
             trial = self.storage.get_trial(trial_id)
@@ -172,8 +156,8 @@ class Leases(StoredStudy):
         """Give up the trials of dead owners, and queue another attempt for each.
 
         Args:
-            is_dead: Tells of an owner whether it is dead, None if that cannot be seen from here.
-                Then a database tells by heartbeats, and in a journal it counts as alive.
+            is_dead: Returns whether an owner is dead, None if that cannot be seen from here. Then
+                heartbeats decide in a database, and in a journal it counts as alive.
             counts: Whether a lost attempt is one of `trials.MOST_LOSSES`; False when the owner
                 itself gives its trials back.
 
@@ -187,16 +171,16 @@ class Leases(StoredStudy):
             if verdict or (verdict is None and self._heartbeats is None and _is_unsigned(trial)):
                 losses = noted.losses_of(trial)
                 kind = noted.FAILED if counts and losses >= noted.MOST_LOSSES else noted.REQUEUED
-                reason = noted.lost_text(losses) if counts else "laid down by its controller"
+                reason = noted.lost_text(losses) if counts else "given back by its controller"
                 self._give_up(trial, kind, reason)
             elif None in verdicts:
-                # Those that are seen to be alive are vouched for. A trial that never had a
+                # Those that are seen to be alive get a heartbeat. A trial that never had a
                 # heartbeat would count as alive for ever, and gets its first one here.
-                self._start_heartbeats(trial, renew=verdict is False)
+                self.start_heartbeats(trial, renew=verdict is False)
         if self._heartbeats is not None and None in verdicts:
             fail_stale_trials(self.optuna_study)
-        # Whoever gave an attempt up may have died before it queued the next. Two that do it at once
-        # make two successors, of which only the first is ever run.
+        # A controller may have died between giving up an attempt and queueing the next. Two that do
+        # it at once make two successors, of which only the first is ever run.
         trials = self.frozen_trials()
         taken_up = noted.successors(trials)
         requeued = [t for t in trials if noted.state_of(t) is TrialState.REQUEUED]
@@ -212,7 +196,7 @@ class Leases(StoredStudy):
             if trial.state is not OptunaState.WAITING or not (double or trial.number in wanted):
                 continue
             is_ours = False
-            # Somebody else may be faster.
+            # Another controller may be faster.
             with contextlib.suppress(UpdateFinishedTrialError):
                 trial_id = self.trial_id(trial.number)
                 is_ours = self.storage.set_trial_state_values(trial_id, OptunaState.RUNNING)
@@ -230,7 +214,7 @@ class Leases(StoredStudy):
         size = math.prod(map(len, self.grid.values()))
         return min(self.hpo.n_trials, max(size - len(invalid), 0))
 
-    def _start_heartbeats(self, trial: FrozenTrial, *, renew: bool) -> None:
+    def start_heartbeats(self, trial: FrozenTrial, *, renew: bool) -> None:
         """Record a heartbeat if a trial has none yet, or one is due.
 
         The server's clock measures the silence; those of the machines may differ.
@@ -281,33 +265,7 @@ def _with_ticket(trials: Sequence[FrozenTrial], ticket: str) -> list[FrozenTrial
 
 
 def _is_unsigned(trial: FrozenTrial) -> bool:
-    """Tell whether somebody died between claiming a trial of a journal and signing it."""
+    """Return whether a controller died between claiming a trial of a journal and signing it."""
     if trial.user_attrs.get(noted.OWNER) or trial.datetime_start is None:
         return False
     return (datetime.now() - trial.datetime_start).total_seconds() > _UNSIGNED_S
-
-
-class Ownership:
-    """The name under which a controller takes trials.
-
-    A journal is in the study's directory, and so are the locks of all controllers that write to
-    it. A database may have controllers in other directories and on other machines, of which only
-    their heartbeats are known here; the name says where its lock is to be looked for.
-    """
-
-    def __init__(self, plan: StudyPlan, presence: Presence) -> None:
-        self._folder = plan.folder
-        self._here = ""
-        if plan.hpo.storage != "journal":
-            folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
-            self._here = f"{platform.node()}-{folder}-"
-        self.owner = f"{self._here}{presence.name}"
-
-    def is_dead(self, owner: str) -> bool | None:
-        """Tell whether a controller has ended; None if that cannot be seen from here."""
-        if not owner.startswith(self._here):
-            return None
-        name = owner.removeprefix(self._here)
-        if not name or "/" in name or "\\" in name:
-            return None
-        return owner != self.owner and not is_present(self._folder, name)

@@ -1,4 +1,4 @@
-"""The metrics of a run that a study may aim at, and the constraints that bound them."""
+"""The metrics of a run that may be objectives of a study, and the constraints on them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def mean_metrics(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def rung_of(step: int, n_timesteps: int, seed_index: int = 0) -> int:
-    """Return the rung of a step: twentieths of a run, later seeds behind the earlier ones."""
+    """Return the rung of a step: twentieths of a run, later seeds after the earlier ones."""
     return RUNGS * seed_index + min(max(RUNGS * step // n_timesteps, 1), RUNGS)
 
 
@@ -129,11 +129,7 @@ class Constraint:
 
 
 def parse_constraints(texts: Sequence[str]) -> list[Constraint]:
-    """Read constraints.
-
-    Raises:
-        ConfigError: A text is no constraint, or its metric does not exist.
-    """
+    """Read constraints; a ConfigError says which text is none, or has an unknown metric."""
     constraints = []
     for place, text in enumerate(texts):
         match = _FORM.fullmatch(text)

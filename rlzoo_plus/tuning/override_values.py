@@ -101,7 +101,7 @@ class Values:
         self.drawn: dict[str, Any] = {}
 
     def has(self, key: str) -> bool:
-        """Tell whether the key has a value, be it null."""
+        """Return whether the key has a value, which may be null."""
         return self.get(key, _ABSENT) is not _ABSENT
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -122,7 +122,7 @@ def ancestors(key: str) -> list[str]:
 
 
 def are_related(first: str, second: str) -> bool:
-    """Tell whether two keys are the same or one lies below the other."""
+    """Return whether two keys are the same or one is below the other."""
     return first == second or first in ancestors(second) or second in ancestors(first)
 
 

@@ -73,7 +73,7 @@ def conclude(
         except JobsStopped as stopped:
             return stopped.code
         if held_out is None:
-            view.say(f"it could not play them; {job.path / 'log.txt'} says why", "red")
+            view.say(f"the evaluation failed; see {job.path / 'log.txt'}", "red")
         again = [replace(each, held_out=held_out) if each is winner else each for each in again]
     report = _report(plan, study, best=best, retrained=again)
     return max(code, _publish(plan, report, job, arguments, view))
@@ -179,7 +179,7 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     """Evaluate a run's best policy on held-out episodes, in a process of its own.
 
     Returns:
-        The returns, None if it could not play; then the run's log says why.
+        The returns, None if the evaluation failed; then the run's log has the reason.
 
     Raises:
         JobsStopped: By Ctrl-C or SIGTERM; the same call begins it again.

@@ -6,23 +6,20 @@ import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from importlib import util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from optuna import pruners, samplers
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler
-from optuna.study import StudyDirection
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.storage import require_optuna
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
 # Deprecated in Optuna.
 _RETIRED = ("consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints")
@@ -99,7 +96,7 @@ class PlainCmaEsSampler(CmaEsSampler):
     """CMA-ES that stores no pickle: its state is computed anew from the values of the trials.
 
     Optuna keeps the optimizer as a pickle among the attributes of trials, and a storage may be
-    untrusted. Here each generation that is complete is told again, which gives the same state.
+    untrusted. Here the optimizer gets each complete generation again, which gives the same state.
     """
 
     def sample_relative(
@@ -146,7 +143,7 @@ class PlainCmaEsSampler(CmaEsSampler):
         found = super()._get_solution_trials(trials, generation)
         if not self._with_margin:
             return found
-        # Of an earlier, larger or smaller, space there are points that cannot be told.
+        # Points of an earlier, larger or smaller, space do not fit.
         return [trial for trial in found if len(trial.system_attrs["x_for_tell"]) == self._dim]
 
     def _point(self, trans: Any, trial: FrozenTrial) -> Any:
@@ -186,8 +183,7 @@ def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseS
     elif name in ("qmc", "cmaes", "gp"):
         fallback = samplers.RandomSampler(seed=trial_seed(hpo.seed, number))
         defaults = {"independent_sampler": fallback, "warn_independent_sampling": False}
-    sampler: BaseSampler = build(_SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed})
-    return sampler
+    return build(_SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed})
 
 
 def trial_seed(seed: int, number: int) -> int:
@@ -205,7 +201,7 @@ _PRUNERS = {
 }
 PRUNERS = tuple(_PRUNERS)
 _PRUNER_OPTIONS = "hpo.pruner_options"
-# Resources are rungs, twentieths of a run: after one of them a policy says too little.
+# Resources are rungs, twentieths of a run: after one of them a policy has hardly learned.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "median": {"n_warmup_steps": 5},
     "percentile": {"percentile": 25.0, "n_warmup_steps": 5},
@@ -228,7 +224,7 @@ def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
         # The options in a file are those of the pruner that was put aside.
         return pruners.NopPruner()
     targets = [getattr(pruners, _PRUNERS[name])]
-    # Patience is for another pruner, whose options are given beside its own.
+    # Patience is for another pruner, whose options are given with its own.
     targets += [pruners.MedianPruner] if name == "patient" else []
     own, *inner = check_options(_PRUNER_OPTIONS, hpo.pruner_options, *targets)
     options = _DEFAULTS[name] | own
@@ -236,7 +232,7 @@ def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
         options["wrapped_pruner"] = build(_PRUNER_OPTIONS, targets[1], inner[0])
     if name == "hyperband":
         _check_hyperband(options, n_rungs)
-    pruner: pruners.BasePruner = build(_PRUNER_OPTIONS, targets[0], options)
+    pruner = build(_PRUNER_OPTIONS, targets[0], options)
     # Trial.report knows one objective only.
     return pruner if pruning_note(hpo) is None else pruners.NopPruner()
 

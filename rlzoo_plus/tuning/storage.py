@@ -100,11 +100,11 @@ def driver_url(name: str) -> str:
 
 
 def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True) -> BaseStorage:
-    """Open a study's storage.
+    """Open a study's storage: the journal in the study's directory, or the database.
 
     Args:
         name: As in `hpo.storage`.
-        folder: The study's directory, which holds the journal.
+        folder: The study's directory.
         heartbeat_s: In PostgreSQL, a trial is stale after four times this time without heartbeat.
         create: Create the journal, or Optuna's tables, if there are none.
 
@@ -152,7 +152,7 @@ def _open_postgres(name: str, heartbeat_s: int, create: bool) -> RDBStorage:
 
 
 def is_gone(error: BaseException | None) -> bool:
-    """Tell whether an error means that the server was away, not that the request was wrong."""
+    """Return whether an error means that the server was away, not that the request was wrong."""
     from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
 
     # The last one: an earlier rollback had no connection any more; it has been repeated by now.
@@ -182,8 +182,8 @@ def patiently(action: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
                 raise
             if time.monotonic() + pause > end:
                 raise ConfigError(
-                    f"hpo.storage has been away for {patience_s:g} s: {_reason(error)}. "
-                    "The same command goes on when it is back."
+                    f"hpo.storage has been unreachable for {patience_s:g} s: {_reason(error)}. "
+                    "The same command continues when it is back."
                 ) from None
         time.sleep(pause)
         pause = min(2 * pause, 2.0)

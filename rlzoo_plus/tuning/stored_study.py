@@ -115,21 +115,20 @@ class StoredStudy:
         order of the first one.
         """
         signs = [1.0 if direction == "maximize" else -1.0 for direction in self.directions]
+        views = [v for v in self.trials() if v.state is TrialState.DONE and v.is_feasible]
         done = [
             (tuple(sign * value for sign, value in zip(signs, view.values, strict=True)), view)
-            for view in self.trials()
-            if view.state is TrialState.DONE
-            and view.is_feasible
-            and view.values is not None
-            and len(view.values) == len(signs)
+            for view in views
+            if view.values is not None and len(view.values) == len(signs)
         ]
-
-        def is_beaten(values: tuple[float, ...]) -> bool:
-            others = (other for other, _ in done if other != values)
-            return any(all(map(float.__ge__, other, values)) for other in others)
-
         if len(signs) > 1:
-            done = [(values, view) for values, view in done if not is_beaten(values)]
+            points = {values for values, _ in done}
+            beaten = {
+                values
+                for values in points
+                if any(all(map(float.__ge__, other, values)) for other in points - {values})
+            }
+            done = [pair for pair in done if pair[0] not in beaten]
         done.sort(key=lambda pair: (-pair[0][0], pair[1].number))
         return [view for _, view in done[:count]]
 
@@ -164,13 +163,18 @@ class KnownStudy:
 
     @cached_property
     def study(self) -> StoredStudy:
-        """The trials.
-
-        Raises:
-            ConfigError: The storage cannot be read, has no such study, or is on another machine
-                and not trusted.
-        """
-        self._check_host()
+        """The trials; a ConfigError if they cannot be read or must not be asked for."""
+        host = None
+        if self.storage != JOURNAL_STORAGE and not self.trust:
+            # It is not asked where an untrusted study wants it: the password would go with it.
+            require_optuna()
+            host = foreign_host(self.storage)
+        if host is not None:
+            raise ConfigError(
+                f"{self.folder / NAME} keeps its trials in a database on another machine, "
+                f"{printable(host)}, which would receive your user and PGPASSWORD. If you know "
+                "where the study comes from, add --trust."
+            )
         study = StoredStudy.read(self.name, self.folder, self.storage)
         try:
             # Optuna does not check what it reads.
@@ -179,7 +183,7 @@ class KnownStudy:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ConfigError(
-                f"{printable(self.place)} is damaged: a trial in it is none ({one_line(error)})."
+                f"{printable(self.place)} is damaged: it has an invalid trial ({one_line(error)})."
             ) from error
         if len(study.directions) != len(self.hpo.objectives):
             raise ConfigError(
@@ -222,19 +226,6 @@ class KnownStudy:
             winner if type(winner) is int else None,
             printable(experiment) if isinstance(experiment, str) else None,
         )
-
-    def _check_host(self) -> None:
-        """Refuse to log in where an untrusted study wants it: the password would go with it."""
-        if self.storage == JOURNAL_STORAGE or self.trust:
-            return
-        require_optuna()
-        host = foreign_host(self.storage)
-        if host is not None:
-            raise ConfigError(
-                f"{self.folder / NAME} keeps its trials in a database on another machine, "
-                f"{printable(host)}, which would be told your user and PGPASSWORD. If you know "
-                "where the study comes from, add --trust."
-            )
 
 
 def write_study_file(plan: StudyPlan, config_options: Sequence[str]) -> None:

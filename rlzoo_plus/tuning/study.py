@@ -102,7 +102,7 @@ class Study(Leases):
         """Take a trial: a lost attempt, what is queued, or a new one.
 
         Returns:
-            None when all of `hpo.n_trials` have ended or belong to somebody. Those may yet come
+            None when all of `hpo.n_trials` have ended or have an owner. Lost ones may yet come
             back: ask again for as long as trials are running.
         """
         number = self.claim(owner, uuid.uuid4().hex)
@@ -162,14 +162,18 @@ class Study(Leases):
 
     @patient
     def _claimed(self, number: int, owner: str) -> AskedTrial:
-        frozen = self.sign(number, owner)
+        trial_id = self.trial_id(number)
+        frozen = self.storage.get_trial(trial_id)
+        if owner and frozen.user_attrs.get(noted.OWNER) != owner:
+            self.storage.set_trial_user_attr(trial_id, noted.OWNER, owner)
+        self.start_heartbeats(frozen, renew=True)
         # A copy for each trial, of the same storage, with a sampler whose seed is made of the
         # trial's number: a study that goes on does not draw the same points again, and one with a
         # single worker draws the same ones each time.
         study = copy.copy(self.optuna_study)
         study.sampler = make_sampler(self.hpo, number, self.grid)
         return AskedTrial(
-            trial=optuna.trial.Trial(study, self.trial_id(number)),
+            trial=optuna.trial.Trial(study, trial_id),
             number=number,
             folder=noted.folder_of(frozen),
             retry_of=noted.whole(frozen, noted.RETRY_OF),
@@ -178,7 +182,7 @@ class Study(Leases):
         )
 
 
-# Whoever creates a study stores at once what it is about.
+# The process that creates a study stores at once what it is about.
 _ABOUT_PATIENCE_S = 5.0
 
 
@@ -237,7 +241,7 @@ def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
     end = time.monotonic() + _ABOUT_PATIENCE_S
     while not created and not is_stored() and time.monotonic() < end:
         time.sleep(0.05)
-    # Whoever created it may have died before it could store that.
+    # The process that created it may have died before it could store that.
     if created or not is_stored():
         patiently(lambda: study.optuna_study.set_user_attr(ABOUT, wanted))
     old = study.about

@@ -99,9 +99,7 @@ class StudyPlan:
         length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
         config = self._composed([*overrides, *length])
         if config.eval.every_steps is None:
-            raise ConfigError(
-                "eval.every_steps=null: without evaluations there is nothing to aim at."
-            )
+            raise ConfigError("eval.every_steps=null: without evaluations there is no objective.")
         run_dir = str(self.run_path(folder, seed_index))
         seed = self.base.seed + seed_index
         return config.model_copy(update={"seed": seed, "run_dir": run_dir, "sweep": None})
@@ -138,11 +136,7 @@ class StudyPlan:
 
 
 def study_folder(name: str) -> Path:
-    """Return the directory of a study: a name lies below outputs/studies, a path is a path.
-
-    Raises:
-        ConfigError: It begins with the home of somebody who is not known.
-    """
+    """Return the directory of a study: a name lies below outputs/studies, a path is a path."""
     if "/" not in name and name not in (".", ".."):
         return STUDIES / name
     try:
@@ -152,7 +146,7 @@ def study_folder(name: str) -> Path:
 
 
 def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
-    """Check what the types of the settings cannot say; return what is wrong."""
+    """Return what is wrong with the settings besides their types."""
     mistakes = [
         unknown_name("hpo.objectives", name, METRICS)
         for name in hpo.objectives
@@ -164,7 +158,7 @@ def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
             f"Use hpo={base.algo.name}, or algo={hpo.algo}."
         )
     if base.eval.every_steps is None:
-        mistakes.append("eval.every_steps=null: without evaluations a study has nothing to aim at.")
+        mistakes.append("eval.every_steps=null: without evaluations a study has no objective.")
     if hpo.n_timesteps is not None and hpo.n_timesteps > base.n_timesteps:
         mistakes.append(
             f"hpo.n_timesteps={hpo.n_timesteps} is longer than the training that it is for "
@@ -189,17 +183,13 @@ def about_study(plan: StudyPlan) -> dict[str, Any]:
     }
 
 
-# So many draws without one configuration are no accident, and fewer if all say the same.
+# The space is wrong after so many invalid draws, or fewer with the same reason.
 _MOST_DRAWS = 20
 _SAME_REASON = 3
 
 
 def check_draws(plan: StudyPlan) -> None:
-    """Draw until a draw is a configuration; nothing is written.
-
-    Raises:
-        ConfigError: None is; it names the reason.
-    """
+    """Draw until a draw is a configuration; raise a ConfigError with the reason if none is."""
     import optuna
 
     reasons: list[str] = []
@@ -229,7 +219,6 @@ Compose = Callable[[Sequence[str]], "Composed"]
 _ONE_OF = {
     "env": "Returns of different environments do not compare: tune each in a study of its own.",
     "algo": "A search space is for one algorithm: tune each in a study of its own.",
-    "hpo": "Start one study for each.",
     "seed": "hpo.seeds=3 lets each trial train three seeds.",
     "n_timesteps": "hpo.n_timesteps=... sets the length of the trials.",
     "env.id": "Tune each environment in a study of its own.",
@@ -262,7 +251,8 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     mistakes = check_settings(hpo, base)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-    fixed = [word for word in plain if not _is_hpo(word)]
+    of_hpo = [key for key in iter_sweep_keys(plain) if key.split(".")[0] == "hpo"]
+    fixed = [word for word in plain if not {*iter_sweep_keys([word])} & {*of_hpo}]
     length = [] if hpo.n_timesteps is None else [f"n_timesteps={hpo.n_timesteps}"]
     trial_base, _ = resolve([*fixed, *length])
     space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
@@ -297,7 +287,7 @@ def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Spa
 
 def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
     """Choose the algorithm that a search space is for, unless one is chosen."""
-    # What an experiment chooses is not to be overruled without a word.
+    # The choice of an experiment must not be overruled silently.
     if {"algo", "experiment"} & set(iter_sweep_keys(plain)):
         return []
     hpo = compose(prepare_overrides(plain)).values.get("hpo")
@@ -320,13 +310,9 @@ def _refuse_sweeps(words: list[str]) -> None:
         own = key.removeprefix("hpo.space.")
         if own != key:
             raise ConfigError(f"{key}: a sweep is written without hpo.space: {own}=...")
-        if key in _ONE_OF or key.startswith("hpo."):
+        if key in _ONE_OF or key.split(".")[0] == "hpo":
             fix = _ONE_OF.get(key, "Start one study for each.")
             raise ConfigError(f"{key}: a study has one value of it. {fix}")
-
-
-def _is_hpo(word: str) -> bool:
-    return any(key == "hpo" or key.startswith("hpo.") for key in iter_sweep_keys([word]))
 
 
 def study_mistakes(plan: StudyPlan) -> list[str]:

@@ -1,7 +1,7 @@
 """The plots of a study: an overview, the importance of its parameters, and Optuna's own plots.
 
 Optuna draws each plot as a figure of its own, without the trials that were pruned or failed. The
-overview shows them too, with what matters beside them, in one figure.
+overview shows them too, with what matters, in one figure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,10 @@ _MOST_PARAMS = 4
 
 
 @dataclass(frozen=True)
-class Picture:
+class Overview:
     """What the overview shows.
 
     Attributes:
-        title: Above all of it.
-        trials: All trials of the study.
         objectives: Directions by name, in the order of a trial's values.
         importances: Shares by parameter, the largest first; empty if they are not known.
         front: Numbers of the trials that are best: one, or the Pareto front.
@@ -83,10 +82,6 @@ def importances(study: Study, objective: int = 0) -> dict[str, float]:
     This is PED-ANOVA (Watanabe et al., 2023), as Optuna computes it: it needs no random forest, and
     parameters that only some trials have count too.
 
-    Args:
-        study: The study.
-        objective: Which of its objectives, by position.
-
     Returns:
         Shares that sum to 1, by name; empty if there are fewer than `FEWEST_TRIALS` finished
         trials, or all of them have the same value.
@@ -111,7 +106,7 @@ def importances(study: Study, objective: int = 0) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def plot_study(picture: Picture, out: Path) -> Path:
+def plot_study(overview: Overview, out: Path) -> Path:
     """Draw the overview of a study as a PNG and return the file.
 
     Raises:
@@ -121,34 +116,29 @@ def plot_study(picture: Picture, out: Path) -> Path:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    if not any(view.values or view.intermediate for view in picture.trials):
-        raise ConfigError(f"{picture.title}: no trial has a value yet. Let the study go on first.")
+    if not any(view.values or view.intermediate for view in overview.trials):
+        raise ConfigError(f"{overview.title}: no trial has a value yet. Let the study go on first.")
     layout = ConstrainedLayoutEngine(w_pad=0.16, h_pad=0.16, wspace=0.03, hspace=0.05)
     figure = Figure(figsize=_SIZE_IN, dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
-    title = escaped(picture.title)
+    title = escaped(overview.title)
     figure.suptitle(title, fontsize=18, color=INK, fontweight="bold", x=0.012, ha="left")
     panels = list(figure.subplots(2, 3).flat)
-    _draw_history(panels[0], picture)
-    (_draw_front if len(picture.objectives) > 1 else _draw_curves)(panels[1], picture)
-    _draw_importances(panels[2], picture)
-    names = picture.params[:_SLICES]
-    for axes, name in zip(panels[3:], [*names, *[None] * _SLICES], strict=False):
+    _draw_history(panels[0], overview)
+    (_draw_front if len(overview.objectives) > 1 else _draw_curves)(panels[1], overview)
+    _draw_importances(panels[2], overview)
+    for axes, name in zip_longest(panels[3:], overview.params[:_SLICES]):
         if name is None:
             axes.set_axis_off()
         else:
-            _draw_slice(axes, name, picture)
+            _draw_slice(axes, name, overview)
     return save_plot(figure, out)
 
 
-def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Path:
+def plot_with_optuna(kind: str, study: Study, overview: Overview, out: Path) -> Path:
     """Draw one of Optuna's plots as a PNG and return the file.
 
-    Args:
-        kind: A key of `OPTUNA_PLOTS`.
-        study: The study.
-        picture: The same for the overview; its most important parameters are drawn.
-        out: The file.
+    `kind` is a key of `OPTUNA_PLOTS`; the most important parameters of the overview are drawn.
 
     Raises:
         ConfigError: There is no such plot, no trial is done, or the file cannot be written.
@@ -158,17 +148,17 @@ def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Pa
 
     if kind not in OPTUNA_PLOTS:
         raise ConfigError(unknown_name("plot", kind, ["overview", *OPTUNA_PLOTS]))
-    if not picture.done:
-        raise ConfigError(f"{picture.title}: no trial is done yet. Let the study go on first.")
-    names = {name: short_name(name) for name in picture.params}
+    if not overview.done:
+        raise ConfigError(f"{overview.title}: no trial is done yet. Let the study go on first.")
+    names = {name: short_name(name) for name in overview.params}
     if len(set(names.values())) < len(names):
         names = {name: printable(name, 200) for name in names}
     options: dict[str, Any] = {}
     if OPTUNA_PLOTS[kind]:
         options["params"] = list(names.values())[:_MOST_PARAMS]
     if kind != "timeline":
-        options["target_name"] = picture.aim
-        if len(picture.objectives) > 1:
+        options["target_name"] = overview.aim
+        if len(overview.objectives) > 1:
             options["target"] = lambda trial: trial.values[0]
     pyplot.switch_backend("agg")
     # Optuna draws in the global state of pyplot, with a style sheet of its own.
@@ -178,7 +168,7 @@ def plot_with_optuna(kind: str, study: Study, picture: Picture, out: Path) -> Pa
         figure = pyplot.gcf()
         try:
             figure.set_size_inches(_OPTUNA_SIZE_IN)
-            figure.suptitle(escaped(f"{picture.title}: {kind.replace('_', ' ')}"), color=INK)
+            figure.suptitle(escaped(f"{overview.title}: {kind.replace('_', ' ')}"), color=INK)
             for axes in figure.axes:
                 axes.set_title("")
                 axes.set_facecolor("white")
@@ -244,20 +234,20 @@ def _add_legend(axes: Axes) -> None:
         axes.legend(fontsize=11, labelcolor=INK, frameon=False, ncols=3, **place, **spaces)
 
 
-def _draw_history(axes: Axes, picture: Picture) -> None:
+def _draw_history(axes: Axes, overview: Overview) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    _dress(axes, "history", "trial", picture.aim)
+    _dress(axes, "history", "trial", overview.aim)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    done = picture.done
+    done = overview.done
     if done:
         _dots(axes, *_numbers_and_values(done), PALETTE[0], alpha=0.75, label="done")
     feasible = [view for view in done if view.is_feasible]
     if feasible:
         numbers, values = _numbers_and_values(feasible)
-        is_maximized = picture.objectives[picture.aim] == "maximize"
+        is_maximized = overview.objectives[overview.aim] == "maximize"
         so_far = (np.maximum if is_maximized else np.minimum).accumulate(values)
-        steps = [*numbers, max(view.number for view in picture.trials)]
+        steps = [*numbers, max(view.number for view in overview.trials)]
         look: dict[str, Any] = {"drawstyle": "steps-post", "color": INK, "linewidth": 2.0}
         axes.plot(steps, [*so_far, so_far[-1]], label=f"best: {so_far[-1]:,.4g}", **look)
     broken = [view for view in done if not view.is_feasible]
@@ -269,7 +259,7 @@ def _draw_history(axes: Axes, picture: Picture) -> None:
         (TrialState.PRUNED, "x", PALETTE[5]),
         (TrialState.FAILED, "s", PALETTE[1]),
     ):
-        numbers = [view.number for view in picture.trials if view.state is state]
+        numbers = [view.number for view in overview.trials if view.state is state]
         if numbers:
             look = {"transform": axes.get_xaxis_transform(), "clip_on": False, "marker": marker}
             bottom = np.full(len(numbers), 0.015)
@@ -282,17 +272,17 @@ def _numbers_and_values(views: Sequence[TrialView]) -> tuple[list[int], np.ndarr
     return [view.number for view in views], np.array(values)
 
 
-def _draw_curves(axes: Axes, picture: Picture) -> None:
+def _draw_curves(axes: Axes, overview: Overview) -> None:
     """Draw what the trials reported while they ran, the best one on top."""
     # What is reported is one evaluation, not the objective.
-    metric = FOLLOWED.get(picture.aim, "evaluation").replace("_", " ")
-    unit = "share of a run" if picture.seeds == 1 else "runs"
+    metric = FOLLOWED.get(overview.aim, "evaluation").replace("_", " ")
+    unit = "share of a run" if overview.seeds == 1 else "runs"
     _dress(axes, "learning curves", unit, metric)
-    reported = [view for view in picture.trials if view.intermediate]
+    reported = [view for view in overview.trials if view.intermediate]
     if not reported:
         _say(axes, "no trial has reported yet")
         return
-    best = next((view for view in reported if view.number in picture.front), None)
+    best = next((view for view in reported if view.number in overview.front), None)
     ends = []
     for view in reported:
         points = [(rung / RUNGS, view.intermediate[rung]) for rung in sorted(view.intermediate)]
@@ -307,23 +297,23 @@ def _draw_curves(axes: Axes, picture: Picture) -> None:
     if ends:
         look = {"marker": "x", "zorder": 3, "label": "pruned here"}
         _dots(axes, *zip(*ends, strict=True), PALETTE[5], **look)
-    for seed in range(1, picture.seeds):
+    for seed in range(1, overview.seeds):
         axes.axvline(seed, color=GREY, linewidth=1.0, linestyle=":")
     _add_legend(axes)
 
 
-def _draw_front(axes: Axes, picture: Picture) -> None:
-    (x_name, x_direction), (y_name, y_direction) = list(picture.objectives.items())[:2]
+def _draw_front(axes: Axes, overview: Overview) -> None:
+    (x_name, x_direction), (y_name, y_direction) = list(overview.objectives.items())[:2]
     _dress(axes, "trade-off", f"{x_name} ({x_direction})", f"{y_name} ({y_direction})")
-    if not picture.done:
+    if not overview.done:
         _say(axes, "no trial is done yet")
         return
-    points = {view.number: (view.values or ())[:2] for view in picture.done}
+    points = {view.number: (view.values or ())[:2] for view in overview.done}
     _dots(axes, *zip(*points.values(), strict=True), PALETTE[0], alpha=0.5, label="done")
-    front = {number: points[number] for number in picture.front if number in points}
+    front = {number: points[number] for number in overview.front if number in points}
     if front:
         # With three objectives, the first two need not form a line.
-        line = "-" if len(picture.objectives) == 2 else "none"
+        line = "-" if len(overview.objectives) == 2 else "none"
         look = {"markersize": 8.5, "linewidth": 1.6, "markeredgecolor": "white", "linestyle": line}
         ordered = zip(*sorted(front.values()), strict=True)
         _dots(axes, *ordered, PALETTE[1], label="Pareto front", **look)
@@ -340,9 +330,9 @@ def _draw_front(axes: Axes, picture: Picture) -> None:
     _add_legend(axes)
 
 
-def _draw_importances(axes: Axes, picture: Picture) -> None:
-    shown = dict(list(picture.importances.items())[:_MOST_BARS])
-    _dress(axes, f"importance for {picture.aim}", "share" if shown else "", "")
+def _draw_importances(axes: Axes, overview: Overview) -> None:
+    shown = dict(list(overview.importances.items())[:_MOST_BARS])
+    _dress(axes, f"importance for {overview.aim}", "share" if shown else "", "")
     if not shown:
         _say(axes, "too few finished trials to tell")
         return
@@ -357,10 +347,10 @@ def _draw_importances(axes: Axes, picture: Picture) -> None:
     axes.grid(axis="x", color=FAINT, linewidth=1.0)
 
 
-def _draw_slice(axes: Axes, name: str, picture: Picture) -> None:
+def _draw_slice(axes: Axes, name: str, overview: Overview) -> None:
     """Draw the first objective over a parameter; later trials are darker, the best are stars."""
-    _dress(axes, short_name(name), "", picture.aim)
-    views = [view for view in picture.done if name in view.params]
+    _dress(axes, short_name(name), "", overview.aim)
+    views = [view for view in overview.done if name in view.params]
     drawn = [view.params[name] for view in views]
     are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in drawn)
     distinct = len(set(map(repr, drawn)))
@@ -387,7 +377,7 @@ def _draw_slice(axes: Axes, name: str, picture: Picture) -> None:
     # The palest blue could not be seen.
     first, last = min(numbers, default=0), max(numbers, default=0)
     axes.scatter(places, values, c=numbers, vmin=first - 0.35 * (last - first + 1), **look)
-    best = [place for place, number in enumerate(numbers) if number in picture.front]
+    best = [place for place, number in enumerate(numbers) if number in overview.front]
     if best:
         look = {"s": 230, "marker": "*", "color": PALETTE[1], "edgecolor": "white", "zorder": 3}
         axes.scatter(places[best], values[best], linewidth=0.8, **look)

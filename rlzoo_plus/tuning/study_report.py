@@ -67,7 +67,7 @@ class StudyReport:
         full_timesteps: Environment steps of a retrained run, None if not known.
         retrained: The best ones, trained again.
         experiment: The winner's experiment, as `experiment=<name>` takes it.
-        option: The option of `train` that finds its file, with a space behind it; empty if it
+        option: The option of `train` that finds its file, followed by a space; empty if it
             needs none.
     """
 
@@ -97,7 +97,7 @@ class StudyReport:
 
     @property
     def ranked(self) -> list[TrialView]:
-        """The best trials, and behind them those that were trained again besides."""
+        """The best trials, then others that were trained again."""
         again = {each.number for each in self.retrained} - {view.number for view in self.best}
         return [*self.best, *(view for view in self.trials if view.number in again)]
 
@@ -245,7 +245,7 @@ def _best(report: StudyReport) -> list[str]:
     lines = [f"## {title}", "", *_table(*best_table(report, "retrained", more)), ""]
     lines.append(
         f"`{report.objectives[0]}` is the metric that a trial was chosen by, and is too optimistic "
-        "for that reason. The columns behind it are from runs with fresh seeds: interquartile mean "
+        "for that reason. The next columns are from runs with fresh seeds: interquartile mean "
         "[95 % bootstrap interval], or (lowest to highest) of fewer than five seeds; `change` is "
         "their difference from the first one. Held-out episodes: mean ± deviation (episodes)."
     )
@@ -262,15 +262,10 @@ def _best(report: StudyReport) -> list[str]:
 
 
 def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> list[list[str]]:
-    """Return the best trials as rows of text: what they were chosen by, and on fresh seeds.
+    """Return the heads and a row of text for each of the best trials.
 
-    Args:
-        report: The report.
-        again: The title of the columns of the retrained runs.
-        more: Metrics of the retrained runs to show besides the objectives.
-
-    Returns:
-        The row of heads, then a row for each trial.
+    A row has the metrics that the trial was chosen by, and on fresh seeds. `again` is the title of
+    those columns, `more` are metrics to show besides the objectives.
     """
     heads = [part for name in report.objectives for part in (name, f"{name}, {again}", "change")]
     rows = [["trial", *heads, *more, "held-out episodes"]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.tuning.study_plan import StudyPlan
     from rlzoo_plus.tuning.tuner import Tuner
 
-# More columns than this do not fit beside the values.
+# More columns than this do not fit next to the values.
 _MOST_PARAMS = 8
 _MOST_FAILED = 20
 _READ_AGAIN_S = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 def run_trial(data: dict[str, Any]) -> int:
-    """Train one run of a trial; each evaluation is reported, and may be the last.
+    """Train one run of a trial; return the exit code, 74 if an evaluation has pruned it.
 
     Args:
         data: `config` and `command`, as of any job, and `report`, which `follow` takes.
-
-    Returns:
-        What a job returns; 74 if the trial was pruned.
     """
     from rlzoo_plus.runs.job import run_job
 
@@ -79,11 +76,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
 
 
 def examine(data: dict[str, Any]) -> int:
-    """Evaluate a run's best policy on held-out episodes, and write the result.
-
-    Args:
-        data: `run`, the run's directory; `config`, what the study has trained there; `episodes`.
-    """
+    """Evaluate the best policy of `run`, which the study trained with `config`, on `episodes`."""
     from rlzoo_plus.config.resolve import config_hash, validate_config
     from rlzoo_plus.runs.plan import stored_config
     from rlzoo_plus.runs.run import Run
@@ -118,18 +111,8 @@ class TrialReporter:
         self._is_closed = len(self._hpo.objectives) > 1
         self._patience_s = _PATIENCE_S
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What makes the same reporter in another process."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     def report(self, value: float, rung: int) -> str | None:
-        """Report a value; return why the trial should end, None if it should go on.
-
-        Args:
-            value: What the trial is judged by.
-            rung: Twentieths of a run, those of later seeds behind.
-        """
+        """Report the value at a rung; return why the trial should end, None if it should go on."""
         if not math.isfinite(value):
             return DIVERGED
         if self._is_closed:
@@ -139,7 +122,7 @@ class TrialReporter:
         try:
             reason = patiently(lambda: self._report(value, rung), self._patience_s)
         except (ConfigError, OptunaError, OSError, ValueError, LookupError) as error:
-            _log.warning("the study was not told: %s; training goes on", one_line(error))
+            _log.warning("the study could not be updated: %s; training continues", one_line(error))
             # The next report tries once.
             self._study, self._patience_s = None, 0.0
             return None
@@ -155,7 +138,9 @@ class TrialReporter:
         known = trial.storage.get_trial(self._trial_id)
         if known.state.is_finished():
             # Another controller has taken it up. This run's results may still be used there.
-            _log.warning("trial %d has been closed; it goes on without pruning", known.number)
+            _log.warning(
+                "trial %d has been closed; training continues without pruning", known.number
+            )
             self._is_closed = True
             return None
         if rung < (known.last_step or 0):

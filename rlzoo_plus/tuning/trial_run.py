@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
@@ -45,15 +45,12 @@ class TrialRun:
     def __init__(
         self, plan: StudyPlan, study: Study, asked: AskedTrial, overrides: list[str]
     ) -> None:
-        """Take a trial; its first run is due.
-
-        Raises:
-            ConfigError: The values cannot go together.
-        """
+        """Take a trial; its first run is due. Raises as `StudyPlan.trial_config`."""
         self.plan, self.study = plan, study
         self.number, self.folder = asked.number, asked.folder
         self.seed_index = self.killed = 0
-        self._jobs = self._make_jobs(plan.trial_config(overrides, 0, self.folder))
+        first = plan.trial_config(overrides, 0, self.folder)
+        self._jobs = [self._make_job(first, index) for index in range(plan.hpo.seeds)]
         # When its next run may begin, in `time.monotonic` [s]; never while one runs.
         self._due = -math.inf
         self._reporter = study.reporter(self.number)
@@ -75,17 +72,13 @@ class TrialRun:
                 return self._done()
             reason = self._pruned_between_seeds()
             if reason is not None:
-                return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+                return self._ended(TrialState.PRUNED, reason)
             self.seed_index += 1
             self.killed = 0
         return None
 
     def start(self) -> JobSpec:
-        """Return the present run as a launcher takes it; it runs from now on.
-
-        Raises:
-            ConfigError: Its directory leads elsewhere.
-        """
+        """Return the present run as a launcher takes it; it runs from now on."""
         self._due = math.inf
         self.job.check_place()
         spec, reporter = job_spec(self.job, TRIAL), self._reporter
@@ -93,14 +86,14 @@ class TrialRun:
             "metric": None if reporter is None else self.plan.followed,
             "seed_index": self.seed_index,
             "earlier": [str(job.path) for job in self._jobs[: self.seed_index]],
-            "trial": None if reporter is None else reporter.arguments,
+            "trial": None if reporter is None else asdict(reporter),
         }
         seed = f", seed {self.job.config.seed}" if self.seed_index else ""
         data = {**spec.data, "report": report}
         return replace(spec, name=f"trial {self.number}{seed}", data=data)
 
     def is_due(self) -> bool:
-        """Tell whether it does not run, and has waited long enough."""
+        """Return whether it does not run, and has waited long enough."""
         return time.monotonic() >= self._due
 
     def wait(self, duration_s: float) -> None:
@@ -109,7 +102,10 @@ class TrialRun:
 
     def failed(self, reason: str) -> Outcome:
         """Return the outcome of a trial that failed."""
-        return Outcome(TrialState.FAILED, metrics=self._metrics(), reason=reason)
+        return self._ended(TrialState.FAILED, reason)
+
+    def _ended(self, state: TrialState, reason: str) -> Outcome:
+        return Outcome(state, metrics=self._metrics(), reason=reason)
 
     def judge(self, end: JobEnd) -> Outcome | None:
         """Return what an ended process means; None if the trial goes on, with another one."""
@@ -118,16 +114,15 @@ class TrialRun:
             return self.skip_finished()
         reason = explain_end(end, self.job)
         if end.limit is None and end.code == EXIT_ENDED:
-            reason = str(self.job.run_dir.read_status().get("message", "pruned"))
-            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+            message = self.job.run_dir.read_status().get("message", "pruned")
+            return self._ended(TrialState.PRUNED, str(message))
         if end.limit is None and end.code < 0:
             self.killed += 1
             if self.killed <= self.plan.hpo.retries:
                 return None
         if end.code == 1 and _NOT_A_NUMBER.search(reason):
             # The sampler learns from it, as it would not from a failure.
-            reason = f"diverged: {reason}"
-            return Outcome(TrialState.PRUNED, metrics=self._metrics(), reason=reason)
+            return self._ended(TrialState.PRUNED, f"diverged: {reason}")
         times = f", {self.killed} times" if self.killed > 1 else ""
         return self.failed(f"{reason}{times}")
 
@@ -149,7 +144,7 @@ class TrialRun:
         metrics, objectives = self._metrics(), self.plan.hpo.objectives
         missing = tuple(name for name in objectives if name not in metrics)
         if missing:
-            reason = f"the runs tell no {', '.join(missing)}"
+            reason = f"the runs have no {', '.join(missing)}"
             return Outcome(TrialState.FAILED, metrics=metrics, reason=reason, missing=missing)
         values = tuple(metrics[name] for name in objectives)
         if not all(math.isfinite(value) for value in values):
@@ -159,12 +154,9 @@ class TrialRun:
     def _metrics(self) -> dict[str, float]:
         return mean_metrics([run_metrics(job.run_dir) for job in self._jobs[: self.seed_index + 1]])
 
-    def _make_jobs(self, config: RunConfig) -> list[SweepJob]:
-        jobs = []
-        for index in range(self.plan.hpo.seeds):
-            path, seed = self.plan.run_path(self.folder, index), self.plan.base.seed + index
-            placed = config.model_copy(update={"seed": seed, "run_dir": str(path)})
-            named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
-            command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
-            jobs.append(SweepJob(self.plan.folder, path, placed, command))
-        return jobs
+    def _make_job(self, first: RunConfig, index: int) -> SweepJob:
+        path, seed = self.plan.run_path(self.folder, index), self.plan.base.seed + index
+        config = first.model_copy(update={"seed": seed, "run_dir": str(path)})
+        named = [f"study={self.plan.name}", f"trial={self.number}", f"seed={seed}"]
+        command = command_line(["rlzoo-plus", "train", *named, f"run_dir={path}"])
+        return SweepJob(self.plan.folder, path, config, command)

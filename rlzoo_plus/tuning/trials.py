@@ -48,7 +48,7 @@ class TrialView:
         reason: Why it failed or was pruned.
         metrics: All metrics of its runs, averaged over seeds, by name.
         intermediate: What was reported while it ran, by rung: twentieths of a run, those of a
-            later seed behind those of the earlier ones.
+            later seed after those of the earlier ones.
         violations: How much each constraint is broken; zero or less: it is kept.
         duration_s: Time from its beginning to its end [s], None while it runs.
         retry_of: The number of the attempt that it takes the place of.
@@ -71,7 +71,7 @@ class TrialView:
 
     @property
     def is_feasible(self) -> bool:
-        """Tell whether it keeps all constraints."""
+        """Whether it keeps all constraints."""
         return all(violation <= 0 for violation in self.violations)
 
 
@@ -85,17 +85,7 @@ FAILED, REQUEUED, INVALID, SURPLUS = "failed", "requeued", "invalid", "surplus"
 MOST_LOSSES = 10
 _FOLDER_FORM = re.compile(r"trials/\d{4,12}")
 _MOST_OVERRIDES = 1000
-_STATES = {
-    "WAITING": TrialState.WAITING,
-    "RUNNING": TrialState.RUNNING,
-    "COMPLETE": TrialState.DONE,
-    "PRUNED": TrialState.PRUNED,
-}
-_KINDS = {
-    REQUEUED: TrialState.REQUEUED,
-    INVALID: TrialState.INVALID,
-    SURPLUS: TrialState.INVALID,
-}
+_KINDS = {REQUEUED: TrialState.REQUEUED, INVALID: TrialState.INVALID, SURPLUS: TrialState.INVALID}
 
 
 def view_of(trial: FrozenTrial) -> TrialView:
@@ -130,12 +120,13 @@ def state_of(trial: FrozenTrial) -> TrialState:
     """Return the state of a trial."""
     if is_stale(trial):
         return TrialState.FAILED if losses_of(trial) >= MOST_LOSSES else TrialState.REQUEUED
-    kind = _KINDS.get(str(trial.user_attrs.get(KIND)), TrialState.FAILED)
-    return _STATES.get(trial.state.name, kind)
+    if trial.state.name == "FAIL":
+        return _KINDS.get(str(trial.user_attrs.get(KIND)), TrialState.FAILED)
+    return TrialState["DONE" if trial.state.name == "COMPLETE" else trial.state.name]
 
 
 def is_stale(trial: FrozenTrial) -> bool:
-    """Tell whether Optuna has failed a trial because its heartbeats had stopped."""
+    """Return whether Optuna has failed a trial because its heartbeats had stopped."""
     attributes = trial.user_attrs
     return trial.state.name == "FAIL" and BEATS in attributes and KIND not in attributes
 
@@ -205,7 +196,7 @@ def places(trials: Sequence[FrozenTrial]) -> list[int]:
 
 
 def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
-    """Tell whether a waiting trial was queued a second time, by two who did so at once."""
+    """Return whether a waiting trial was queued a second time, by two controllers at once."""
     replaced, is_warm = whole(trial, RETRY_OF), bool(trial.user_attrs.get(WARM))
     if trial.state.name != "WAITING" or not (is_warm or replaced is not None):
         return False

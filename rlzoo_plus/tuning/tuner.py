@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import platform
 import shutil
 import time
 from collections.abc import Callable
@@ -16,8 +18,7 @@ from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
-from rlzoo_plus.sweeps.presence import Presence
-from rlzoo_plus.tuning.lease import Ownership
+from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
@@ -58,6 +59,12 @@ class Tuner(Scheduler[TrialRun]):
         self._in_a_row = self._failures = 0
         self._is_over = False
         self._left: set[int] = set()
+        # A journal is next to the locks of its controllers. Those of a database may be elsewhere:
+        # the name of a controller says where its lock is to be looked for.
+        self._here = ""
+        if plan.hpo.storage != "journal":
+            folder = hashlib.sha256(str(plan.folder.resolve()).encode()).hexdigest()[:8]
+            self._here = f"{platform.node()}-{folder}-"
         minutes = plan.hpo.timeout_minutes
         budget_s = float("inf") if minutes is None else 60.0 * minutes
         self._end_time = time.monotonic() + budget_s
@@ -70,14 +77,14 @@ class Tuner(Scheduler[TrialRun]):
             ConfigError: The space gives nothing that could be run.
         """
         with Presence(self.plan.folder) as self._presence:
-            self._ownership = Ownership(self.plan, self._presence)
+            self._owner = f"{self._here}{self._presence.name}"
             self.run_loop()
         if self.stop_signal is not None:
             return stop_code(self.stop_signal)
         return 0 if self.study.best(1) else EXIT_FAILED
 
     def is_asked_to_stop(self) -> bool:
-        """Tell whether `study cancel` was called."""
+        """Return whether `study cancel` was called."""
         return self._presence.is_asked_to_stop()
 
     def before_round(self) -> None:
@@ -89,8 +96,8 @@ class Tuner(Scheduler[TrialRun]):
         if now - self._looked < _LOOK_AROUND_S or self.stop_signal is not None:
             return
         self._looked = now
-        for number in self.study.requeue_orphans(self._ownership.is_dead):
-            self.notes.append(f"trial {number} was left by a dead process; it goes on")
+        for number in self.study.requeue_orphans(self._is_dead):
+            self.notes.append(f"trial {number} was left by a dead process; it continues")
         self._is_over = False
 
     def after_round(self) -> None:
@@ -98,9 +105,8 @@ class Tuner(Scheduler[TrialRun]):
         self._tick(self)
 
     def after_loop(self) -> None:
-        """Give back what was stopped: whoever comes next goes on from its checkpoint."""
-        owner = self._ownership.owner
-        self.study.requeue_orphans(lambda other: other == owner, counts=False)
+        """Give back what was stopped: the next controller resumes it."""
+        self.study.requeue_orphans(lambda owner: owner == self._owner, counts=False)
 
     def next_job(self) -> TrialRun | None:
         """Return a trial whose next run is due, or one that was just asked for."""
@@ -141,7 +147,7 @@ class Tuner(Scheduler[TrialRun]):
             self._end(job, outcome)
 
     def has_more(self) -> bool:
-        """Tell whether a trial waits, or trials of others may come back to the queue."""
+        """Return whether a trial waits, or trials of others may come back to the queue."""
         if self.running or not self._is_over:
             return True
         if self._is_time_up():
@@ -155,6 +161,13 @@ class Tuner(Scheduler[TrialRun]):
         self._is_over = not is_new
         return is_new
 
+    def _is_dead(self, owner: str) -> bool | None:
+        """Return whether a controller has ended; None if that cannot be seen from here."""
+        name = owner.removeprefix(self._here)
+        if not owner.startswith(self._here) or not name or "/" in name or "\\" in name:
+            return None
+        return owner != self._owner and not is_present(self.plan.folder, name)
+
     def _is_time_up(self) -> bool:
         return time.monotonic() > self._end_time
 
@@ -164,7 +177,7 @@ class Tuner(Scheduler[TrialRun]):
         Raises:
             UntrustedError: It may import code. The user decides; the next command takes it up.
         """
-        asked = self.study.ask(self._ownership.owner)
+        asked = self.study.ask(self._owner)
         if asked is None:
             self._is_over = True
             return None
@@ -217,7 +230,7 @@ class Tuner(Scheduler[TrialRun]):
         else:
             is_ours = study.fail(number, outcome.reason)
         if not is_ours:
-            note = f"trial {number} was taken up by another process, which goes on with it"
+            note = f"trial {number} was taken up by another process, which continues it"
             self.notes.append(note)
             return
         self._failures = self._failures + 1 if state is TrialState.FAILED else 0
@@ -228,8 +241,8 @@ class Tuner(Scheduler[TrialRun]):
         if outcome.missing:
             env = self.plan.base.env.name
             raise ConfigError(
-                f"hpo.objectives: {outcome.reason}, and env={env} will not tell it to others. "
-                "Aim at something else."
+                f"hpo.objectives: {outcome.reason}, and no trial in env={env} will. "
+                "Choose another objective."
             )
         if self._failures >= _MOST_FAILURES:
             raise ConfigError(

@@ -1,6 +1,7 @@
 """Checking the sections of configurations: equal to a full check, each section once."""
 
 import copy
+import functools
 import itertools
 import random
 
@@ -36,9 +37,10 @@ CHANGES = {
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
-    """Begin without any section."""
-    monkeypatch.setattr(sections, "_kept", {})
-    return sections._kept
+    """Begin without any section, and keep few of them."""
+    cached = functools.lru_cache(20)(sections._section.__wrapped__)
+    monkeypatch.setattr(sections, "_section", cached)
+    return cached
 
 
 @pytest.fixture
@@ -126,8 +128,7 @@ def test_plain_configurations_share_what_is_equal_to_a_reader():
     assert shared.share([1]) == [1]
 
 
-def test_sections_are_forgotten_where_there_are_many(values, kept, monkeypatch):
-    monkeypatch.setattr(sections, "_MOST_KEPT", 20)
+def test_sections_are_forgotten_where_there_are_many(values, kept):
     for number in itertools.chain(range(1, 40), range(1, 40)):
         assert_same(changed(values, ("env.time_limit", number)))
-    assert len(kept) == 20
+    assert kept.cache_info().currsize == 20

@@ -15,7 +15,7 @@ from rlzoo_plus.commands.import_zoo import main
 from rlzoo_plus.config.catalog import ACTIVATIONS, ALGORITHMS, OPTIMIZERS, REPLAY_BUFFERS, WRAPPERS
 from rlzoo_plus.config.literals import Symbol, parse_literal, parse_symbol
 from rlzoo_plus.config.schedules import parse_schedule
-from rlzoo_plus.config.zoo_files import EnvFile, ImportRequest, load_env_files, write_tuned_files
+from rlzoo_plus.config.zoo_files import EnvFile, ZooImport, load_env_files
 from rlzoo_plus.config.zoo_import import convert_entry, read_zoo_file
 from rlzoo_plus.errors import ConfigError
 
@@ -273,7 +273,7 @@ def test_the_old_list_form_of_separate_networks_is_understood():
     ],
 )
 def test_what_cannot_be_expressed_is_reported(entry, word):
-    converted = convert_entry("ppo", entry, known_arguments={"n_steps"})
+    converted = convert_entry("ppo", entry)
     assert len(converted.warnings) == 1
     assert word in converted.warnings[0]
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_expressed_is_reported(entry, word):
         {"env_wrapper": "rl_zoo3.wrappers.NoSuchWrapper"},
         {"env_wrapper": "FrameSkip"},
         {"learning_rate": "lambda p: open(p)"},
-        {"train_freq": "(1, open('x'))"},
+        {"n_steps": "(1, open('x'))"},
         {"model_class": "tqc"},
         {"gamma": float("nan")},
     ],
@@ -391,20 +391,18 @@ def test_the_file_of_ppo_with_lstm_is_recurrent_ppo(tmp_path):
 
 
 def test_a_renamed_entry_says_so_and_yields_to_an_entry_of_that_name(tmp_path):
-    request = ImportRequest(
-        algorithm="sac",
-        out=tmp_path,
-        source="here",
-        env_files={"Arm-v3": EnvFile("arm")},
-        renamed={"Arm-v1": "Arm-v3"},
-        create_env_files=False,
-        overwrite=True,
-    )
-    report = write_tuned_files({"Arm-v1": {"gamma": 0.9}, "Leg-v0": {}}, request)
-    assert report.warnings == [("Arm-v1", "The values were tuned on Arm-v1, an older version.")]
-    assert report.left_out == [("Leg-v0", "no environment file has this id")]
-    report = write_tuned_files({"Arm-v1": {"gamma": 0.9}, "Arm-v3": {"gamma": 0.9}}, request)
-    assert report.left_out == [("Arm-v1", "Arm-v3 has an entry of its own")]
+    def imported(entries):
+        known, renamed = {"Arm-v3": EnvFile("arm")}, {"Arm-v1": "Arm-v3"}
+        done = ZooImport(tmp_path, known, renamed=renamed, create_env_files=False)
+        done.add(entries, "sac", "here")
+        done.write(overwrite=True)
+        return done
+
+    done = imported({"Arm-v1": {"gamma": 0.9}, "Leg-v0": {}})
+    assert done.warnings == [("Arm-v1", "The values were tuned on Arm-v1, an older version.")]
+    assert done.left_out == [("Leg-v0", "no environment file has this id")]
+    done = imported({"Arm-v1": {"gamma": 0.9}, "Arm-v3": {"gamma": 0.9}})
+    assert done.left_out == [("Arm-v1", "Arm-v3 has an entry of its own")]
 
 
 def test_the_script_shows_a_mistake_without_a_traceback(tmp_path):

@@ -14,9 +14,8 @@ from gymnasium.utils.env_checker import check_env
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.inspection.robot_facts import robot_facts
-from rlzoo_plus.scaffold.survey import survey
+from rlzoo_plus.scaffold.survey import read_urdf, survey
 from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
-from rlzoo_plus.scaffold.urdf import read_urdf
 from rlzoo_plus.testing.random_play import check_random_play, check_same_numbers
 from robots.vec_env import RobotVecEnv
 

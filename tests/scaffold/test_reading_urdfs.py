@@ -4,8 +4,7 @@ import pybullet_data
 import pytest
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.scaffold.survey import survey
-from rlzoo_plus.scaffold.urdf import read_urdf
+from rlzoo_plus.scaffold.survey import read_urdf, survey
 
 LIMIT = '<limit lower="-1" upper="2" effort="3" velocity="4"/>'
 

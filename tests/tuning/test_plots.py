@@ -1,4 +1,4 @@
-"""The picture of a study can be drawn at every stage of it."""
+"""The overview of a study can be drawn at every stage of it."""
 
 import optuna
 import pytest
@@ -8,7 +8,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning import study_plots
 from rlzoo_plus.tuning.study_plots import (
     OPTUNA_PLOTS,
-    Picture,
+    Overview,
     importances,
     plot_study,
     plot_with_optuna,
@@ -29,13 +29,13 @@ def pruned(number):
     return TrialView(number, TrialState.PRUNED, params={"x": 0.1}, intermediate={1: 3.0, 2: 4.0})
 
 
-def picture(trials, objectives=ONE, **more):
-    return Picture("Study $mine", trials, objectives, **more)
+def overview(trials, objectives=ONE, **more):
+    return Overview("Study $mine", trials, objectives, **more)
 
 
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
-    """Return a function that draws a picture and gives back its panels by title."""
+    """Return a function that draws a overview and gives back its panels by title."""
 
     def draw(made):
         kept = []
@@ -51,14 +51,14 @@ def drawn(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "made",
     [
-        picture([done(0, 5.0)]),
-        picture([done(0, 5.0, x=1e-5, y="tanh"), done(1, 6.0, x=1e-2, y=True), pruned(2)]),
-        picture([pruned(0)]),
-        picture([done(0, 5.0), TrialView(1, TrialState.FAILED)], importances={"x": 1.0}),
-        picture([done(n, float(n), x=2 ** (n % 3)) for n in range(9)], front=[8], seeds=3),
-        picture([done(0, 5.0, 1.0, x=1), done(1, 4.0, 0.5, x=2)], TWO, front=[0, 1]),
-        picture([done(0, 5.0, 1.0, 2.0)], {**TWO, "steps_per_s": "maximize"}, front=[0]),
-        picture([done(0, 5.0, **{"a" * 300: "b$" * 300, "c\x1b": [1, 2]})]),
+        overview([done(0, 5.0)]),
+        overview([done(0, 5.0, x=1e-5, y="tanh"), done(1, 6.0, x=1e-2, y=True), pruned(2)]),
+        overview([pruned(0)]),
+        overview([done(0, 5.0), TrialView(1, TrialState.FAILED)], importances={"x": 1.0}),
+        overview([done(n, float(n), x=2 ** (n % 3)) for n in range(9)], front=[8], seeds=3),
+        overview([done(0, 5.0, 1.0, x=1), done(1, 4.0, 0.5, x=2)], TWO, front=[0, 1]),
+        overview([done(0, 5.0, 1.0, 2.0)], {**TWO, "steps_per_s": "maximize"}, front=[0]),
+        overview([done(0, 5.0, **{"a" * 300: "b$" * 300, "c\x1b": [1, 2]})]),
     ],
 )
 def test_a_study_of_any_kind_is_drawn(tmp_path, made):
@@ -68,7 +68,7 @@ def test_a_study_of_any_kind_is_drawn(tmp_path, made):
 
 def test_a_study_without_any_value_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="no trial has a value yet"):
-        plot_study(picture([TrialView(0, TrialState.RUNNING)]), tmp_path / "study.png")
+        plot_study(overview([TrialView(0, TrialState.RUNNING)]), tmp_path / "study.png")
 
 
 @pytest.mark.parametrize(
@@ -76,27 +76,27 @@ def test_a_study_without_any_value_is_refused(tmp_path):
 )
 def test_the_history_shows_the_best_so_far_in_the_studys_direction(drawn, direction, best):
     trials = [done(n, value) for n, value in enumerate([3.0, 1.0, 5.0])]
-    history = drawn(picture(trials, {"late_return": direction}))["history"]
+    history = drawn(overview(trials, {"late_return": direction}))["history"]
     line = next(line for line in history.lines if line.get_label().startswith("best"))
     assert list(line.get_ydata()) == best
 
 
 def test_a_trial_that_breaks_a_constraint_is_never_the_best(drawn):
     broken = TrialView(1, TrialState.DONE, (9.0,), violations=(1.0,))
-    history = drawn(picture([done(0, 3.0), broken]))["history"]
+    history = drawn(overview([done(0, 3.0), broken]))["history"]
     labels = [line.get_label() for line in history.lines]
     assert "best: 3" in labels
     assert "breaks a constraint" in labels
 
 
 def test_learning_curves_mark_where_trials_were_pruned(drawn):
-    curves = drawn(picture([done(0, 5.0), pruned(1)]))["learning curves"]
+    curves = drawn(overview([done(0, 5.0), pruned(1)]))["learning curves"]
     [mark] = [line for line in curves.lines if line.get_label() == "pruned here"]
     assert (list(mark.get_xdata()), list(mark.get_ydata())) == ([0.1], [4.0])
 
 
 def test_two_objectives_show_their_trade_off_instead_of_curves(drawn):
-    panels = drawn(picture([done(0, 5.0, 1.0), done(1, 4.0, 0.5)], TWO, front=[1, 0]))
+    panels = drawn(overview([done(0, 5.0, 1.0), done(1, 4.0, 0.5)], TWO, front=[1, 0]))
     [front] = [x for x in panels["trade-off"].lines if x.get_label() == "Pareto front"]
     assert list(front.get_xdata()) == [4.0, 5.0]
     assert "learning curves" not in panels
@@ -105,14 +105,14 @@ def test_two_objectives_show_their_trade_off_instead_of_curves(drawn):
 def test_the_most_important_parameters_get_a_panel(drawn):
     trials = [done(n, float(n), a=n, b=n, c=n, d=n) for n in range(5)]
     shares = {"d": 0.6, "c": 0.2, "b": 0.15, "a": 0.05}
-    panels = drawn(picture(trials, importances=shares))
+    panels = drawn(overview(trials, importances=shares))
     assert {"d", "c", "b"} <= set(panels)
     assert "a" not in panels
 
 
 def test_a_parameter_over_orders_of_magnitude_has_a_logarithmic_axis(drawn):
     wide = [done(n, float(n), x=10.0**-n, y=0.1 * n) for n in range(1, 12)]
-    panels = drawn(picture(wide))
+    panels = drawn(overview(wide))
     assert (panels["x"].get_xscale(), panels["y"].get_xscale()) == ("log", "linear")
 
 
@@ -194,7 +194,7 @@ def test_optunas_plots_are_drawn_with_our_names_and_leave_no_figure_open(
     monkeypatch.setattr(study_plots, "save_plot", keep)
     study, views = named_study(tuple(objectives.values()))
     facecolor = pyplot.rcParams["axes.facecolor"]
-    plot_with_optuna(kind, study, picture(views, objectives), tmp_path / "out.png")
+    plot_with_optuna(kind, study, overview(views, objectives), tmp_path / "out.png")
     assert r"Study \$mine: " + kind.replace("_", " ") in texts
     assert not any("algo.hyperparams" in text for text in texts)
     assert OPTUNA_PLOTS[kind] is any("learning_rate" in text for text in texts)
@@ -205,7 +205,7 @@ def test_optunas_plots_are_drawn_with_our_names_and_leave_no_figure_open(
 def test_a_plot_that_optuna_does_not_have_is_refused_with_a_suggestion(tmp_path):
     study, views = named_study()
     with pytest.raises(ConfigError, match="Did you mean 'contour'"):
-        plot_with_optuna("contours", study, picture(views), tmp_path / "out.png")
+        plot_with_optuna("contours", study, overview(views), tmp_path / "out.png")
 
 
 def test_names_that_would_be_cut_to_the_same_text_stay_whole(tmp_path, monkeypatch):
@@ -217,6 +217,6 @@ def test_names_that_would_be_cut_to_the_same_text_stay_whole(tmp_path, monkeypat
         lambda figure, out: texts.extend(text.get_text() for text in figure.findobj(Text)) or out,
     )
     study = study_of(lambda trial: sum(trial.suggest_float(name, 0, 1) for name in names), 5)
-    made = picture([view_of(trial) for trial in study.trials])
+    made = overview([view_of(trial) for trial in study.trials])
     plot_with_optuna("slice", study, made, tmp_path / "out.png")
     assert names <= set(texts)

@@ -136,7 +136,7 @@ def test_a_reporter_gives_up_on_a_server_that_stays_away(workers, postgres, monk
         started = time.monotonic()
         assert reporter.report(1.0, 1) is None
         assert time.monotonic() - started < 10
-        assert "training goes on" in caplog.text
+        assert "training continues" in caplog.text
     finally:
         postgres.start()
     assert reporter.report(2.0, 2) is None

@@ -159,10 +159,10 @@ def test_several_objectives_are_told_in_their_order(make):
 def test_an_objective_that_no_run_tells_ends_the_study_at_once(make):
     objectives = {"success_rate": "maximize"}
     tuner = make(lambda run, data, handle: finish(run), objectives=objectives)
-    with pytest.raises(ConfigError, match=r"hpo\.objectives: the runs tell no success_rate"):
+    with pytest.raises(ConfigError, match=r"hpo\.objectives: the runs have no success_rate"):
         tuner.run()
     assert states(tuner) == ["failed"]
-    assert tuner.study.trials()[0].reason == "the runs tell no success_rate"
+    assert tuner.study.trials()[0].reason == "the runs have no success_rate"
 
 
 @pytest.mark.parametrize(("keep", "left"), [("all", 3), ("best", 1), ("none", 0)])

@@ -48,7 +48,7 @@ def test_a_finished_run_of_a_lost_controller_is_not_trained_again(make):
     assert second.run() == 0
     assert states(second) == ["requeued", "done"]
     assert second.launcher.submitted == []
-    assert second.notes == ["trial 0 was left by a dead process; it goes on"]
+    assert second.notes == ["trial 0 was left by a dead process; it continues"]
 
 
 def test_a_lost_attempt_keeps_its_values_when_the_space_has_changed(make):

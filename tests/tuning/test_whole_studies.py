@@ -184,7 +184,7 @@ def test_mistakes_are_told_before_anything_is_written(call, tune, tmp_path):  # 
         "hpo.storage=postgresql://me:secret@host/db": "PGPASSWORD",
         "hpo.space.algo.hyperparams.gama=null": "",
         "hpo.n_timesteps=10000000": "longer than",
-        "eval.every_steps=null": "nothing to aim at",
+        "eval.every_steps=null": "a study has no objective",
         "hpo.pruner_options={n_startup=3}": "n_startup",
         "device=cuda:9": "cuda",
     }
