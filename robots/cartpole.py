@@ -62,11 +62,10 @@ class CartPoleBalance(Task):
         return observation_of(cart, cart_velocity, sin(angle), cos(angle), angular_velocity)
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``alive`` 1 while the pole stands; ``centred`` 1 in the middle of the rail and 0.1 at
-            1 m from it; ``effort`` minus the squared action. Each of shape (...).
+        ``alive``: 1 while the pole stands; ``centred``: 1 in the middle of the rail and 0.1 at 1 m
+        from it; ``effort``: minus the squared action.
         """
         (cart, angle), _ = state.joints
         (push,) = columns(action)
@@ -146,12 +145,11 @@ class CartPoleSwingUp(CartPoleBalance):
         return {"upright_steps": (state.memory["upright_steps"] + 1.0) * upright}
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``upright`` the product of the height of the pole's tip, 0 hanging and 1 upright, of
-            closeness to the middle (1, at 1 m 0.55, far off 0.5) and of slowness (1, at 5 rad/s
-            0.28, spinning 0.2); ``effort`` minus the squared action. Each of shape (...).
+        ``upright``: the product of the height of the pole's tip, 0 hanging and 1 upright, of
+        closeness to the middle (1, at 1 m 0.55, far off 0.5) and of slowness (1, at 5 rad/s 0.28,
+        spinning 0.2); ``effort``: minus the squared action.
         """
         (cart, angle), (_, angular_velocity) = state.joints
         (push,) = columns(action)

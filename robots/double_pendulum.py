@@ -62,11 +62,10 @@ class DoublePendulumBalance(Task):
         )
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``alive`` 1 while the poles stand; ``centred`` 1 in the middle of the rail and 0.1 at
-            1 m from it; ``effort`` minus the squared action. Each of shape (...).
+        ``alive``: 1 while the poles stand; ``centred``: 1 in the middle of the rail and 0.1 at 1 m
+        from it; ``effort``: minus the squared action.
         """
         (cart, _, _), _ = state.joints
         (push,) = columns(action)

@@ -47,7 +47,6 @@ class DriveToGoal(Task):
     def __init__(
         self,
         n_joints: int,
-        *,
         min_goal_m: float = 1.5,
         max_goal_m: float = 4.0,
         tolerance_m: float = 0.35,
@@ -114,11 +113,10 @@ class DriveToGoal(Task):
         )
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``progress`` the share of the way made in this step, which adds up to 1 at the goal;
-            ``goal`` 1 there; ``time`` -1; ``change`` minus the squared change of the action.
+        ``progress``: the share of the way made in this step, which adds up to 1 at the goal;
+        ``goal``: 1 there; ``time``: -1; ``change``: minus the squared change of the action.
         """
         distance = _distance(state)
         return {
@@ -189,13 +187,7 @@ class DrivingEnv(BaseRobotEnv):
             options: See ``BaseRobotEnv``; ``episode_s`` is 15 by default.
         """
         options.setdefault("episode_s", 15.0)
-        task = DriveToGoal(
-            n_joints,
-            min_goal_m=min_goal_m,
-            max_goal_m=max_goal_m,
-            tolerance_m=tolerance_m,
-            reward=reward,
-        )
+        task = DriveToGoal(n_joints, min_goal_m, max_goal_m, tolerance_m, reward)
         world = WorldSpec(
             time_step_s=1 / 120,
             substeps=6,

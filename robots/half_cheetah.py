@@ -105,14 +105,13 @@ class RunForward(Task):
         return clip(observation, -5.0, 5.0)
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``alive`` 1, or -1 while the torso is pitched by 1 rad or more or a thigh or shin
-            touched the ground in the step before; ``progress`` the speed towards the target
-            [m/s]; ``electricity`` minus the mean of |action| times joint speed [10 rad/s], and a
-            twentieth of the mean squared action; ``joints_at_limit`` minus the number of joints
-            within half a percent of a limit, or beyond. Each of shape (...).
+        ``alive``: 1, or -1 while the torso is pitched by 1 rad or more or a thigh or shin touched
+        the ground in the step before; ``progress``: the speed towards the target [m/s];
+        ``electricity``: minus the mean of |action| times joint speed [10 rad/s], and a twentieth of
+        the mean squared action; ``joints_at_limit``: minus the number of joints within half a
+        percent of a limit, or beyond.
         """
         pitch, _ = _pitch(columns(state.link_orientation[..., _TORSO, :]))
         back_thigh, back_shin, _, thigh, shin, _ = columns(state.memory["contact"])

@@ -196,15 +196,13 @@ class FollowVelocity(Task):
         )
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting.
+        """Return the terms before weighting, each of shape (...).
 
-        Returns:
-            ``velocity`` 1 at the commanded velocity and 0.1 at 0.8 m/s from it; ``turn`` 1 at the
-            commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture`` 1 when level and at the
-            height of standing; and costs, at most 0: ``vertical`` minus the squared vertical
-            velocity, ``rocking`` minus the squared roll and pitch rates, ``power`` minus the power
-            of the motors, ``action_change`` minus the squared change of the action. Each of shape
-            (...).
+        ``velocity``: 1 at the commanded velocity and 0.1 at 0.8 m/s from it; ``turn``: 1 at the
+        commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture``: 1 when level and at the
+        height of standing; and costs, at most 0: ``vertical``: minus the squared vertical velocity,
+        ``rocking``: minus the squared roll and pitch rates, ``power``: minus the power of the
+        motors, ``action_change``: minus the squared change of the action.
         """
         orientation = columns(state.base_orientation)
         roll_rate, pitch_rate, turn = rotate_back(orientation, columns(state.base_angular_velocity))
