@@ -1,4 +1,4 @@
-"""Hides the output of compiled modules."""
+"""Silence for compiled modules that print what nobody asked for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def native_output_hidden() -> Iterator[None]:
-    """Hide what compiled modules print as they start: build times, arguments."""
+def native_output_hidden(into: int | None = None) -> Iterator[None]:
+    """Hide what compiled modules print, or write it to the file descriptor `into`."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
-    sink = os.open(os.devnull, os.O_WRONLY)
+    sink = os.open(os.devnull, os.O_WRONLY) if into is None else os.dup(into)
     try:
         for descriptor in saved:
             os.dup2(sink, descriptor)
