@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -187,7 +186,7 @@ class _Session:
             number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
-            with signal_handlers(kept), _without_warnings():
+            with signal_handlers(kept):
                 ray.init(
                     address=address or "local",
                     include_dashboard=None if address else False,
@@ -224,14 +223,3 @@ def _join(address: str | None, wanted: int | None) -> _Session:
             f"infra.address={address}: this process uses Ray at {session.address} already."
         )
     return session
-
-
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    logger = logging.getLogger("ray")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

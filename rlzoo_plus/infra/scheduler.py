@@ -25,16 +25,9 @@ POLL_S = 0.2
 T = TypeVar("T")
 
 
-# Compared by identity: each job is itself.
 @dataclass(eq=False)
 class Active(Generic[T]):
-    """A submitted job.
-
-    Attributes:
-        job: What the subclass calls a job.
-        handle: The job at its launcher.
-        started: When it was submitted, in `time.monotonic` [s].
-    """
+    """A submitted job, its handle, and when it was submitted, in `time.monotonic` [s]."""
 
     job: T
     handle: Handle
@@ -94,17 +87,11 @@ class Scheduler(Generic[T]):
         """Return whether another process asks the loop to stop, as SIGTERM would."""
         return False
 
-    def before_loop(self) -> None:
-        """Act before all rounds."""
-
     def before_round(self) -> None:
         """Act a few times a second, before jobs are started."""
 
     def after_round(self) -> None:
         """Act a few times a second, after jobs have ended."""
-
-    def after_loop(self) -> None:
-        """Act after all rounds, unless an error ended them."""
 
     def run_loop(self) -> None:
         """Run jobs until none may follow, or until all have ended after a signal.
@@ -115,16 +102,15 @@ class Scheduler(Generic[T]):
         signals = stop_signals_go_to(self._on_signal)
         with signals if self._takes_signals else contextlib.nullcontext():
             try:
-                self.before_loop()
-                self._loop()
-                self.after_loop()
+                self.run_rounds()
             finally:
                 # Only an error leaves jobs behind.
                 self._kill()
         if self.stop_signal == signal.SIGINT and not self._takes_signals:
             raise KeyboardInterrupt
 
-    def _loop(self) -> None:
+    def run_rounds(self) -> None:
+        """Run the rounds of the loop; a subclass may act before and after all of them."""
         were_stopped = False
         while True:
             if self.stop_signal is None and self.is_asked_to_stop():

@@ -90,8 +90,8 @@ class Controller(Scheduler[Entry]):
             return stop_code(self.stop_signal)
         return EXIT_FAILED if self.counts[JobState.FAILED] else 0
 
-    def before_loop(self) -> None:
-        """Report what is done already."""
+    def run_rounds(self) -> None:
+        """Report what is done already, and run the rest."""
         for entry in self.entries:
             if self.stop_signal is not None:
                 break
@@ -99,6 +99,7 @@ class Controller(Scheduler[Entry]):
                 self._end(entry, JobState.DONE)
             else:
                 self._waiting.append(entry)
+        super().run_rounds()
 
     def is_asked_to_stop(self) -> bool:
         """Return whether `sweep cancel` was called."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 import signal
 from collections.abc import Iterable, Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.records import parse_record
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
 from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
 from rlzoo_plus.infra.launcher import EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, JobEnd
@@ -160,13 +159,9 @@ def read_progress(run: RunDir) -> Progress:
 
 
 def _last_records(path: Path) -> list[dict[str, Any]]:
-    records = []
+    lines = [line.decode("utf-8", "replace") for line in read_plain_tail(path, 2**15)]
     # The last line may be torn; it is no record then.
-    for line in read_plain_tail(path, 2**15):
-        with contextlib.suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            records += [record] if isinstance(record, dict) else []
-    return records
+    return [record for line in lines if (record := parse_record(line)) is not None]
 
 
 def tell_causes(texts: Iterable[str], total: int) -> list[str]:

@@ -109,7 +109,11 @@ def write_summary(sweep: Path, views: list[JobView], rows: list[Row]) -> list[Pa
     """Write sweep.json, summary.csv and summary.md; return their paths."""
     files = [sweep / "sweep.json", sweep / "summary.csv", sweep / "summary.md"]
     write_json(files[0], as_data(sweep, views, rows))
-    write_atomic(files[1], _csv(rows))
+    text, table = io.StringIO(), as_table(rows)
+    writer = csv.DictWriter(text, list(table[0]) if table else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    write_atomic(files[1], text.getvalue())
     write_atomic(files[2], _markdown(sweep, views, rows))
     return files
 
@@ -204,14 +208,6 @@ def as_table(rows: list[Row]) -> list[dict[str, Any]]:
             record |= {f"{which}_{part}": getattr(each, part, None) for part in parts}
         table.append(record | behind)
     return table
-
-
-def _csv(rows: list[Row]) -> str:
-    out, table = io.StringIO(), as_table(rows)
-    writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return out.getvalue()
 
 
 def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:

@@ -104,8 +104,9 @@ class Tuner(Scheduler[TrialRun]):
         """Let the caller show how far it is."""
         self._tick(self)
 
-    def after_loop(self) -> None:
-        """Give back what was stopped: the next controller resumes it."""
+    def run_rounds(self) -> None:
+        """Run trials, then give back what was stopped: the next controller resumes it."""
+        super().run_rounds()
         self.study.requeue_orphans(lambda owner: owner == self._owner, counts=False)
 
     def next_job(self) -> TrialRun | None:

@@ -118,8 +118,10 @@ def test_the_ledger_is_not_read_again_for_each_job(book, many, monkeypatch):
     book.add(many)
     size = book.path.stat().st_size
     read = []
-    parse = records._parse
-    monkeypatch.setattr(records, "_parse", lambda line: (read.append(len(line)), parse(line))[1])
+    parse = records.parse_record
+    monkeypatch.setattr(
+        records, "parse_record", lambda line: (read.append(len(line)), parse(line))[1]
+    )
     assert run(book, many, "finish")[0] == 0
     # Only what was written since it began.
     assert sum(read) <= book.path.stat().st_size - size

@@ -9,7 +9,7 @@ from support.training import tiny_config
 
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress
-from rlzoo_plus.sweeps.summary import _csv, shown, summarise
+from rlzoo_plus.sweeps.summary import shown, summarise, write_summary
 from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows
 
 
@@ -29,14 +29,16 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-def test_below_five_seeds_there_is_a_range_and_a_warning_instead_of_an_interval(config):
-    rows = summarise([view_of(config, seed, float(seed)) for seed in range(4)])
+def test_below_five_seeds_there_is_a_range_and_a_warning_instead_of_an_interval(config, tmp_path):
+    views = [view_of(config, seed, float(seed)) for seed in range(4)]
+    rows = summarise(views)
     assert shown(rows[0].best) == "1.5 (0 to 3)"
     text = printed(print_rows, rows)
     assert "95 %" not in text
     assert "fewer than 5 seeds" in text
     assert "Report at least 5 seeds, 10 for a claim." in text
-    (record,) = csv.DictReader(io.StringIO(_csv(rows)))
+    write_summary(tmp_path, views, rows)
+    (record,) = csv.DictReader((tmp_path / "summary.csv").open())
     assert (record["best_low"], record["best_lowest"], record["best_highest"]) == ("", "0.0", "3.0")
 
 
