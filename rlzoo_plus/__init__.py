@@ -1,6 +1,6 @@
-"""rlzoo_plus: one Hydra configuration into a trained, evaluated, reproducible robot policy.
+"""rlzoo_plus: train, evaluate and reproduce robot policies, each from one Hydra configuration.
 
-The command line, from Python::
+Use from Python::
 
     import rlzoo_plus as rz
 
@@ -15,11 +15,10 @@ The command line, from Python::
         print(run)
 
 A run is the same as the command's, bit for bit, in the same directory. Heavy libraries (torch,
-Stable-Baselines3) are imported when they are first needed, so that `import rlzoo_plus` and the
-command line's help stay fast.
+Stable-Baselines3) are imported on first use, so that `import rlzoo_plus` and `--help` stay fast.
 
-`robots` is always the package that is installed beside this one, also in a folder that has another
-`robots` of its own: Python looks into the current folder first.
+`robots` is always the package that is installed beside this one, even if the current folder, which
+Python searches first, has another `robots`.
 """
 
 from __future__ import annotations
@@ -51,68 +50,46 @@ _LAZY = {
     "sweep": "rlzoo_plus.sweeps.sweep",
     "train": "rlzoo_plus.runs.run",
 }
-__all__ = [
-    "AlgorithmSpec",
-    "ConfigError",
-    "ExpManager",
-    "Policy",
-    "Run",
-    "RunConfig",
-    "RunError",
-    "Sweep",
-    "compose",
-    "load_policy",
-    "register_algorithm",
-    "runs",
-    "seed_all",
-    "sweep",
-    "train",
-]
+__all__ = [*_LAZY, "runs"]
 
 if TYPE_CHECKING:
-    from rlzoo_plus import runs
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.catalog import AlgorithmSpec, register_algorithm
-    from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.envs.seeding import seed_all
-    from rlzoo_plus.errors import ConfigError, RunError
-    from rlzoo_plus.runs.compose import compose
-    from rlzoo_plus.runs.exp_manager import ExpManager
-    from rlzoo_plus.runs.run import Run, load_policy, train
-    from rlzoo_plus.sweeps.sweep import Sweep, sweep
+    from rlzoo_plus import runs as runs
+    from rlzoo_plus.agents.policy import Policy as Policy
+    from rlzoo_plus.config.catalog import AlgorithmSpec as AlgorithmSpec
+    from rlzoo_plus.config.catalog import register_algorithm as register_algorithm
+    from rlzoo_plus.config.schema import RunConfig as RunConfig
+    from rlzoo_plus.envs.seeding import seed_all as seed_all
+    from rlzoo_plus.errors import ConfigError as ConfigError
+    from rlzoo_plus.errors import RunError as RunError
+    from rlzoo_plus.runs.compose import compose as compose
+    from rlzoo_plus.runs.exp_manager import ExpManager as ExpManager
+    from rlzoo_plus.runs.run import Run as Run
+    from rlzoo_plus.runs.run import load_policy as load_policy
+    from rlzoo_plus.runs.run import train as train
+    from rlzoo_plus.sweeps.sweep import Sweep as Sweep
+    from rlzoo_plus.sweeps.sweep import sweep as sweep
 
 _ROBOTS = Path(__file__).resolve().parents[1] / "robots"
 
 
 class _OwnRobots(MetaPathFinder):
-    """Finds `robots` beside this package, before the search path is asked."""
+    """Finds `robots` beside this package, before the search path."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return where `robots` is; nothing else is found here."""
-        if fullname != "robots" or not (_ROBOTS / "__init__.py").is_file():
+        file = _ROBOTS / "__init__.py"
+        if fullname != "robots" or not file.is_file():
             return None
-        return spec_from_file_location(
-            fullname, _ROBOTS / "__init__.py", submodule_search_locations=[str(_ROBOTS)]
-        )
+        return spec_from_file_location(fullname, file, submodule_search_locations=[str(_ROBOTS)])
 
 
-def _find_own_robots() -> None:
-    """See that `import robots` gives the package of this installation.
-
-    Raises:
-        ImportError: Another one was imported before.
-    """
-    file = getattr(sys.modules.get("robots"), "__file__", None)
-    if file is not None and Path(file).resolve().parent != _ROBOTS:
-        raise ImportError(
-            f"{file} was imported as `robots`, which is a package of rlzoo_plus. Give it another "
-            "name, or import rlzoo_plus before it."
-        )
-    if not any(isinstance(finder, _OwnRobots) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _OwnRobots())
-
-
-_find_own_robots()
+_imported = getattr(sys.modules.get("robots"), "__file__", None)
+if _imported is not None and Path(_imported).resolve().parent != _ROBOTS:
+    raise ImportError(
+        f"{_imported} was imported as `robots`, which is a package of rlzoo_plus. Give it another "
+        "name, or import rlzoo_plus before it."
+    )
+sys.meta_path.insert(0, _OwnRobots())
 
 
 def __getattr__(name: str) -> Any:

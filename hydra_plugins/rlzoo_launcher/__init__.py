@@ -1,1 +1,1 @@
-"""Hydra's door to the sweeps of rlzoo_plus."""
+"""Hydra launcher of rlzoo_plus."""

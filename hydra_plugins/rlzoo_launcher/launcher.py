@@ -1,4 +1,4 @@
-"""A Hydra launcher: composes the jobs of a batch and hands them over, all at once."""
+"""A Hydra launcher that composes all jobs of a batch, then runs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RlzooLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Keep what Hydra gives; refuse a secret in a file before Hydra writes all of it."""
+        """Store what Hydra passes; refuse a secret in a file before Hydra writes it to disk."""
         from omegaconf import OmegaConf
 
         from rlzoo_plus.config.references import refuse_secrets

@@ -1,1 +1,1 @@
-"""Hydra's door to the configuration directories of a user of rlzoo_plus."""
+"""Hydra search path plugin of rlzoo_plus."""

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class RlzooSearchPath(SearchPathPlugin):
-    """Adds what `rlzoo_plus.config.search_path.searched_first` holds; nothing in other programs."""
+    """Adds the directories of `rlzoo_plus.config.search_path.searched_first`."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Put the user's directories before the primary one."""
+        """Search the user's directories before the primary one."""
         from rlzoo_plus.config.search_path import first_dirs
 
         for folder in first_dirs():

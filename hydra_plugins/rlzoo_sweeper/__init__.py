@@ -1,1 +1,1 @@
-"""Hydra's door to the studies of rlzoo_plus."""
+"""Hydra sweeper of rlzoo_plus."""

@@ -1,4 +1,4 @@
-"""A Hydra sweeper: every combination of values to the launcher, or with `hpo` a study."""
+"""A Hydra sweeper that runs every combination of values, or with `hpo` a study."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RlzooSweeper(BasicSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Keep what Hydra gives."""
+        """Store what Hydra passes."""
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.task = task_function
 

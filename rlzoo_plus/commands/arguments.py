@@ -1,47 +1,42 @@
-"""The arguments that commands on a run share, and their types."""
+"""The arguments that several commands share, and their types."""
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
-RUN_HELP = (
-    "a run directory, e.g. outputs/<env>/<algo>/..., or the end of its path; latest; a bundle, as "
-    "a folder or a zip"
-)
+RUN_HELP = "a run directory, e.g. outputs/<env>/<algo>/...; the end of its path; or latest"
+# Episodes, seconds and the like; far more is a typing error.
+_MOST = 1_000_000
 
 
-def run_parser(verb: str, description: str, example: str) -> ArgumentParser:
-    """Return a parser with the arguments that all commands on a run share."""
-    parser = CommandParser(
-        prog=f"rlzoo-plus {verb}", description=f"{description} Example: {example}"
-    )
-    add_run(parser)
-    parser.add_argument(
-        "--seed", type=_not_negative, default=0, help="another set of held-out episodes"
-    )
-    parser.add_argument("--stochastic", action="store_true", help="act with exploration")
+def run_parser(verb: str, description: str, example: str) -> CommandParser:
+    """Return a parser with the arguments of all commands that play a policy."""
+    parser = command_parser(verb, description, example)
+    add_policy(parser)
+    add = parser.add_argument
+    add("--seed", type=_not_negative, default=0, help="chooses other held-out episodes (default 0)")
+    add("--stochastic", action="store_true", help="act with exploration")
     return parser
 
 
-def add_run(parser: ArgumentParser) -> None:
+def add_policy(parser: ArgumentParser) -> None:
     """Add the arguments that name one policy of a run."""
     add = parser.add_argument
-    add("run", metavar="RUN", help=RUN_HELP)
-    add("--which", help="best (default), final, or the step of a checkpoint")
+    add("run", metavar="RUN", help=f"{RUN_HELP}; also a bundle, as a folder or a zip")
+    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 
 
 def opened(options: Namespace) -> tuple[Run, Policy]:
-    """Open the policy that the arguments name, to act on one thread.
+    """Open the policy that the arguments name, and limit torch to one thread.
 
     Raises:
         ConfigError: There is none, it is damaged, or it needs trust.
@@ -50,14 +45,10 @@ def opened(options: Namespace) -> tuple[Run, Policy]:
     run.require_trust()
     import torch
 
-    # Acting alone is fastest with one.
+    # One thread is the fastest for acting in one environment.
     torch.set_num_threads(1)
     options.which = options.which or run.which
     return run, run.policy(options.which)
-
-
-# Episodes, seconds and the like; far more is a slip of the keyboard.
-_MOST = 1_000_000
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -81,8 +72,3 @@ def _not_negative(text: str) -> int:
 
 
 _not_negative.__name__ = "whole number of at least 0"
-
-
-def note(text: str) -> None:
-    """Print a remark where it does not disturb the output that others read."""
-    print(text, file=sys.stderr)

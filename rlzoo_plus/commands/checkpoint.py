@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.arguments import RUN_HELP
-from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
 
@@ -18,7 +17,17 @@ _POLL_S = 0.2
 
 def main(arguments: list[str]) -> int:
     """Ask, wait, and print the checkpoint's directory."""
-    options = _parse(arguments)
+    parser = command_parser(
+        "checkpoint",
+        "Ask the process that trains in a run directory for a checkpoint, wait until it is "
+        "written, and print its path. The signal SIGUSR1 does the same without waiting.",
+        "outputs/halfcheetah_bullet/sac/...",
+    )
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="how long to wait (600)"
+    )
+    options = parser.parse_args(arguments)
     run = RunDir(find_place(options.run).path)
     if not run.exists():
         raise ConfigError(f"{run.path} holds no run. `rlzoo-plus runs` lists the runs there are.")
@@ -31,7 +40,7 @@ def main(arguments: list[str]) -> int:
     try:
         write_atomic(run.checkpoint_request, "")
     except OSError as error:
-        raise ConfigError(f"{run.path}: the request cannot be left there: {error}") from error
+        raise ConfigError(f"{run.path}: the request cannot be written: {error}") from error
     _wait_for_answer(run, options.timeout)
     step = run.checkpoints().steps()[-1]
     print(run.checkpoints().root / f"{step:012d}")
@@ -39,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _wait_for_answer(run: RunDir, timeout_s: float) -> None:
-    """Return when the training process has taken the request away: the checkpoint is there."""
+    """Return when the training process has removed the request: the checkpoint is written."""
     deadline = time.monotonic() + timeout_s
     while run.checkpoint_request.exists():
         is_late = time.monotonic() > deadline
@@ -49,20 +58,8 @@ def _wait_for_answer(run: RunDir, timeout_s: float) -> None:
             run.checkpoint_request.unlink(missing_ok=True)
             if is_late:
                 raise ConfigError(
-                    f"{run.path}: no checkpoint within {timeout_s:g} s; one comes between two "
-                    "rollouts only. Give it longer with --timeout."
+                    f"{run.path}: no checkpoint within {timeout_s:g} s; one is written only "
+                    "between two rollouts. Wait longer with --timeout."
                 )
             raise ConfigError(f"{run.path}: the training ended before it wrote a checkpoint.")
         time.sleep(_POLL_S)
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus checkpoint",
-        description="Ask the process that trains in a directory for a checkpoint, wait until it "
-        "is on the disk, and print where it is. The signal SIGUSR1 asks for the same.",
-        epilog="Example: rlzoo-plus checkpoint outputs/halfcheetah_bullet/sac/...",
-    )
-    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds (default: 600)")
-    return parser.parse_args(arguments)

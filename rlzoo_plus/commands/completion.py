@@ -1,50 +1,61 @@
-"""What the shell offers behind a verb: its options, its own words, and paths."""
+"""Shell completion: verbs, their options and sub-commands, and paths; Hydra completes overrides."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from glob import escape, glob
-from importlib import import_module
 from pathlib import Path
 
-from rlzoo_plus.commands.dispatch import VERBS, WITH_OVERRIDES
+from rlzoo_plus.commands.dispatch import VERBS, WITH_OVERRIDES, main_of, run
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-# `sweep` and `study` have verbs of their own: lines of the help that begin with one.
-_WORD = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
-_HAS_WORDS = ("sweep", "study")
+# `sweep` and `study` have sub-commands: lines of the help that begin with one.
+_SUB_COMMAND = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
+
+
+def complete(arguments: list[str]) -> int:
+    """Print what may follow in the command line of `COMP_LINE`.
+
+    Args:
+        arguments: `-sc`, and what is asked for: `install=SHELL` or `query=SHELL`.
+    """
+    program, _, rest = os.environ.get("COMP_LINE", "").partition(" ")
+    verb, space, after = rest.lstrip().partition(" ")
+    if arguments[1:] and arguments[1].startswith("query"):
+        if space:
+            choices = choices_of(verb, after) if verb in VERBS else []
+        else:
+            choices = [name for name in VERBS if name.startswith(verb)]
+        if choices or not space:
+            print(("\n" if arguments[1].endswith("fish") else " ").join(choices))
+        if verb not in WITH_OVERRIDES or choices or not space:
+            return 0
+    os.environ["COMP_LINE"] = f"{program} {after}"
+    return run("train", arguments)
 
 
 def choices_of(verb: str, line: str) -> list[str]:
-    """Return what may stand where the line ends; empty where Hydra knows more.
+    """Return what may follow at the end of a line; empty where Hydra knows more.
 
     Args:
         verb: One of the verbs.
-        line: What was typed behind it.
+        line: What was typed after it.
     """
     *before, last = line.split(" ")
-    if last.startswith("-"):
-        return sorted(word for word in set(_OPTION.findall(_help_of(verb))) if _fits(word, last))
-    if verb in _HAS_WORDS and not any(before):
-        return [word for word in _WORD.findall(_help_of(verb)) if _fits(word, last)]
-    return [] if verb in WITH_OVERRIDES else _paths(last)
-
-
-def _help_of(verb: str) -> str:
-    """Return the help of a verb; it is the one place that knows its options."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        import_module(VERBS[verb][0]).main(["--help"])
-    return text.getvalue()
-
-
-def _paths(last: str) -> list[str]:
-    """Return paths that begin like this; a folder ends in a slash, to be gone into."""
-    found = sorted(glob(f"{escape(last)}*"))
-    return [f"{path}/" if Path(path).is_dir() else path for path in found if " " not in path]
-
-
-def _fits(word: str, last: str) -> bool:
-    return word.startswith(last)
+    has_sub_commands = verb in ("sweep", "study") and not any(before)
+    if last.startswith("-") or has_sub_commands:
+        # The help is the one place that knows them.
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+            main_of(verb)(["--help"])
+        pattern = _OPTION if last.startswith("-") else _SUB_COMMAND
+        found = dict.fromkeys(pattern.findall(text.getvalue()))
+        choices = [choice for choice in found if choice.startswith(last)]
+        return sorted(choices) if pattern is _OPTION else choices
+    if verb in WITH_OVERRIDES:
+        return []
+    paths = sorted(glob(f"{escape(last)}*"))
+    return [f"{path}/" if Path(path).is_dir() else path for path in paths if " " not in path]

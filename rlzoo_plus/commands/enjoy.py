@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -13,32 +14,32 @@ from rlzoo_plus.errors import ConfigError
 def main(arguments: list[str]) -> int:
     """Play episodes in a window; return the exit code."""
     parser = run_parser(
-        "enjoy",
-        "Watch a trained policy in a window.",
-        "rlzoo-plus enjoy outputs/cartpole_bullet/ppo/...",
+        "enjoy", "Watch a trained policy in a window.", "outputs/cartpole_bullet/ppo/..."
     )
-    parser.add_argument("--episodes", type=positive(int), default=5, help="default 5")
-    parser.add_argument("--speed", type=positive(float), default=1.0, help="1 is real time")
-    parser.add_argument(
-        "--no-window", action="store_true", help="play without a window, and print the returns"
-    )
+    add = parser.add_argument
+    add("--episodes", type=positive(int), default=5, help="how many to play (default 5)")
+    add("--speed", type=positive(float), default=1.0, help="1 (default) is real time")
+    add("--no-window", action="store_true", help="play without a window, and print the returns")
     options = parser.parse_args(arguments)
-    if not options.no_window:
-        _need_display(options.run)
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not (options.no_window or has_display) and sys.platform.startswith("linux"):
+        # PyBullet would kill the process.
+        raise ConfigError(
+            "enjoy needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Record a video "
+            f"instead: rlzoo-plus record {options.run}"
+        )
     run, policy = opened(options)
 
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import play
 
-    mode = None if options.no_window else "human"
-    venv = run.env(render_mode=mode)
-    venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
-    metadata = venv.get_attr("metadata")[0] or {}
-    step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
-    steps = play(policy, venv, deterministic=not options.stochastic)
-    played, begun = 0, time.monotonic()
-    try:
-        for step in steps:
+    mode, played = (None if options.no_window else "human"), 0
+    with contextlib.closing(run.env(render_mode=mode)) as venv:
+        venv.env_method("set_episode_seeds", held_out_seeds(options.episodes, options.seed))
+        metadata = venv.get_attr("metadata")[0] or {}
+        step_s = 0.0 if mode is None else 1.0 / float(metadata.get("render_fps") or 30.0)
+        begun = time.monotonic()
+        for step in play(policy, venv, deterministic=not options.stochastic):
             time.sleep(max(0.0, step_s / options.speed - (time.monotonic() - begun)))
             begun = time.monotonic()
             if step.done[0]:
@@ -47,16 +48,4 @@ def main(arguments: list[str]) -> int:
                 print(f"episode {played}: return {episode['r']:.2f} in {episode['l']} steps")
             if played == options.episodes:
                 break
-    finally:
-        venv.close()
     return 0
-
-
-def _need_display(run: str) -> None:
-    """Refuse before anything opens a window: PyBullet would kill the process."""
-    on_linux = sys.platform.startswith("linux")
-    if on_linux and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        raise ConfigError(
-            "enjoy needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Film it "
-            f"instead: rlzoo-plus record {run}"
-        )

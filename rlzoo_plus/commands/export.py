@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.commands.arguments import add_run, note, opened
-from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.arguments import add_policy, opened
+from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rlzoo_plus.export.writing import Exported
 
 FORMATS = ("onnx", "torchscript", "sb3")
 
 
 def main(arguments: list[str]) -> int:
     """Export and check the file; return 1 if it does not act as the policy."""
-    options = _parse(arguments)
+    parser = command_parser(
+        "export",
+        "Export a run's policy. ONNX and TorchScript files take raw observations and return "
+        "actions within their bounds: normalisation is inside.",
+        "outputs/cartpole_bullet/ppo/... --format onnx",
+    )
+    add = parser.add_argument
+    add_policy(parser)
+    add("--format", choices=FORMATS, required=True, help="sb3: weights for Stable-Baselines3")
+    add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
     if options.format == "onnx":
-        # Before the seconds that loading takes.
+        # Loading takes seconds.
         from rlzoo_plus.export.graph import check_onnx_is_there
 
         check_onnx_is_there()
@@ -30,9 +38,9 @@ def main(arguments: list[str]) -> int:
 
     from rlzoo_plus.export.writing import FILE_NAMES, export_policy
 
-    folder = run.folder / "export" / options.which
-    path = options.output or folder / FILE_NAMES[options.format]
-    if options.output is None:
+    path = options.output
+    if path is None:
+        path = run.folder / "export" / options.which / FILE_NAMES[options.format]
         check_inside(run.folder, path)
     if path.is_dir():
         raise ConfigError(f"--output {path} is a folder. Name a file: {path / FILE_NAMES['onnx']}.")
@@ -42,10 +50,6 @@ def main(arguments: list[str]) -> int:
         exported = export_policy(policy, run.config, path, options.format, about)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}.") from error
-    return _report(exported)
-
-
-def _report(exported: Exported) -> int:
     for file in exported.files:
         print(f"wrote {file}")
     for what, ports in (("in", exported.signature.inputs), ("out", exported.signature.outputs)):
@@ -55,25 +59,9 @@ def _report(exported: Exported) -> int:
     print(f"checked against the policy: {exported.parity}")
     if exported.parity.holds:
         return 0
-    note(
+    print(
         f"error: {exported.files[0]} does not act as the policy does (the limit is 1e-5, or what "
-        "rounding explains). It was left for you to look at; do not use it."
+        "rounding explains). It was kept for inspection; do not use it.",
+        file=sys.stderr,
     )
     return 1
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus export",
-        description="Write a run's policy in another format. ONNX and TorchScript files take raw "
-        "observations and return actions within their bounds: normalisation is inside. "
-        "Example: rlzoo-plus export outputs/cartpole_bullet/ppo/... --format onnx",
-    )
-    add = parser.add_argument
-    add_run(parser)
-    add("--format", choices=FORMATS, required=True, help="sb3: weights for Stable-Baselines3")
-    add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
-    if not arguments:
-        parser.print_help(sys.stderr)
-        sys.exit(2)
-    return parser.parse_args(arguments)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.arguments import note
-from rlzoo_plus.commands.typed import CommandParser, tell
+from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Import a zip and print what to do next; return the exit code."""
     options = _parse(arguments)
+    from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.config.catalog import get_algorithm
-    from rlzoo_plus.config.compose import iter_sweep_keys
+    from rlzoo_plus.config.compose import conf_dir, group_options, iter_sweep_keys
     from rlzoo_plus.runs.compose import as_arguments, compose_run
 
     get_algorithm(options.algo)
@@ -31,57 +32,22 @@ def main(arguments: list[str]) -> int:
     statistics = None if options.vecnormalize is None else read_statistics(options.vecnormalize)
     given = set(iter_sweep_keys(options.overrides))
     guessed, notes = guess(archive, options.algo, statistics, given)
-    chosen = [f"algo={options.algo}", _environment(options.env, options.config_dir)]
-    words = as_arguments([*chosen, *guessed, *options.overrides], options.config_dir, {})
-    config = compose_run(words)
+    env, dirs = options.env, [conf_dir(), *filter(None, [options.config_dir])]
+    is_id = any(part in env for part in ("-v", "/", ":")) and env not in group_options("env", dirs)
+    chosen = [f"algo={options.algo}", f"env.id={env}" if is_id else f"env={env}"]
+    overrides = [*chosen, *guessed, *options.overrides]
+    config = compose_run(as_arguments(overrides, options.config_dir, {}))
     bundle = build(config, archive, statistics, about_file(options.file, archive))
-    for text in notes:
-        note(f"note: {text}")
     if statistics is None:
-        note("note: taken as trained without normalisation; --vecnormalize FILE if there was any")
+        notes = [*notes, "assumes training without normalisation; if not, add --vecnormalize FILE"]
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     run = _claim(options.output, config)
-    write_run(run, config, bundle, _command(arguments))
+    write_run(run, config, bundle, command_line(["rlzoo-plus", "import-sb3", *arguments]))
     print(f"wrote {run.path}")
-    print("read off the file: " + " ".join(guessed))
+    print("read from the file: " + " ".join(guessed))
     tell(f"next: rlzoo-plus evaluate {run.path}")
     return 0
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus import-sb3",
-        description="Take the weights of a Stable-Baselines3 or RL Zoo zip into a run directory "
-        "that evaluate, enjoy, record and export open. Nothing in the zip is executed. "
-        "Example: rlzoo-plus import-sb3 model.zip --algo ppo --env cartpole_bullet",
-    )
-    add = parser.add_argument
-    add("file", type=Path, metavar="FILE.zip", help="what `model.save` of SB3 wrote")
-    add(
-        "overrides",
-        nargs="*",
-        metavar="OVERRIDE",
-        help="as for train, e.g. network.activation=relu",
-    )
-    add("--algo", required=True, help="the algorithm that trained it, e.g. ppo")
-    add("--env", required=True, help="a file of conf/env, or the id of a Gymnasium environment")
-    add("--vecnormalize", type=Path, metavar="FILE.pkl", help="its observation statistics")
-    add("--output", type=Path, metavar="DIR", help="the run directory (default: below outputs/)")
-    add("--config-dir", type=Path, metavar="DIR", help="configuration files of your own")
-    options = parser.parse_intermixed_args(arguments)
-    for word in options.overrides:
-        if "=" not in word:
-            raise ConfigError(f"{word}: an override is written key=value.")
-    return options
-
-
-def _environment(name: str, config_dir: Path | None) -> str:
-    """Return the override for a shipped environment, or for any Gymnasium id."""
-    from rlzoo_plus.config.compose import conf_dir, group_options
-
-    dirs = [*([config_dir] if config_dir else []), conf_dir()]
-    looks_like_id = "-v" in name or "/" in name or ":" in name
-    is_file = name in group_options("env", dirs)
-    return f"env.id={name}" if looks_like_id and not is_file else f"env={name}"
 
 
 def _claim(output: Path | None, config: RunConfig) -> RunDir:
@@ -100,7 +66,24 @@ def _claim(output: Path | None, config: RunConfig) -> RunDir:
     return run
 
 
-def _command(arguments: list[str]) -> str:
-    from rlzoo_plus.artifacts.provenance import command_line
-
-    return command_line(["rlzoo-plus", "import-sb3", *arguments])
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = command_parser(
+        "import-sb3",
+        "Import the policy of a Stable-Baselines3 or RL Zoo zip as a run directory, for evaluate, "
+        "enjoy, record and export. Nothing in the zip is executed.",
+        "model.zip --algo ppo --env cartpole_bullet",
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE.zip", help="written by `model.save` of SB3")
+    overrides_help = "as for train, e.g. network.activation=relu"
+    add("overrides", nargs="*", metavar="KEY=VALUE", help=overrides_help)
+    add("--algo", required=True, help="the algorithm that trained it, e.g. ppo")
+    add("--env", required=True, help="a file of conf/env, or the id of a Gymnasium environment")
+    add("--vecnormalize", type=Path, metavar="FILE.pkl", help="its observation statistics")
+    add("--output", type=Path, metavar="DIR", help="the run directory (default: below outputs/)")
+    add("--config-dir", type=Path, metavar="DIR", help="a folder like conf/ with your own files")
+    options = parser.parse_intermixed_args(arguments)
+    for override in options.overrides:
+        if "=" not in override:
+            raise ConfigError(f"{override}: an override is written key=value.")
+    return options

@@ -1,4 +1,4 @@
-"""Owns `rlzoo-plus import-zoo`: rl_zoo3 hyperparameter files become files of conf/tuned."""
+"""`rlzoo-plus import-zoo`: convert rl_zoo3 hyperparameter files to files of conf/tuned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from rlzoo_plus.commands.typed import CommandParser, tell
+from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, load_env_files
@@ -16,11 +16,7 @@ from rlzoo_plus.errors import ConfigError, unknown_name
 
 
 def main(argv: list[str]) -> int:
-    """Run `rlzoo-plus import-zoo` and return the exit code.
-
-    Raises:
-        ConfigError: If a file, an id or the algorithm is wrong.
-    """
+    """Convert and report; return the exit code."""
     options = _parse(argv)
     files = {path: read_zoo_file(path) for path in _files(options.sources)}
     known_ids = {env_id for entries in files.values() for env_id in entries}
@@ -46,11 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _files(sources: list[Path]) -> list[Path]:
-    """Return files, and those of folders, in the order given.
-
-    Raises:
-        ConfigError: If a folder holds none.
-    """
+    """Return files, and those of folders, in the order given."""
     files: list[Path] = []
     for source in sources:
         found = [source]
@@ -63,7 +55,7 @@ def _files(sources: list[Path]) -> list[Path]:
 
 
 def print_report(report: ZooImport) -> None:
-    """Print what an import wrote, and on stderr what it could not express."""
+    """Print what an import wrote, and on stderr what it could not convert."""
     for path in report.written:
         print(f"wrote {path}")
     if report.unchanged:
@@ -75,16 +67,12 @@ def print_report(report: ZooImport) -> None:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus import-zoo",
-        description="Write conf/tuned files from rl_zoo3 hyperparameter files.",
-    )
+    description = "Convert rl_zoo3 hyperparameter files to files of conf/tuned."
+    parser = command_parser("import-zoo", description, "hyperparams/ppo.yml --out my_conf")
     add = parser.add_argument
-    add(
-        "sources", nargs="+", type=Path, metavar="FILE",
-        help="an rl_zoo3 YAML file, e.g. ppo.yml, or a folder of them",
-    )  # fmt: skip
-    add("--out", type=Path, required=True, metavar="CONF_DIR", help="gets tuned/ and env/")
+    sources_help = "an rl_zoo3 YAML file, e.g. ppo.yml, or a folder of them"
+    add("sources", nargs="+", type=Path, metavar="FILE", help=sources_help)
+    add("--out", type=Path, required=True, metavar="CONF_DIR", help="where tuned/ and env/ go")
     add("--algo", metavar="NAME", help="algorithm (default: the file's name)")
     add("--only", nargs="+", metavar="ENV_ID", help="convert these environment ids only")
     add("--rename", nargs="+", default=[], type=_renaming, metavar="OLD=NEW", help="ids to rename")

@@ -1,62 +1,50 @@
-"""`rlzoo-plus inspect`: a look at an environment, above all at a robot of the user's own."""
+"""`rlzoo-plus inspect`: show an environment, above all a robot of the user's own."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 from rlzoo_plus.commands.arguments import positive
-from rlzoo_plus.commands.typed import CommandParser
-
-_SECONDS = 2.0
+from rlzoo_plus.commands.typed import command_parser, make_console
 
 
 def main(arguments: list[str]) -> int:
-    """Look, play at random, and print; return the exit code."""
-    options, overrides = _parse(arguments)
-    from rlzoo_plus.commands.console import make_console
-    from rlzoo_plus.inspection.report import as_data, inspect_env
+    """Play random actions and print what is found; return the exit code."""
+    parser = command_parser(
+        "inspect",
+        "Show an environment before it is trained, under random actions: its spaces and its speed; "
+        "for a robot built with this project also joints, masses, reward terms and why episodes "
+        "end. The overrides, and --config-dir, are those of train.",
+        "env=cartpole_bullet --picture start.png",
+        usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    picture_help = "write a .png: the start, and the state after random actions"
+    add("--picture", type=Path, metavar="FILE", help=picture_help)
+    add("--seconds", type=positive(float), default=2.0, help="time for random actions (default 2)")
+    add("--json", action="store_true", help="print JSON, for programs")
+    options, overrides = parser.parse_known_args(arguments)
+    from rlzoo_plus.inspection.report import (
+        as_data,
+        check_path,
+        inspect_env,
+        make_picture,
+        print_inspection,
+    )
     from rlzoo_plus.runs.compose import compose_run
 
     if options.picture is not None:
-        from rlzoo_plus.inspection.report import check_path, make_picture
-
         check_path(options.picture)
     spec = compose_run(overrides).env
     inspection = inspect_env(spec, options.seconds)
     if options.json:
         print(json.dumps(as_data(inspection), indent=2))
     else:
-        from rlzoo_plus.inspection.report import print_inspection
-
         print_inspection(make_console(), inspection)
     if options.picture is not None:
         make_picture(spec, options.picture)
         if not options.json:
             print(f"wrote {options.picture}")
     return 0
-
-
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = CommandParser(
-        prog="rlzoo-plus inspect",
-        usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]",
-        description="Look at an environment before it is trained: its spaces and its speed, and "
-        "of a robot built on this project also joints, masses, the terms of its reward and why "
-        "episodes end, all under random actions.",
-        epilog="Example: rlzoo-plus inspect env=cartpole_bullet --picture start.png. The "
-        "overrides, and --config-dir, are those of train.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="a .png: the start, and after random actions"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=positive(float),
-        default=_SECONDS,
-        help=f"time for random play (default: {_SECONDS:g})",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    return parser.parse_known_args(arguments)

@@ -1,11 +1,11 @@
-"""`rlzoo-plus train -m`: run the jobs that the command line stands for, or the study."""
+"""`rlzoo-plus train -m`: run the jobs of a sweep, or with `hpo` a study."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.console import make_console
+from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sweep; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
+    """Run the sweep or study; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
 
     def tune(compose: Callable[[Sequence[str]], Composed]) -> int:
-        from rlzoo_plus.commands.tuning import run_study
-
-        return run_study(arguments, compose)
+        return _run_study(arguments, compose)
 
     if multirun.is_search(arguments):
         from rlzoo_plus.tuning.trial_job import PRELOAD
@@ -35,3 +33,40 @@ def main(arguments: list[str]) -> int:
 
         print_summary(Ledger(sweep.jobs[0].sweep), sweep.jobs, view.console)
     return sweep.code
+
+
+def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:
+    """Run the trials, retrain the best, write the report; return 1 if no trial has a result."""
+    from rlzoo_plus.tuning.storage import require_optuna
+    from rlzoo_plus.tuning.study_plan import make_plan
+
+    plan, notes = make_plan(arguments, compose)
+    require_optuna()
+    # These import Optuna.
+    from rlzoo_plus.tuning.retraining import conclude, many
+    from rlzoo_plus.tuning.samplers import pruning_note
+    from rlzoo_plus.tuning.study import begin_study
+    from rlzoo_plus.tuning.study_view import TuningView
+    from rlzoo_plus.tuning.tuner import Tuner
+
+    study, launcher, more = begin_study(plan, arguments)
+    console = make_console()
+    for note in dict.fromkeys(filter(None, [pruning_note(plan.hpo), *notes, *more])):
+        console.print(f"[yellow]note:[/] {note}")
+    view = TuningView(console, plan, study, is_live=not launcher.shows_output)
+    over = sum(trial.state in ("done", "pruned", "failed") for trial in study.trials())
+    before = f", {over} already finished" if over else ""
+    seeds = "" if plan.hpo.seeds == 1 else f" of {plan.hpo.seeds} seeds"
+    view.say(
+        f"study {plan.folder}: {many(plan.hpo.n_trials, 'trial')}{seeds}{before}, "
+        f"{launcher.slots} at once, {many(len(plan.space.dimensions), 'value')} to find, "
+        f"{plan.trial_timesteps:,} steps each"
+    )
+    tuner = Tuner(plan, study, launcher, view.ended, view.tick)
+    with view:
+        code = tuner.run()
+    if code <= 1:
+        code = max(code, conclude(plan, study, launcher, arguments, view))
+    if code > 1:
+        view.say("stopped; the same command goes on")
+    return code

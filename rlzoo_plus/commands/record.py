@@ -1,4 +1,4 @@
-"""`rlzoo-plus record`: a film of a policy, or of all checkpoints of a run one after the other."""
+"""`rlzoo-plus record`: a video of a policy, or of all checkpoints of a run in sequence."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from rlzoo_plus.runs.run import Run
 
 
 def main(arguments: list[str]) -> int:
-    """Film and say where the film is; return the exit code."""
+    """Record a video and print its path; return the exit code."""
     parser = run_parser(
         "record",
-        "Film a trained policy.",
-        "rlzoo-plus record outputs/cartpole_bullet/ppo/... --out cartpole.mp4",
+        "Record a video of a trained policy.",
+        "outputs/cartpole_bullet/ppo/... --out cartpole.mp4",
     )
-    parser.add_argument("--out", type=Path, help="a .mp4 or .gif; default RUN/videos/<which>.mp4")
-    parser.add_argument(
-        "--seconds", type=positive(float), default=10.0, help="length, of each part; default 10"
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="all checkpoints, then the best, in one film"
-    )
+    add = parser.add_argument
+    add("--out", type=Path, help="a .mp4 or .gif (default: RUN/videos/<which>.mp4)")
+    add("--seconds", type=positive(float), default=10.0, help="length (default 10)")
+    add("--all", action="store_true", help="all checkpoints, then the best, --seconds each")
     options = parser.parse_args(arguments)
     path, n_frames = Run.open(options.run, trust=options.trust).film(
         options.out,
@@ -31,5 +28,5 @@ def main(arguments: list[str]) -> int:
         deterministic=not options.stochastic,
         all_checkpoints=options.all,
     )
-    print(f"{path}  ({n_frames} pictures)")
+    print(f"{path}  ({n_frames} frames)")
     return 0

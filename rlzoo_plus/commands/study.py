@@ -1,4 +1,4 @@
-"""`rlzoo-plus study`: look at a study, draw it, ask what matters, and get its best values."""
+"""`rlzoo-plus study`: show and plot a study, its importances, and the commands of its best."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
-from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.study_report import counts, number_text
 from rlzoo_plus.tuning.study_view import (
@@ -27,22 +27,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlzoo_plus.tuning.stored_study import KnownStudy
-    from rlzoo_plus.tuning.trials import TrialView
 
 _SHOWN = 10
-# Optuna and matplotlib stumble over forged trials.
+# Raised by Optuna and matplotlib for forged trials.
 _ODD = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError)
 
 
 def main(arguments: list[str]) -> int:
-    """Do what is asked; return the exit code."""
+    """Run a sub-command; return the exit code."""
     options = _parse(arguments)
-    from rlzoo_plus.commands.console import make_console
     from rlzoo_plus.tuning.stored_study import open_stored
 
     stored = open_stored(options.study, trust=options.trust)
     with warnings.catch_warnings():
-        # Of what Optuna and matplotlib say of odd trials, nothing helps whoever looks at them.
+        # What Optuna and matplotlib warn of in odd trials does not help the user.
         warnings.simplefilter("ignore")
         code: int = options.action(stored, options, make_console())
     return code
@@ -54,7 +52,17 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     views, controllers = stored.study.trials(), len(living_controllers(stored.folder))
     best = stored.study.best(_SHOWN)
     if options.json:
-        print(json.dumps({**_as_data(stored, views, best), "controllers": controllers}))
+        data = {
+            "study": stored.name,
+            "folder": str(stored.folder),
+            "storage": stored.place,
+            "hpo": stored.hpo.model_dump(mode="json"),
+            "base": list(stored.base),
+            "counts": counts(views),
+            "best": [view.number for view in best],
+            "trials": [asdict(view) for view in views],
+        }
+        print(json.dumps({**finite(data), "controllers": controllers}))
         return 0
     print_settings(stored, views, console)
     working = f"{controllers} at work" if controllers else "none at work"
@@ -94,10 +102,10 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         raise
     except _ODD as error:
         raise ConfigError(
-            f"{stored.folder}: its trials cannot be drawn: {one_line(error)}. "
+            f"{stored.folder}: its trials cannot be plotted: {one_line(error)}. "
             "`rlzoo-plus study show --all` lists them."
         ) from error
-    console.print(f"drawn: {out}", markup=False)
+    console.print(f"wrote {out}", markup=False)
     return 0
 
 
@@ -118,11 +126,7 @@ def _importance(stored: KnownStudy, options: argparse.Namespace, console: Consol
 
 
 def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
-    """Return which values matter.
-
-    Raises:
-        ConfigError: The storage holds what Optuna cannot reckon with.
-    """
+    """Return the importance of each hyperparameter for an objective."""
     from rlzoo_plus.tuning.study_plots import importances
 
     try:
@@ -131,7 +135,7 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
         raise
     except _ODD as error:
         raise ConfigError(
-            f"{stored.folder}: importance cannot be told of its trials: {one_line(error)}."
+            f"{stored.folder}: the importances of its trials are not known: {one_line(error)}."
         ) from error
 
 
@@ -142,16 +146,21 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     chosen = [winner] if winner is not None else best
     if not chosen:
         if any(view.state == "done" for view in views):
-            raise ConfigError(f"{stored.folder}: none of its trials keeps the constraints.")
-        raise ConfigError(f"{stored.folder}: no trial is done yet. Let the study go on first.")
+            raise ConfigError(f"{stored.folder}: none of its trials meets the constraints.")
+        raise ConfigError(f"{stored.folder}: no trial is done yet. Run the study first.")
     experiment = experiment if winner is not None else None
     if options.json:
         data = [{**asdict(view), "command": stored.train_command(view)} for view in chosen]
         print(json.dumps(finite({"best": data, "experiment": experiment})))
         return 0
-    why = "best on fresh seeds" if winner is not None else "best by the metric it was chosen by"
+    why = "best on fresh seeds" if winner is not None else "best by the metric of the search"
     for view in chosen:
-        _print_best(stored, view, why, console)
+        metrics = zip(stored.hpo.objectives, view.values or (), strict=False)
+        text = ", ".join(f"{name} {number_text(value)}" for name, value in metrics)
+        console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
+        console.print(stored.train_command(view), markup=False)
+        words = ["rlzoo-plus", "train", f"study={stored.reference}", f"trial={view.number}"]
+        console.print(command_line(words), markup=False)
     if experiment is not None:
         from rlzoo_plus.tuning.experiment_file import winner_options
 
@@ -162,61 +171,32 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
     return 0
 
 
-def _print_best(stored: KnownStudy, view: TrialView, why: str, console: Console) -> None:
-    metrics = zip(stored.hpo.objectives, view.values or (), strict=False)
-    text = ", ".join(f"{name} {number_text(value)}" for name, value in metrics)
-    console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
-    console.print(stored.train_command(view), markup=False)
-    words = [f"study={stored.reference}", f"trial={view.number}"]
-    console.print(command_line(["rlzoo-plus", "train", *words]), markup=False)
-
-
-def _as_data(stored: KnownStudy, views: list[TrialView], best: list[TrialView]) -> dict[str, Any]:
-    data = {
-        "study": stored.name,
-        "folder": str(stored.folder),
-        "storage": stored.place,
-        "hpo": stored.hpo.model_dump(mode="json"),
-        "base": list(stored.base),
-        "counts": counts(views),
-        "best": [view.number for view in best],
-        "trials": [asdict(view) for view in views],
-    }
-    found: dict[str, Any] = finite(data)
-    return found
-
-
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus study",
-        description="Look at a study, the trials of `rlzoo-plus train -m hpo=...`.",
-        epilog="Example: rlzoo-plus study show cartpole_bullet-ppo",
+    parser = command_parser(
+        "study",
+        "Show a study, the trials of `rlzoo-plus train -m hpo=...`.",
+        "show cartpole_bullet-ppo",
     )
-    verbs = parser.add_subparsers(metavar="WHAT", required=True)
+    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     # Named here too, so that help needs neither Optuna nor NumPy.
     kinds = "contour, edf, parallel_coordinate, rank, slice or timeline"
     actions = {
         "show": (_show, "show settings, counts, the best trials and those that run"),
-        "plot": (_plot, "draw history, learning curves, importances and values as a PNG"),
-        "importance": (_importance, "show which values matter"),
-        "best": (_best, "print the command that trains the best trial"),
+        "plot": (_plot, "plot history, learning curves, importances and values as a PNG"),
+        "importance": (_importance, "show which hyperparameters matter"),
+        "best": (_best, "print the commands that train the best trial"),
     }
     for name, (action, text) in actions.items():
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         verb.set_defaults(action=action)
-        verb.add_argument("study", metavar="S", help="its name below outputs/studies, or a path")
-        verb.add_argument(
-            "--trust", action="store_true", help="ask its database on another machine"
-        )
+        add = verb.add_argument
+        add("study", metavar="STUDY", help="name below outputs/studies, or a path")
+        add("--trust", action="store_true", help="connect to its database on another machine")
         if action is _plot:
-            verb.add_argument(
-                "--kind", default="overview", metavar="PLOT", help=f"overview (default), {kinds}"
-            )
-            verb.add_argument(
-                "--out", type=Path, metavar="PNG", help="default: S/study.png, or S/PLOT.png"
-            )
+            add("--kind", default="overview", metavar="PLOT", help=f"overview (default), {kinds}")
+            add("--out", type=Path, metavar="PNG", help="default: study.png, or PLOT.png, in it")
         else:
-            verb.add_argument("--json", action="store_true", help="print JSON")
+            add("--json", action="store_true", help="print JSON, for programs")
         if action is _show:
-            verb.add_argument("--all", action="store_true", help="all trials, not the best ten")
+            add("--all", action="store_true", help="all trials, not the best ten")
     return parser.parse_args(arguments)

@@ -1,12 +1,14 @@
-"""`rlzoo-plus train`: compose, check, train, report; `-m` is in `multirun`."""
+"""`rlzoo-plus train`: compose, check, train, and print what to do next; `-m` is in `multirun`."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.next_steps import next_commands, print_done
-from rlzoo_plus.commands.typed import tell
+from rlzoo_plus.commands.typed import program_path, tell
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.job import check_before_building
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
@@ -14,7 +16,9 @@ from rlzoo_plus.runs.plan import Plan, Start, plan_run
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.config.composer import Composed
+    from rlzoo_plus.config.schema import RunConfig
 
 
 def main(arguments: list[str]) -> int:
@@ -35,18 +39,18 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.config.compose import run_hydra
 
     codes: list[int] = []
-    mistakes: list[ConfigError | RunError] = []
+    errors: list[ConfigError | RunError] = []
 
     def job(composed: Composed) -> None:
         # Hydra would add a line of its own to an error that passes through it.
         try:
             codes.append(_run_single(composed, arguments))
         except (ConfigError, RunError) as error:
-            mistakes.append(error)
+            errors.append(error)
 
     run_hydra(job, arguments)
-    if mistakes:
-        raise mistakes[0]
+    if errors:
+        raise errors[0]
     return max(codes, default=0)
 
 
@@ -55,7 +59,7 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
 
     config, warnings = resolve_cfg(composed, arguments)
     from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.typed import make_console
     from rlzoo_plus.runs.printing import set_up_logging
 
     console = make_console()
@@ -67,7 +71,7 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
 
 
 def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] = ()) -> int:
-    """Train as planned, and print what to type next; return the exit code."""
+    """Train as planned, and print what to do next; return the exit code."""
     if plan.start is Start.DONE:
         print_done(console, plan)
         return 0
@@ -77,5 +81,58 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
     from rlzoo_plus.runs.job import run_plan
 
     outcome = run_plan(plan, problem, console, command)
-    console.print(next_commands(plan.config, outcome.run_dir, outcome.result.state))
+    console.print(_next_commands(plan.config, outcome.run_dir, outcome.result.state))
     return outcome.exit_code
+
+
+def print_done(console: Console, plan: Plan) -> None:
+    """Print that a run is finished, and how it ended."""
+    assert plan.run_dir is not None
+    from rlzoo_plus.analysis.series import finite
+    from rlzoo_plus.artifacts.untrusted import printable
+
+    result = plan.run_dir.read_result()
+    record = result.get("best")
+    best = finite(record.get("mean_return")) if isinstance(record, dict) else None
+    taken = plan.run_dir.read_status().get("num_timesteps", plan.config.n_timesteps)
+    steps = finite(result.get("num_timesteps", taken))
+    shown = "" if steps is None else f": {steps:,.0f} steps"
+    shown += "" if best is None else f", best mean return {best:.1f}"
+    reason = printable(str(result.get("reason", "all steps taken")))
+    # A run without a checkpoint cannot be extended.
+    has_checkpoint = bool(plan.run_dir.checkpoints().steps())
+    longer = "a larger n_timesteps extends it, " if has_checkpoint else ""
+    console.print(
+        f"{plan.run_dir.path} is finished ({reason}){shown}. Nothing to do; {longer}restart=true "
+        "starts a new run there.",
+        markup=False,
+    )
+
+
+def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
+    """Return the commands that are useful after a run."""
+    from rlzoo_plus.config.own_code import own_code
+
+    options = _saved_policy(run_dir) + (" --trust" if own_code(config, "play") else "")
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
+    trust = " --trust" if "--trust" in options or config.callbacks or config.tracker else ""
+    resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
+    beside = Path(sys.executable).parent / "tensorboard"
+    tensorboard = program_path(beside) if beside.is_file() else "tensorboard"
+    return (
+        f"\nnext:\n{resume}"
+        f"  rlzoo-plus evaluate {run_dir.path} --episodes 100{options}\n"
+        f"  rlzoo-plus {watch} {run_dir.path}{options}\n"
+        f"  {tensorboard} --logdir {run_dir.tensorboard}\n"
+        "  rlzoo-plus runs"
+    )
+
+
+def _saved_policy(run_dir: RunDir) -> str:
+    """Return the option that chooses a saved policy: the best needs none."""
+    if run_dir.best.is_dir():
+        return ""
+    if run_dir.final.is_dir():
+        return " --which final"
+    return "".join(f" --which {step}" for step in run_dir.checkpoints().steps()[-1:])

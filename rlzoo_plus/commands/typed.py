@@ -1,4 +1,4 @@
-"""Commands as they can be typed here: in the form in which this program was started.
+"""The terminal of the commands: parsers and a console that print commands as they can be typed.
 
 The texts of the package say `rlzoo-plus VERB`. What is printed says `python -m rlzoo_plus VERB`,
 `python train.py` or the path of the program, if that is what was typed.
@@ -26,10 +26,31 @@ _COMMAND = re.compile(
 
 
 class CommandParser(ArgumentParser):
-    """A parser whose help and errors name the program as it was typed."""
+    """A parser whose help ends in an example, and names the program as it was typed."""
+
+    example = ""
+
+    def format_help(self) -> str:
+        """Return the help; the example is one line, so that it can be pasted."""
+        text = super().format_help()
+        return f"{text}\nExample: {self.example}\n" if self.example else text
 
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(as_typed(message), file)
+
+
+def command_parser(verb: str, description: str, example: str, **options: Any) -> CommandParser:
+    """Return the parser of a verb.
+
+    Args:
+        verb: Its name.
+        description: What it does.
+        example: Arguments that show its use.
+        **options: More arguments of `ArgumentParser`.
+    """
+    parser = CommandParser(prog=f"{_NAME} {verb}", description=description, **options)
+    parser.example = f"{_NAME} {verb} {example}"
+    return parser
 
 
 def as_typed(text: str) -> str:
@@ -41,24 +62,25 @@ def as_typed(text: str) -> str:
         verb = match["verb"]
         if verb not in VERBS and verb != "VERB":
             return match[0]
-        # Where a module of the current folder must be found, only -m will do.
-        return _program(verb) if match["program"] == _NAME else _as_module(verb)
+        # Only -m finds modules of the current folder.
+        if match["program"] == _NAME:
+            return _program(verb)
+        return shlex.join([_interpreter(), "-m", "rlzoo_plus", verb])
 
     return _COMMAND.sub(typed, text)
 
 
-@functools.cache
-def console_class() -> type[Console]:
-    """Return the class of the console; Rich is imported when something is printed with it."""
+def make_console(*, stderr: bool = False) -> Console:
+    """Return the console of the commands, for tables, bars and log lines.
+
+    It prints commands as typed and lets the terminal wrap them: a command with line breaks cannot
+    be pasted. In a file, lines are never wrapped. Where nobody reads any more, as behind `| head`,
+    further output is dropped: a training goes on.
+    """
+    # Rich is imported when something is printed with it.
     from rich.console import Console
 
     class TypedConsole(Console):
-        """Prints texts with their commands as typed, and leaves it to the terminal to wrap them.
-
-        A command that is wrapped by whoever prints it cannot be pasted. Where nobody reads any
-        more, as behind `| head`, the rest is thrown away: a training goes on.
-        """
-
         def print(self, *objects: Any, **options: Any) -> None:
             if objects and all(isinstance(item, str) for item in objects):
                 objects = tuple(as_typed(item) for item in objects)
@@ -66,13 +88,15 @@ def console_class() -> type[Console]:
             super().print(*objects, **options)
 
         def on_broken_pipe(self) -> None:
-            throw_away_output()
+            drop_output()
 
-    return TypedConsole
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    whole_lines: dict[str, Any] = {} if is_terminal else {"width": 200, "soft_wrap": True}
+    return TypedConsole(highlight=False, stderr=stderr, **whole_lines)
 
 
-def throw_away_output() -> None:
-    """Let what is printed from now on go nowhere, since its reader is gone."""
+def drop_output() -> None:
+    """Send what is printed from now on nowhere, since its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -83,20 +107,20 @@ def tell(text: str) -> None:
 
 @functools.cache
 def _program(verb: str) -> str:
-    started = Path(sys.argv[0])
+    started, beside = Path(sys.argv[0]), Path(sys.executable).parent / _NAME
+    module = [_interpreter(), "-m", "rlzoo_plus", verb]
     if started.name == "__main__.py" and started.parent.name == "rlzoo_plus":
-        return _as_module(verb)
-    if started.name == _NAME:
-        words = [_path_of(started), verb]
-    elif started.name == "train.py" and started.is_file():
-        words = [_interpreter(), str(started)] if verb == "train" else [*_installed(), verb]
-    else:
+        words = module
+    elif started.name == _NAME:
+        words = [program_path(started), verb]
+    elif started.name != "train.py" or not started.is_file():
         words = [_NAME, verb]
+    elif verb == "train":
+        words = [_interpreter(), str(started)]
+    else:
+        is_installed = shutil.which(_NAME) is not None or beside.is_file()
+        words = [program_path(beside), verb] if is_installed else module
     return shlex.join(words)
-
-
-def _as_module(verb: str) -> str:
-    return shlex.join([_interpreter(), "-m", "rlzoo_plus", verb])
 
 
 def _interpreter() -> str:
@@ -107,15 +131,7 @@ def _interpreter() -> str:
     return "python" if shutil.which("python") == sys.executable else _below_here(sys.executable)
 
 
-def _installed() -> list[str]:
-    """Return what starts the other verbs beside a train.py."""
-    beside = Path(sys.executable).parent / _NAME
-    if shutil.which(_NAME) is None and not beside.is_file():
-        return [_interpreter(), "-m", "rlzoo_plus"]
-    return [_path_of(beside)]
-
-
-def _path_of(program: Path) -> str:
+def program_path(program: Path) -> str:
     """Return a program as it must be typed here: with its folder if that is not on the path."""
     found = shutil.which(program.name)
     if found is not None and (not program.is_file() or Path(found).samefile(program)):

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DIFFERENT = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Train twice, once with kills, and print what is the same; return 0 if all of it is."""
+    """Train with and without kills, and compare; return 0 if all is the same."""
     options = _parse(arguments)
     config = _config(options)
     from rlzoo_plus.envs.checks import N_TRIED, inspect_env
@@ -28,40 +28,34 @@ def main(arguments: list[str]) -> int:
     if facts.replay_problem is not None:
         print(f"exact resume: no, because {facts.replay_problem}")
     elif facts.has_exact_state:
-        print("exact resume: the environment gives its state")
+        print("exact resume: the environment can save its state")
     else:
-        print(f"exact resume: no difference found in a trial of {N_TRIED} steps")
-    from rlzoo_plus.verification.trial import TrialFailedError, shortened
+        print(f"exact resume: no difference found in a test of {N_TRIED} steps")
+    from rlzoo_plus.verification.verify import TrialFailedError, shortened, verify
 
-    short = shortened(config, options.steps)
+    config = shortened(config, options.steps)
     with ExitStack() as stack:
         folder = options.keep
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlzoo-verify-")))
         elif folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"--keep {folder}: is not empty. Name a new directory.")
+        print(
+            f"{config.algo.name} on {config.env.id}, {config.n_envs} x {config.vec_env}: "
+            f"{config.n_timesteps:,} steps, once without a checkpoint, then killed and resumed",
+            flush=True,
+        )
         try:
-            return _verify(short, folder, options)
+            verdict = verify(
+                config,
+                folder,
+                kills=options.kills,
+                every_steps=options.checkpoint_steps,
+                seed=options.seed,
+                say=lambda text: print(text, flush=True),
+            )
         except TrialFailedError as error:
             raise ConfigError(f"{error}.") from error
-
-
-def _verify(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
-    from rlzoo_plus.verification.verify import verify
-
-    print(
-        f"{config.algo.name} on {config.env.id}, {config.n_envs} x {config.vec_env}: "
-        f"{config.n_timesteps:,} steps, once without a checkpoint, then killed and resumed",
-        flush=True,
-    )
-    verdict = verify(
-        config,
-        folder,
-        kills=options.kills,
-        every_steps=options.checkpoint_steps,
-        seed=options.seed,
-        say=lambda text: print(text, flush=True),
-    )
     for reason in verdict.inexact_because:
         print(f"not exact: {reason}")
     print(f"\n{verdict.table()}")
@@ -76,8 +70,8 @@ def _config(options: argparse.Namespace) -> RunConfig:
         if options.overrides or options.config_dir is not None:
             given = [*options.overrides, f"--config-dir {options.config_dir}"]
             raise ConfigError(
-                f"{given[0]}: give a run's directory or overrides, not both. The run's "
-                "own configuration is taken; --steps, --kills and --seed say how it is tried."
+                f"{given[0]}: give a run directory or overrides, not both. The run's own "
+                "configuration is used; --steps, --kills and --seed say how it is tested."
             )
         run = Run.open(options.run, trust=options.trust)
         run.require_trust(to_train=True)
@@ -88,28 +82,27 @@ def _config(options: argparse.Namespace) -> RunConfig:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="rlzoo-plus verify-resume",
-        description="Train a short version of a run twice: once without a checkpoint, once "
-        "killed (SIGKILL) at random instants and resumed each time. Compare everything bit for "
-        "bit, and exit with 0 if all is the same, else with 1.",
-        epilog="Example: rlzoo-plus verify-resume algo=sac env=halfcheetah_bullet --kills 5",
+    parser = command_parser(
+        "verify-resume",
+        "Train a short version of a run: once without a checkpoint, and again, killed (SIGKILL) at "
+        "random instants and resumed each time. Compare everything bit for bit; exit with 0 if all "
+        "is the same, else with 1.",
+        "algo=sac env=halfcheetah_bullet --kills 5",
     )
     add = parser.add_argument
     add("what", nargs="*", metavar="RUN | KEY=VALUE", help="a run, or overrides of train")
-    add("--config-dir", metavar="DIR", help="a folder like conf/ with files of your own")
-    add("--kills", type=int, default=5, help="times to kill (default: 5)")
-    add("--steps", type=int, help="length (default: some rollouts or updates)")
-    add("--checkpoint-steps", type=int, help="steps between checkpoints")
-    add("--seed", type=int, default=0, help="decides the instants (default: 0)")
-    add("--keep", type=Path, metavar="DIR", help="keep both runs there")
+    add("--config-dir", metavar="DIR", help="a folder like conf/ with your own files")
+    add("--kills", type=int, default=5, help="how often to kill (default 5)")
+    add("--steps", type=int, help="length of the runs (default: some rollouts or updates)")
+    add("--checkpoint-steps", type=int, metavar="STEPS", help="steps between checkpoints")
+    add("--seed", type=int, default=0, help="chooses the instants (default 0)")
+    add("--keep", type=Path, metavar="DIR", help="keep the run directories there")
     add("--trust", action="store_true", help="import the run's packages, wrappers and callbacks")
     options = parser.parse_intermixed_args(arguments)
     for name in ("kills", "steps", "checkpoint_steps"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            option = name.replace("_", "-")
-            raise ConfigError(f"--{option} {value}: must be at least 1.")
+            raise ConfigError(f"--{name.replace('_', '-')} {value}: must be at least 1.")
     has_run = bool(options.what) and "=" not in options.what[0]
     options.run = options.what[0] if has_run else None
     options.overrides = options.what[1:] if has_run else options.what

@@ -114,7 +114,7 @@ def _refuse_imported(run_dir: RunDir) -> None:
     name = imported.get("imported_from") if isinstance(imported, dict) else None
     where = f"was imported from {printable(name)}" if name else "was imported"
     raise ConfigError(
-        f"{run_dir.path}: its policy {where}, without optimizer and training state: it cannot "
+        f"{run_dir.path}: its policy {where}, without the optimizer and training state: it cannot "
         "resume. Evaluate or export it, or start a new run from it in another directory with "
         f"init_from={run_dir.path}. restart=true trains a new run here and moves this one aside."
     )

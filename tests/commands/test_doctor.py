@@ -132,7 +132,7 @@ def test_a_study_is_looked_at_by_drawing_trials(look, monkeypatch):
     line = ("-m", "hpo=ppo", "hpo.n_trials=3", "algo.hyperparams.gamma=interval(0.9,0.99)")
     code, text = look(*line)
     assert code == 0
-    assert "the study, 5 draws looked at" in text
+    assert "the study, checked with 5 draws" in text
     code, text = look(*line, "device=cuda:77", "hpo.sampler=tpee", "hpo.storage=sqlite:///x")
     assert code == 2
     for said in ("device=cuda:77", "Did you mean 'tpe'", "hpo.storage=sqlite"):

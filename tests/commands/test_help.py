@@ -31,7 +31,7 @@ def start(*arguments, cwd, **environ):
 
 def test_the_overview_names_every_verb():
     text = dispatch.usage()
-    for verb, (_, about) in dispatch.VERBS.items():
+    for verb, about in dispatch.VERBS.items():
         assert f"  {verb} " in text
         assert about in text
     assert "-sc install=bash" in text

@@ -3,7 +3,7 @@
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.next_steps import _saved_policy
+from rlzoo_plus.commands.train import _saved_policy
 
 
 @pytest.mark.parametrize(

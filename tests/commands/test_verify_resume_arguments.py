@@ -21,7 +21,7 @@ def test_files_of_the_users_own_are_found(own):
 
 def test_a_run_takes_no_files_beside_its_own_configuration(own):
     options = verify_resume._parse(["run", "--config-dir", str(own)])
-    with pytest.raises(ConfigError, match=r"--config-dir .*: give a run's directory or overrides"):
+    with pytest.raises(ConfigError, match=r"--config-dir .*: give a run directory or overrides"):
         verify_resume._config(options)
 
 

@@ -218,7 +218,7 @@ def test_runs_moved_aside_in_the_same_second_are_all_kept(begin, tmp_path):
 
 
 def test_what_is_said_of_a_finished_run_tells_its_outcome(begin, make, capsys):
-    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.typed import make_console
 
     run = begin("finished")
     run.write_result({"num_timesteps": 100096, "best": {"mean_return": 41.26}, "reason": "over"})
@@ -229,7 +229,7 @@ def test_what_is_said_of_a_finished_run_tells_its_outcome(begin, make, capsys):
 
 
 def test_what_is_said_of_a_finished_run_without_its_result_is_no_crash(begin, make, capsys):
-    from rlzoo_plus.commands.console import make_console
+    from rlzoo_plus.commands.typed import make_console
 
     begin("finished")
     print_done(make_console(), plan_run(make()))

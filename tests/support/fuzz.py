@@ -9,7 +9,7 @@ from pathlib import Path
 from support.training import tiny_config
 
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.commands.console import make_console
+from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.errors import ConfigError, RunError

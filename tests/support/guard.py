@@ -27,7 +27,7 @@ FORBIDDEN = (
 )
 MODULES = ("omegaconf", "sb3_contrib", "stable_baselines3", "yaml", "rlzoo_plus.commands.enjoy")
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
-VERBS += ("console",)
+VERBS += ("typed",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
 MODULES += tuple(
     f"rlzoo_plus.runs.{name}" for name in ("plan", "open", "job", "printing", "media", "run")
