@@ -21,7 +21,7 @@ from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.tuning import trials as noted
-from rlzoo_plus.tuning.metrics import parse_constraints
+from rlzoo_plus.tuning.objectives import parse_constraints
 from rlzoo_plus.tuning.samplers import Grid
 from rlzoo_plus.tuning.storage import is_gone, patient
 from rlzoo_plus.tuning.stored_study import StoredStudy

@@ -17,7 +17,7 @@ from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.multirun import run_jobs
 from rlzoo_plus.tuning.experiment_file import write_winner
-from rlzoo_plus.tuning.metrics import run_metrics
+from rlzoo_plus.tuning.objectives import run_metrics
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.study_report import (

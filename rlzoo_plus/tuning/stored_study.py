@@ -307,26 +307,19 @@ def with_trial(arguments: Sequence[str]) -> list[str]:
     if not trial.isdecimal():
         raise ConfigError(f"trial={trial} must be the number of one trial, from 0.")
     trust = "--trust" in arguments
-    stored = _stored_words(study, int(trial), trust=trust)
+    known = open_stored(study, trust=trust)
+    views = {view.number: view for view in known.study.trials()}
+    view = views.get(int(trial))
+    if view is None:
+        there = f": its trials are 0 to {max(views)}" if views else ""
+        raise ConfigError(f"study={study} has no trial {int(trial)}{there}.")
+    if view.state in (TrialState.WAITING, TrialState.INVALID):
+        raise ConfigError(f"study={study}: trial {trial} has no values that could be trained.")
+    stored = known.words_of(view)
     refuse_foreign(stored, f"trial {trial} of {study}", trust=trust)
     rest = [w for w in arguments if _key(w) not in ("study", "trial") and w != "--trust"]
     given = {_key(word) for word in rest}
     return [*rest, *(word for word in stored if _key(word) not in given)]
-
-
-def _stored_words(study: str, number: int, *, trust: bool) -> list[str]:
-    stored = open_stored(study, trust=trust)
-    views = {view.number: view for view in stored.study.trials()}
-    if number not in views:
-        last = max(views, default=None)
-        raise ConfigError(
-            f"study={study} has no trial {number}"
-            + ("." if last is None else f": its trials are 0 to {last}.")
-        )
-    view = views[number]
-    if view.state in (TrialState.WAITING, TrialState.INVALID):
-        raise ConfigError(f"study={study}: trial {number} has no values that could be trained.")
-    return stored.words_of(view)
 
 
 def _key(word: str) -> str:

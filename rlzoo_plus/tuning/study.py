@@ -26,7 +26,7 @@ from rlzoo_plus.sweeps.job import busy_cores
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.experiment_file import check_target
 from rlzoo_plus.tuning.lease import Leases
-from rlzoo_plus.tuning.metrics import RUNGS, parse_constraints
+from rlzoo_plus.tuning.objectives import RUNGS, parse_constraints
 from rlzoo_plus.tuning.samplers import Grid, make_pruner, make_sampler
 from rlzoo_plus.tuning.storage import open_storage, patient, patiently
 from rlzoo_plus.tuning.stored_study import ABOUT, StoredStudy, write_study_file

@@ -15,7 +15,7 @@ from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import HpoConfig, RunConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.runs.compose import Resolver
-from rlzoo_plus.tuning.metrics import FOLLOWED, METRICS, RUNGS, parse_constraints
+from rlzoo_plus.tuning.objectives import FOLLOWED, METRICS, RUNGS, parse_constraints
 from rlzoo_plus.tuning.override_values import parse_override
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.trials import TrialView

@@ -19,7 +19,7 @@ from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import Direction
 from rlzoo_plus.errors import ConfigError, unknown_name
-from rlzoo_plus.tuning.metrics import FOLLOWED, RUNGS
+from rlzoo_plus.tuning.objectives import FOLLOWED, RUNGS
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 if TYPE_CHECKING:

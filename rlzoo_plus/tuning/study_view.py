@@ -10,7 +10,7 @@ from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.sweeps.sweep_view import LiveView, SweepView, progress_cells, progress_table
-from rlzoo_plus.tuning.metrics import RUNGS
+from rlzoo_plus.tuning.objectives import RUNGS
 from rlzoo_plus.tuning.storage import driver_url
 from rlzoo_plus.tuning.study_report import (
     StudyReport,

@@ -13,7 +13,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.metrics import RUNGS, followed_value, rung_of, rung_values
+from rlzoo_plus.tuning.objectives import RUNGS, followed_value, rung_of, rung_values
 from rlzoo_plus.tuning.storage import patiently
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
-from rlzoo_plus.tuning.metrics import RUNGS, mean_metrics, run_metrics, rung_values
+from rlzoo_plus.tuning.objectives import RUNGS, mean_metrics, run_metrics, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_job import TRIAL

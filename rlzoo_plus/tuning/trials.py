@@ -94,11 +94,9 @@ def view_of(trial: FrozenTrial) -> TrialView:
     # A pruned trial's value in Optuna is only the last that it reported.
     values = trial.values if state is TrialState.DONE else None
     metrics = trial.user_attrs.get(METRICS)
-    numbers = (
-        {_text(k): _number(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {}
-    )
-    constraints = trial.constraints
-    is_lost = is_stale(trial)
+    metrics = metrics.items() if isinstance(metrics, dict) else ()
+    numbers = {_text(name): _number(number) for name, number in metrics}
+    constraints, is_lost = trial.constraints, is_stale(trial)
     return TrialView(
         number=trial.number,
         state=state,
@@ -197,14 +195,13 @@ def places(trials: Sequence[FrozenTrial]) -> list[int]:
 
 def is_double(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
     """Return whether a waiting trial was queued a second time, by two controllers at once."""
-    replaced, is_warm = whole(trial, RETRY_OF), bool(trial.user_attrs.get(WARM))
-    if trial.state.name != "WAITING" or not (is_warm or replaced is not None):
+    if trial.state.name != "WAITING":
         return False
-    before = (other for other in trials if other.number < trial.number)
-    earlier = (other for other in before if state_of(other) is not TrialState.INVALID)
+    replaced = whole(trial, RETRY_OF)
     if replaced is not None:
-        return any(whole(other, RETRY_OF) == replaced for other in earlier)
-    return any(other.user_attrs.get(WARM) for other in earlier)
+        return successors(trials)[replaced] != trial.number
+    valid = [other for other in trials if state_of(other) is not TrialState.INVALID]
+    return trial.number in [other.number for other in valid if other.user_attrs.get(WARM)][1:]
 
 
 def _text(value: object, longest: int = LONGEST_LINE) -> str:
@@ -225,4 +222,4 @@ def _overrides(value: object) -> tuple[str, ...]:
 
 def _number(value: object) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else math.nan  # type: ignore[arg-type]
+    return float(value) if is_number else math.nan

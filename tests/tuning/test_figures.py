@@ -6,7 +6,7 @@ import pytest
 
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.tuning.metrics import mean_metrics, run_metrics, rung_of, rung_values
+from rlzoo_plus.tuning.objectives import mean_metrics, run_metrics, rung_of, rung_values
 
 
 def run_with(folder, returns, *, success=None, result=None):

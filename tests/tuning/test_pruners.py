@@ -4,7 +4,7 @@ import optuna
 import pytest
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.metrics import RUNGS
+from rlzoo_plus.tuning.objectives import RUNGS
 from rlzoo_plus.tuning.samplers import PRUNERS, make_pruner, pruning_note
 from rlzoo_plus.tuning.study import Study
 

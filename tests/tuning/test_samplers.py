@@ -10,7 +10,7 @@ import pytest
 from optuna.samplers import CmaEsSampler
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tuning.metrics import parse_constraints
+from rlzoo_plus.tuning.objectives import parse_constraints
 from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study
 
