@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
@@ -27,11 +27,9 @@ from rlzoo_plus.tuning.study_report import (
     choose_winner,
     write_report,
 )
+from rlzoo_plus.tuning.study_view import TuningView
 from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED
 from rlzoo_plus.tuning.trials import TrialView
-
-if TYPE_CHECKING:
-    from rlzoo_plus.tuning.study_view import TuningView
 
 
 def many(count: int, noun: str) -> str:

@@ -92,8 +92,7 @@ class Study(Leases):
         # Each trial has a sampler of its own. Pruning is decided in the process that trains; here
         # a pruner would only hide trials.
         plain = {"sampler": optuna.samplers.RandomSampler(), "pruner": optuna.pruners.NopPruner()}
-        load = optuna.load_study
-        loaded = patiently(lambda: load(study_name=name, storage=storage, **plain))
+        loaded = patiently(lambda: optuna.load_study(study_name=name, storage=storage, **plain))
         study = cls(loaded, storage, folder, hpo, grid)
         settle(study, about, created)
         return study
@@ -113,10 +112,8 @@ class Study(Leases):
 
         The action may be called again, with a trial that knows what is in the storage already.
         """
-        trials = [asked.trial]
-        return patiently(
-            lambda: action(trials.pop() if trials else self._claimed(asked.number, "").trial)
-        )
+        first = iter([asked.trial])
+        return patiently(lambda: action(next(first, None) or self._claimed(asked.number, "").trial))
 
     @patient
     def set_overrides(self, number: int, overrides: Sequence[str]) -> bool:

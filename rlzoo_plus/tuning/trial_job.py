@@ -133,14 +133,17 @@ class TrialReporter:
         import optuna
 
         if self._study is None:
-            self._study, self._trial_id = self._open()
+            from rlzoo_plus.tuning.samplers import make_pruner
+            from rlzoo_plus.tuning.stored_study import StoredStudy
+
+            stored = StoredStudy.read(self.study_name, Path(self.folder), self.storage_name)
+            stored.optuna_study.pruner = make_pruner(self._hpo, RUNGS * self._hpo.seeds)
+            self._trial_id, self._study = stored.trial_id(self.number), stored.optuna_study
         trial = optuna.trial.Trial(self._study, self._trial_id)
         known = trial.storage.get_trial(self._trial_id)
         if known.state.is_finished():
             # Another controller has taken it up. This run's results may still be used there.
-            _log.warning(
-                "trial %d has been closed; training continues without pruning", known.number
-            )
+            _log.warning("trial %d was closed; training continues without pruning", known.number)
             self._is_closed = True
             return None
         if rung < (known.last_step or 0):
@@ -150,11 +153,3 @@ class TrialReporter:
         if trial.should_prune():
             return f"{self._hpo.pruner} at rung {rung} of {RUNGS * self._hpo.seeds}: {value:.6g}"
         return None
-
-    def _open(self) -> tuple[optuna.Study, int]:
-        from rlzoo_plus.tuning.samplers import make_pruner
-        from rlzoo_plus.tuning.stored_study import StoredStudy
-
-        stored = StoredStudy.read(self.study_name, Path(self.folder), self.storage_name)
-        stored.optuna_study.pruner = make_pruner(self._hpo, RUNGS * self._hpo.seeds)
-        return stored.optuna_study, stored.trial_id(self.number)
