@@ -76,10 +76,10 @@ class FiniteVecEnv(VecEnvWrapper):
 
 def _parts(observations: Any) -> list[tuple[str, Any]]:
     """Return the arrays of observations with what to call them."""
+    if isinstance(observations, tuple):
+        observations = dict(enumerate(observations))
     if isinstance(observations, dict):
         return [(f"observation[{key}]", values) for key, values in observations.items()]
-    if isinstance(observations, tuple):
-        return [(f"observation[{key}]", values) for key, values in enumerate(observations)]
     return [("observation", observations)]
 
 
@@ -150,15 +150,13 @@ def _diverged(agent: BaseAlgorithm, what: str) -> RunError:
 def _first_not_finite(agent: BaseAlgorithm) -> str | None:
     import torch
 
-    for name, parameter in agent.policy.named_parameters():
-        if not torch.isfinite(parameter).all():
+    others = [(name, attrgetter(name)(agent)) for name in agent._get_torch_save_params()[1]]
+    for name, tensor in [*agent.policy.named_parameters(), *others]:
+        if not torch.isfinite(tensor).all():
             return name
     for name, buffer in agent.policy.named_buffers():
         # A mask may hold infinities.
         if buffer.is_floating_point() and torch.isnan(buffer).any():
-            return name
-    for name in agent._get_torch_save_params()[1]:
-        if not torch.isfinite(attrgetter(name)(agent)).all():
             return name
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
     for part in () if normalizer is None else (normalizer.mean, normalizer.var):

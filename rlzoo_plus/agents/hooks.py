@@ -44,8 +44,7 @@ class StopTraining(Exception):  # noqa: N818 - a signal, not an error
 
     def __init__(self, reason: str, *, interrupted: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.interrupted = interrupted
+        self.reason, self.interrupted = reason, interrupted
 
 
 class IterationHook:

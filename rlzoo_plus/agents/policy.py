@@ -55,10 +55,8 @@ class Policy:
             config: The run that trained it, None for an agent in training.
             about: What was recorded with it, such as `step` and `mean_return`.
         """
-        self.network = network
-        self.normalizer = normalizer
-        self.maskable = maskable
-        self.config = config
+        self.network, self.normalizer = network, normalizer
+        self.maskable, self.config = maskable, config
         self.about = dict(about or {})
 
     @property

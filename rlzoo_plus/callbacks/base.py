@@ -109,8 +109,7 @@ class StopCallback(RunCallback):
 
     def __init__(self, config: StopConfig, evaluation: EvaluationCallback | None) -> None:
         super().__init__()
-        self.config = config
-        self.evaluation = evaluation
+        self.config, self.evaluation = config, evaluation
         self._started = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
@@ -141,8 +140,7 @@ class InterruptCallback(RunCallback):
 
     def __init__(self, request: StopRequest, checkpoint: CheckpointCallback) -> None:
         super().__init__()
-        self.request = request
-        self.checkpoint = checkpoint
+        self.request, self.checkpoint = request, checkpoint
 
     def on_iteration(self) -> None:
         """Save if asked to; save and raise `StopTraining` if asked to stop."""

@@ -34,13 +34,10 @@ class CheckpointCallback(RunCallback):
         self, config: RunConfig, run_dir: RunDir, evaluation: EvaluationCallback | None = None
     ) -> None:
         super().__init__()
-        self.config = config.checkpoint
-        self.run_dir = run_dir
+        self.config, self.run_dir, self.evaluation = config.checkpoint, run_dir, evaluation
         self.store = run_dir.checkpoints(config.checkpoint.keep)
         self.snapshot = RunSnapshot(config, run_dir, self.store)
-        self.evaluation = evaluation
-        self.last_step = 0
-        self.saves_first = False
+        self.last_step, self.saves_first = 0, False
         self._saved_step: int | None = None
         self._saved_as: str | None = None
         self._writer = BackgroundWriter()

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from stable_baselines3.common.logger import (
     HParam,
     HumanOutputFormat,
@@ -27,6 +26,7 @@ from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.result import TrainResult, recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import LogConfig, RunConfig
+from rlzoo_plus.envs.monitor import is_number
 from rlzoo_plus.tracking import Tracker
 
 log = logging.getLogger(__name__)
@@ -62,12 +62,8 @@ class NumberWriter(KVWriter):
 
     def write(self, key_values: _Values, key_excluded: _Values, step: int = 0) -> None:
         """Pass on the numbers of one step, sorted by name."""
-        numbers = {
-            key: float(value)
-            for key, value in sorted(key_values.items())
-            if isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        }
-        self._write(numbers, step)
+        numbers = ((key, value) for key, value in sorted(key_values.items()) if is_number(value))
+        self._write({key: float(value) for key, value in numbers}, step)
 
     def close(self) -> None:
         """Nothing is open: a file is opened for each write, and trackers are closed elsewhere."""

@@ -133,8 +133,7 @@ class NoisyAction(gym.Wrapper):
 
     def step(self, action: Any) -> Step:
         """Act with noise drawn from the environment's generator, which its seed decides."""
-        space = self.action_space
-        assert isinstance(space, spaces.Box)
+        space: Any = self.action_space
         noisy = action + self.env.get_wrapper_attr("np_random").normal(0.0, self._std, space.shape)
         return self.env.step(np.clip(noisy, space.low, space.high).astype(space.dtype))
 
