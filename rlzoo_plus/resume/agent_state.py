@@ -11,9 +11,11 @@ import random
 from collections import defaultdict
 from collections.abc import Collection
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from rlzoo_plus.resume.plain import (
     fitted,
@@ -24,9 +26,6 @@ from rlzoo_plus.resume.plain import (
     tensors_of,
     to_plain,
 )
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
 _OBSERVATIONS = ("_last_obs", "_last_original_obs")
 # Timings, the arguments of a command, or of this process alone.
@@ -63,8 +62,6 @@ def capture(agent: BaseAlgorithm, without: Collection[str] = ()) -> dict[str, An
         agent: The agent.
         without: Attributes to leave out, of `replaced_parts`.
     """
-    import torch
-
     _, tensor_names = agent._get_torch_save_params()
     # Figures and texts that wait for the next dump of the log are left out.
     logged = [name for name, value in agent.logger.name_to_value.items() if is_plain(value)]
@@ -201,8 +198,6 @@ def _check_optimizers(agent: BaseAlgorithm, saved: dict[str, Any]) -> dict[str, 
 
 def restore_random(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     """Restore the generators of Python, NumPy, torch and the action space."""
-    import torch
-
     version, key, gauss = state["python"]
     random.setstate((version, tuple(key.tolist()), gauss))
     # NumPy itself would read beyond the generator's memory.

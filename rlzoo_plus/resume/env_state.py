@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecNormalize
 
+from rlzoo_plus.agents.finite import FiniteVecEnv
 from rlzoo_plus.artifacts.chunks import ChunkIndex
 from rlzoo_plus.envs.calls import CallRecord, check_attributes
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.resume.plain import fitted, to_plain
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 
 _NORMALIZE_ATTRIBUTES = ("returns", "old_reward", "training", "old_obs")
 # They come from the configuration.
@@ -135,17 +134,11 @@ def _check_chains(state: dict[str, Any], n_envs: int, *, may_call: bool) -> None
 
 def normalize_settings(venv: VecEnv) -> dict[str, Any]:
     """Return the settings of `VecNormalize`, empty without it."""
-    from stable_baselines3.common.vec_env import VecNormalize
-
     layers = [layer for layer in _layers(venv)[0] if isinstance(layer, VecNormalize)]
     return {name: getattr(layers[0], name) for name in _NORMALIZE_SETTINGS} if layers else {}
 
 
 def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
-    from stable_baselines3.common.vec_env import VecEnvWrapper
-
-    from rlzoo_plus.agents.finite import FiniteVecEnv
-
     wrappers: list[Any] = []
     while isinstance(venv, VecEnvWrapper):
         if not isinstance(venv, FiniteVecEnv):  # it has no state
@@ -155,8 +148,6 @@ def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
 
 
 def _capture_wrapper(layer: Any) -> dict[str, Any]:
-    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
-
     if isinstance(layer, VecFrameStack):
         return {"frames": {k: v.stacked_obs.copy() for k, v in _frames(layer).items()}}
     if not isinstance(layer, VecNormalize):
@@ -170,8 +161,6 @@ def _capture_wrapper(layer: Any) -> dict[str, Any]:
 
 
 def _restore_wrapper(layer: Any, state: dict[str, Any]) -> None:
-    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
-
     if isinstance(layer, VecFrameStack):
         for key, part in _frames(layer).items():
             part.stacked_obs = fitted(part.stacked_obs, state["frames"][key], "frames")

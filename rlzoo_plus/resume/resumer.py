@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -14,9 +15,6 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.resume.log_rows import CutRows, rewind_logs
 from rlzoo_plus.resume.snapshot import RunSnapshot
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, StrictInt
 from pydantic.dataclasses import dataclass as checked_dataclass
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlzoo_plus.agents.normalization import ObservationNormalizer
@@ -34,9 +36,6 @@ from rlzoo_plus.resume.callback_state import (
 )
 from rlzoo_plus.resume.fingerprint import RunCode, differences, numeric_fingerprint
 from rlzoo_plus.resume.log_rows import CutRows, log_sizes
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
 log = logging.getLogger(__name__)
 
@@ -296,8 +295,6 @@ class RunSnapshot:
 
 def _start_new_episodes(agent: BaseAlgorithm) -> None:
     """Abandon the running episodes where they cannot be restored."""
-    import numpy as np
-
     agent._last_obs = agent.env.reset()
     agent._last_episode_starts = np.ones((agent.n_envs,), dtype=bool)
     normalize = agent.get_vec_normalize_env()
