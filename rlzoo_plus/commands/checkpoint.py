@@ -12,8 +12,6 @@ from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
 
-_POLL_S = 0.2
-
 
 def main(arguments: list[str]) -> int:
     """Ask, wait, and print the checkpoint's directory."""
@@ -51,15 +49,13 @@ def _wait_for_answer(run: RunDir, timeout_s: float) -> None:
     """Return when the training process has removed the request: the checkpoint is written."""
     deadline = time.monotonic() + timeout_s
     while run.checkpoint_request.exists():
-        is_late = time.monotonic() > deadline
-        if is_late or not run.lock.is_held_elsewhere():
-            if not run.checkpoint_request.exists():
-                return
+        is_late, has_ended = time.monotonic() > deadline, not run.lock.is_held_elsewhere()
+        if (is_late or has_ended) and run.checkpoint_request.exists():
             run.checkpoint_request.unlink(missing_ok=True)
-            if is_late:
-                raise ConfigError(
-                    f"{run.path}: no checkpoint within {timeout_s:g} s; one is written only "
-                    "between two rollouts. Wait longer with --timeout."
-                )
-            raise ConfigError(f"{run.path}: the training ended before it wrote a checkpoint.")
-        time.sleep(_POLL_S)
+            late = (
+                f"no checkpoint within {timeout_s:g} s; one is written only between two rollouts. "
+                "Wait longer with --timeout."
+            )
+            ended = "the training ended before it wrote a checkpoint."
+            raise ConfigError(f"{run.path}: {late if is_late else ended}")
+        time.sleep(0.2)

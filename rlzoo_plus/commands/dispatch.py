@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import select
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -34,7 +35,6 @@ VERBS = {
 }
 # Verbs that take the overrides of `train`.
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
-INTERRUPTED = 130
 _LONGEST_SHOWN = 300
 # Errors of the system about a path that the user chose; any other OSError is a bug.
 _ABOUT_PATHS = {
@@ -56,9 +56,7 @@ def usage() -> str:
 
 def main_of(verb: str) -> Callable[[list[str]], int | None]:
     """Return the function that runs a verb; its module is imported here."""
-    module = import_module(f"rlzoo_plus.commands.{verb.replace('-', '_')}")
-    main: Callable[[list[str]], int | None] = module.main
-    return main
+    return import_module(f"rlzoo_plus.commands.{verb.replace('-', '_')}").main
 
 
 def run(verb: str, arguments: list[str]) -> int:
@@ -81,13 +79,28 @@ def run(verb: str, arguments: list[str]) -> int:
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return 128 + signal.SIGINT
 
 
 def entry_point(verb: str | None = None) -> None:
     """Start from the command line: with a fixed verb, or with the first argument as the verb."""
+    arguments = sys.argv[1:]
+    code: Any = 0
     try:
-        code: Any = _start(verb, sys.argv[1:])
+        if verb is not None:
+            code = run(verb, arguments)
+        elif not arguments or arguments[0] in ("-h", "--help", "help"):
+            tell(usage())
+        elif arguments[0] == "--version":
+            from rlzoo_plus import __version__
+
+            print(f"rlzoo-plus {__version__}")
+        elif arguments[0] == "-sc":
+            from rlzoo_plus.commands.completion import complete
+
+            code = complete(arguments)
+        else:
+            code = run(arguments[0], arguments[1:])
     except SystemExit as stop:
         code = stop.code
     except BrokenPipeError:
@@ -124,21 +137,3 @@ def _reader_is_gone() -> bool:
     poll = select.poll()
     poll.register(number, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
-def _start(verb: str | None, arguments: list[str]) -> int:
-    if verb is not None:
-        return run(verb, arguments)
-    if arguments and arguments[0] == "-sc":
-        from rlzoo_plus.commands.completion import complete
-
-        return complete(arguments)
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        tell(usage())
-        return 0
-    if arguments[0] == "--version":
-        from rlzoo_plus import __version__
-
-        print(f"rlzoo-plus {__version__}")
-        return 0
-    return run(arguments[0], arguments[1:])

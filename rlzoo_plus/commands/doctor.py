@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +19,26 @@ _SHORTEST_PROBE_S = 2.0
 
 def main(arguments: list[str]) -> int:
     """Check all jobs; return 0 if they can be trained, else 2."""
-    options, overrides = _parse(arguments)
+    parser = command_parser(
+        "doctor",
+        "Check every job of a train command without running it, show all errors and warnings at "
+        "once, and train for some seconds in a temporary directory to measure the speed. The "
+        "overrides are those of train; several values for one of them imply -m. Exit code: 0, or 2 "
+        "if train would refuse a job.",
+        "algo=ppo,sac 'seed=range(0,5)'",
+        usage="rlzoo-plus doctor [-m] [--no-probe | --probe SECONDS] [--json] [KEY=VALUE ...]",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--probe", type=float, default=20.0, metavar="SECONDS", help="time to measure (default 20)")
+    add("--no-probe", dest="probe", action="store_const", const=0.0, help="do not measure")
+    add("--json", action="store_true", help="print JSON, for programs")
+    options, overrides = parser.parse_known_args(arguments)
+    if options.probe and options.probe < _SHORTEST_PROBE_S:
+        raise ConfigError(
+            f"--probe {options.probe:g}: needs at least {_SHORTEST_PROBE_S:g} seconds. "
+            "Leave it out with --no-probe."
+        )
     from rlzoo_plus.diagnosis.diagnose import look
     from rlzoo_plus.sweeps.sweep_view import SweepView
 
@@ -89,27 +107,3 @@ def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
         console.print(outcome.estimate.text(outcome.n_jobs), markup=False)
     if outcome.overrides:
         console.print(f"fastest with: {' '.join(outcome.overrides)}", markup=False)
-
-
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = command_parser(
-        "doctor",
-        "Check every job of a train command without running it, show all errors and warnings at "
-        "once, and train for some seconds in a temporary directory to measure the speed. The "
-        "overrides are those of train; several values for one of them imply -m. Exit code: 0, or 2 "
-        "if train would refuse a job.",
-        "algo=ppo,sac 'seed=range(0,5)'",
-        usage="rlzoo-plus doctor [-m] [--no-probe | --probe SECONDS] [--json] [KEY=VALUE ...]",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--probe", type=float, default=20.0, metavar="SECONDS", help="time to measure (default 20)")
-    add("--no-probe", dest="probe", action="store_const", const=0.0, help="do not measure")
-    add("--json", action="store_true", help="print JSON, for programs")
-    options, overrides = parser.parse_known_args(arguments)
-    if options.probe and options.probe < _SHORTEST_PROBE_S:
-        raise ConfigError(
-            f"--probe {options.probe:g}: needs at least {_SHORTEST_PROBE_S:g} seconds. "
-            "Leave it out with --no-probe."
-        )
-    return options, overrides

@@ -10,8 +10,6 @@ from rlzoo_plus.commands.arguments import add_policy, opened
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 
-FORMATS = ("onnx", "torchscript", "sb3")
-
 
 def main(arguments: list[str]) -> int:
     """Export and check the file; return 1 if it does not act as the policy."""
@@ -23,7 +21,8 @@ def main(arguments: list[str]) -> int:
     )
     add = parser.add_argument
     add_policy(parser)
-    add("--format", choices=FORMATS, required=True, help="sb3: weights for Stable-Baselines3")
+    formats = ("onnx", "torchscript", "sb3")
+    add("--format", choices=formats, required=True, help="sb3: weights for Stable-Baselines3")
     add("--output", type=Path, metavar="PATH", help="the file (default: RUN/export/<which>/...)")
     if not arguments:
         parser.print_help(sys.stderr)

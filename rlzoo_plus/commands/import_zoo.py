@@ -18,7 +18,15 @@ from rlzoo_plus.errors import ConfigError, unknown_name
 def main(argv: list[str]) -> int:
     """Convert and report; return the exit code."""
     options = _parse(argv)
-    files = {path: read_zoo_file(path) for path in _files(options.sources)}
+    paths: list[Path] = []
+    for source in options.sources:
+        found = [source]
+        if source.is_dir():
+            found = sorted(path for path in source.iterdir() if path.suffix in (".yml", ".yaml"))
+        if not found:
+            raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
+        paths += found
+    files = {path: read_zoo_file(path) for path in paths}
     known_ids = {env_id for entries in files.values() for env_id in entries}
     for env_id in options.only or []:
         if env_id not in known_ids:
@@ -39,19 +47,6 @@ def main(argv: list[str]) -> int:
         "algo=... env=..."
     )
     return 0
-
-
-def _files(sources: list[Path]) -> list[Path]:
-    """Return files, and those of folders, in the order given."""
-    files: list[Path] = []
-    for source in sources:
-        found = [source]
-        if source.is_dir():
-            found = sorted(p for p in source.iterdir() if p.suffix in (".yml", ".yaml"))
-        if not found:
-            raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
-        files += found
-    return list(dict.fromkeys(files))
 
 
 def print_report(report: ZooImport) -> None:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rlzoo_plus.scaffold.survey import RobotSurvey
     from rlzoo_plus.scaffold.text import NewRobot
 
-_NEED_MORE = ("pd", "end_effector")
-
 
 def main(arguments: list[str]) -> int:
     """Write the two files and print what to do next; return the exit code."""
@@ -28,7 +26,7 @@ def main(arguments: list[str]) -> int:
         from rlzoo_plus.scaffold.survey import read_urdf, survey
     from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
 
-    if options.mode in _NEED_MORE:
+    if options.mode in ("pd", "end_effector"):
         raise ConfigError(
             f"--mode {options.mode} needs gains, or the name of a link, that no URDF states. Start "
             "with --mode position, and see docs/own_robot.md for what to change in the file."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -20,22 +19,6 @@ from rlzoo_plus.runs.open import find_place
 
 def main(arguments: list[str]) -> int:
     """Plot the given runs and print the path of the file."""
-    options = _parse(arguments)
-    runs = _runs([p if os.path.lexists(p) else find_place(p).path for p in options.runs])
-    metric: str = options.metric
-    values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
-    plotted = [run for run in runs if len(load_series(run, metric))]
-    if not plotted:
-        raise ConfigError(_nothing_to_plot(runs, metric, values))
-    for run in runs:
-        if run not in plotted:
-            print(f"left out, no {values}: {printable(run.path, LONGEST_LINE)}", file=sys.stderr)
-    out = options.out or _default_out(plotted, metric)
-    print(printable(plot_learning_curve(plotted, out, metric, options.by), LONGEST_LINE))
-    return 0
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = command_parser(
         "plot",
         "Plot learning curves of one or more runs as a PNG. One run: mean and spread of each "
@@ -51,7 +34,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--metric", default=EVALUATION_RETURN, metavar="KEY", help=metric_help)
     groupings = [name for name in SHARED if name]
     add("--by", choices=groupings, help="what a line stands for (default: algorithm and env)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    runs = _runs([p if os.path.lexists(p) else find_place(p).path for p in options.runs])
+    metric: str = options.metric
+    values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
+    plotted = [run for run in runs if len(load_series(run, metric))]
+    if not plotted:
+        raise ConfigError(_nothing_to_plot(runs, metric, values))
+    for run in runs:
+        if run not in plotted:
+            print(f"left out, no {values}: {printable(run.path, LONGEST_LINE)}", file=sys.stderr)
+    out = options.out or _default_out(plotted, metric)
+    print(printable(plot_learning_curve(plotted, out, metric, options.by), LONGEST_LINE))
+    return 0
 
 
 def _runs(paths: list[Path]) -> list[RunDir]:

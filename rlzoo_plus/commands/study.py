@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.tuning.stored_study import KnownStudy
 
-_SHOWN = 10
-# Raised by Optuna and matplotlib for forged trials.
-_ODD = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError)
-
 
 def main(arguments: list[str]) -> int:
     """Run a sub-command; return the exit code."""
@@ -42,15 +40,14 @@ def main(arguments: list[str]) -> int:
     with warnings.catch_warnings():
         # What Optuna and matplotlib warn of in odd trials does not help the user.
         warnings.simplefilter("ignore")
-        code: int = options.action(stored, options, make_console())
-    return code
+        return int(options.action(stored, options, make_console()))
 
 
 def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
     from rlzoo_plus.sweeps.presence import living_controllers
 
     views, controllers = stored.study.trials(), len(living_controllers(stored.folder))
-    best = stored.study.best(_SHOWN)
+    best = stored.study.best(10)
     if options.json:
         data = {
             "study": stored.name,
@@ -92,21 +89,28 @@ def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         front=[view.number for view in study.best(max(count, 1))],
         seeds=hpo.seeds,
     )
-    try:
+    with _forged_trials_refused(stored):
         if options.kind == "overview":
             out = plot_study(overview, options.out or stored.folder / "study.png")
         else:
             file = options.out or stored.folder / f"{options.kind}.png"
             out = plot_with_optuna(options.kind, study.optuna_study, overview, file)
-    except ConfigError:
-        raise
-    except _ODD as error:
-        raise ConfigError(
-            f"{stored.folder}: its trials cannot be plotted: {one_line(error)}. "
-            "`rlzoo-plus study show --all` lists them."
-        ) from error
     console.print(f"wrote {out}", markup=False)
     return 0
+
+
+@contextlib.contextmanager
+def _forged_trials_refused(stored: KnownStudy) -> Iterator[None]:
+    """Turn what Optuna and matplotlib raise for forged trials into a ConfigError."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (ValueError, LookupError, TypeError, ArithmeticError, AssertionError) as error:
+        raise ConfigError(
+            f"{stored.folder}: its trials cannot be analysed: {one_line(error)}. "
+            "`rlzoo-plus study show --all` lists them."
+        ) from error
 
 
 def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
@@ -129,14 +133,8 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
     """Return the importance of each hyperparameter for an objective."""
     from rlzoo_plus.tuning.study_plots import importances
 
-    try:
+    with _forged_trials_refused(stored):
         return importances(stored.study.optuna_study, objective)
-    except ConfigError:
-        raise
-    except _ODD as error:
-        raise ConfigError(
-            f"{stored.folder}: the importances of its trials are not known: {one_line(error)}."
-        ) from error
 
 
 def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:

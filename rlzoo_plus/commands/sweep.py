@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Run a sub-command; return the exit code."""
     options = _parse(arguments)
-    code: int = options.action(open_sweep(options.sweep), options, make_console())
-    return code
+    return int(options.action(open_sweep(options.sweep), options, make_console()))
 
 
 def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:

@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_single(composed: Composed, arguments: list[str]) -> int:
-    from rlzoo_plus.runs.compose import resolve_cfg
+    from rlzoo_plus.runs.compose import Resolver
 
-    config, warnings = resolve_cfg(composed, arguments)
+    config, warnings = Resolver(arguments).resolve(composed)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.typed import make_console
     from rlzoo_plus.runs.printing import set_up_logging
@@ -80,9 +80,9 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
         console.print(f"[yellow]note:[/] {note}")
     from rlzoo_plus.runs.job import run_plan
 
-    outcome = run_plan(plan, problem, console, command)
-    console.print(_next_commands(plan.config, outcome.run_dir, outcome.result.state))
-    return outcome.exit_code
+    run_dir, result, code = run_plan(plan, problem, console, command)
+    console.print(_next_commands(plan.config, run_dir, result.state))
+    return code
 
 
 def print_done(console: Console, plan: Plan) -> None:

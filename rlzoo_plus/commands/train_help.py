@@ -12,21 +12,21 @@ _EXAMPLES = """\
 Train an agent.
 
   rlzoo-plus train algo=ppo env=cartpole_bullet             the default
-  rlzoo-plus train algo=sac env=halfcheetah_bullet seed=3   with the values tuned for it
+  rlzoo-plus train algo=sac env=halfcheetah_bullet seed=3   with its tuned values
   rlzoo-plus train env.id=Pendulum-v1 algo=td3              any Gymnasium environment
   rlzoo-plus train algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
   rlzoo-plus train -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
-  rlzoo-plus train -m hpo=ppo hpo.n_trials=20               a study: search for values
-  rlzoo-plus train study=cartpole_bullet-ppo trial=7        what a trial of it was
+  rlzoo-plus train -m hpo=ppo hpo.n_trials=20               a hyperparameter search
+  rlzoo-plus train study=cartpole_bullet-ppo trial=7        one trial of that study
 """
 _OPTIONS = """\
 Options (Hydra's)
   --cfg job          print the whole configuration and stop
   -m, --multirun     a,b,c and range(0,5) and glob(*bullet*) make one job each, below
                      outputs/sweeps/<sweep>; infra.workers=N of them run at once. The same command
-                     again runs what is missing; rlzoo-plus sweep looks after them
-  --config-dir DIR   a folder like conf/ with files of your own
-  --hydra-help       more of them
+                     again runs what is missing; rlzoo-plus sweep manages them
+  --config-dir DIR   a folder like conf/ with your own files
+  --hydra-help       all options
 """
 
 
@@ -37,20 +37,16 @@ def train_help(arguments: list[str]) -> str:
     for group in GROUPS:
         names = group_options(group, dirs)
         if group == "tuned":
-            lines.append(
-                f"  {group:<11} chosen by itself as <algo>/<env> ({len(names)} files); none: "
-                "the algorithm's defaults"
-            )
-        else:
-            lines += _wrapped(group, names)
+            names = [
+                f"the values tuned for <algo>/<env>, chosen automatically ({len(names)} files); "
+                "none: the algorithm's defaults"
+            ]
+        lines += _wrapped(group, names)
     lines += ["", "Keys: key=value (all frequencies count environment steps)"]
     lines += _keys((conf_dir() / "config.yaml").read_text(encoding="utf-8"), "experiment: null\n")
     lines += ["  algo.hyperparams.<argument of the algorithm>=...   env.kwargs.<argument>=...", ""]
-    lines += [
-        "Wrappers: env.wrappers=[name,{name:{argument:value}}]",
-        *_wrapped("", sorted(WRAPPERS)),
-        "",
-    ]
+    lines += ["Wrappers: env.wrappers=[name,{name:{argument:value}}]"]
+    lines += [*_wrapped("", sorted(WRAPPERS)), ""]
     study = (conf_dir() / "hpo" / "_study.yaml").read_text(encoding="utf-8")
     lines += ["Keys of a study: -m hpo=... (docs/tuning.md)", *_keys(study, "- _self_\n", "hpo.")]
     return "\n".join([*lines, "", _OPTIONS.rstrip()])
@@ -61,24 +57,22 @@ def _wrapped(group: str, names: Iterable[str]) -> list[str]:
     return [f"  {group if i == 0 else '':<11} {line}" for i, line in enumerate(lines)]
 
 
-def _keys(content: str, behind: str, before: str = "") -> Iterable[str]:
+def _keys(content: str, start: str, prefix: str = "") -> Iterable[str]:
     """Yield each key of a configuration file with its default and comment.
 
     Args:
         content: The file.
-        behind: The end of its defaults list.
-        before: What stands before each key on the command line.
+        start: The end of its defaults list, where its keys start.
+        prefix: What precedes each key on the command line.
     """
     section = ""
-    for line in content.split(behind, 1)[-1].split("\nhydra:", 1)[0].splitlines():
+    for line in content.split(start, 1)[-1].split("\nhydra:", 1)[0].splitlines():
         text, _, comment = line.partition("#")
         name, colon, value = text.strip().partition(":")
-        if not colon or name.startswith("-"):
+        if not colon or name.startswith("-") or text.startswith("    "):
             continue
         if not text.startswith(" "):
             section = "" if value.strip() else f"{name}."
-        elif text.startswith("    "):
-            continue
         if value.strip():
-            prefix = section if text.startswith(" ") else ""
-            yield f"  {before + prefix + name + '=' + value.strip():<40} {comment.strip()}"
+            assignment = f"{prefix}{section}{name}={value.strip()}"
+            yield f"  {assignment:<40} {comment.strip()}"

@@ -40,14 +40,7 @@ class CommandParser(ArgumentParser):
 
 
 def command_parser(verb: str, description: str, example: str, **options: Any) -> CommandParser:
-    """Return the parser of a verb.
-
-    Args:
-        verb: Its name.
-        description: What it does.
-        example: Arguments that show its use.
-        **options: More arguments of `ArgumentParser`.
-    """
+    """Return the parser of a verb, with an example of its arguments, for its help."""
     parser = CommandParser(prog=f"{_NAME} {verb}", description=description, **options)
     parser.example = f"{_NAME} {verb} {example}"
     return parser
@@ -125,9 +118,8 @@ def _program(verb: str) -> str:
 
 def _interpreter() -> str:
     """Return this Python as it must be typed here: `python`, as it was typed, or its path."""
-    typed = sys.orig_argv[0] if sys.orig_argv else ""
-    if typed and "/" not in typed:
-        return typed
+    if sys.orig_argv and sys.orig_argv[0] and "/" not in sys.orig_argv[0]:
+        return sys.orig_argv[0]
     return "python" if shutil.which("python") == sys.executable else _below_here(sys.executable)
 
 

@@ -15,8 +15,6 @@ from rlzoo_plus.errors import ConfigError
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
 
-DIFFERENT = 1
-
 
 def main(arguments: list[str]) -> int:
     """Train with and without kills, and compare; return 0 if all is the same."""
@@ -60,7 +58,7 @@ def main(arguments: list[str]) -> int:
         print(f"not exact: {reason}")
     print(f"\n{verdict.table()}")
     print("\nidentical" if verdict.is_identical else "\nDIFFERENT")
-    return 0 if verdict.is_identical else DIFFERENT
+    return 0 if verdict.is_identical else 1
 
 
 def _config(options: argparse.Namespace) -> RunConfig:

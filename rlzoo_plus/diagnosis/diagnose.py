@@ -190,7 +190,7 @@ def _is_sweep_override(argument: str) -> bool:
 
 def _single(arguments: list[str]) -> list[JobFindings]:
     from rlzoo_plus.config.compose import run_hydra
-    from rlzoo_plus.runs.compose import resolve_cfg
+    from rlzoo_plus.runs.compose import Resolver
     from rlzoo_plus.runs.plan import plan_run
 
     jobs: list[JobFindings] = []
@@ -198,7 +198,7 @@ def _single(arguments: list[str]) -> list[JobFindings]:
     def job(composed: Composed) -> None:
         # Hydra would add a line of its own to an error that passes through it.
         try:
-            config, notes = resolve_cfg(composed, arguments)
+            config, notes = Resolver(arguments).resolve(composed)
             jobs.append(JobFindings([], plan_run(config).config, [*map(warning, notes)]))
         except ConfigError as mistake:
             jobs.append(JobFindings([], None, [error(str(mistake))]))

@@ -45,7 +45,7 @@ def compose_noting(arguments: list[str]) -> tuple[RunConfig, list[str]]:
     """Compose and check a configuration; return it, and notes for the user."""
     from rlzoo_plus.config.compose import compose_once
 
-    return resolve_cfg(compose_once(arguments), arguments)
+    return Resolver(arguments).resolve(compose_once(arguments))
 
 
 def compose_run(arguments: list[str]) -> RunConfig:
@@ -113,11 +113,6 @@ def _as_text(value: Any, key: str) -> str:
         f"{key}: a {type(value).__name__} is no value of a configuration. Give a number, a text, "
         "a list, a dictionary or None."
     )
-
-
-def resolve_cfg(composed: Composed, arguments: list[str]) -> tuple[RunConfig, list[str]]:
-    """Check a composed configuration; see `Resolver.resolve`."""
-    return Resolver(arguments).resolve(composed)
 
 
 class Resolver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,39 +39,35 @@ log = logging.getLogger(__name__)
 ALL_STEPS = "all steps taken"
 
 
+@dataclass
 class ExpManager:
     """Trains one run; it parses no configuration and chooses no path.
 
     In a run directory with checkpoints, training resumes from the newest that is whole.
+
+    Attributes:
+        config: The checked configuration.
+        run_dir: Where everything is written; `run_dir.start` has been called.
+        stop: How the run is asked to stop from outside.
+        progress: What the terminal shows, None for nothing.
+        report: Makes the plot and the video of a finished run; returns the files, for trackers.
+        on_evaluation: Called with each evaluation's record, and whether it is the best so far.
+        files: What `report` has returned.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run_dir: RunDir,
-        stop: StopRequest | None = None,
-        progress: ProgressCallback | None = None,
-        report: Callable[[], list[Path]] | None = None,
-        on_evaluation: Callable[[dict[str, Any], bool], None] | None = None,
-    ) -> None:
-        """Initialize a run; nothing is built yet.
+    config: RunConfig
+    run_dir: RunDir
+    stop: StopRequest | None = None
+    progress: ProgressCallback | None = None
+    report: Callable[[], list[Path]] | None = None
+    on_evaluation: Callable[[dict[str, Any], bool], None] | None = None
+    files: list[Path] = field(default_factory=list, init=False)
 
-        Args:
-            config: The checked configuration.
-            run_dir: Where everything is written; `run_dir.start` has been called.
-            stop: How the run is asked to stop from outside.
-            progress: What the terminal shows, None for nothing.
-            report: Makes the plot and the video of a finished run; returns the files, for trackers.
-            on_evaluation: Called with each evaluation's record, and whether it is the best so far.
-        """
-        self.config = scheduled(config)
-        self.run_dir = run_dir
-        self.stop = stop or StopRequest()
-        self.progress = progress
-        self.report = report
-        self.on_evaluation = on_evaluation
-        self.files: list[Path] = []
-        self.seeds = SeedStreams.from_seed(config.seed)
+    def __post_init__(self) -> None:
+        """Complete the configuration, and derive the seeds."""
+        self.config = scheduled(self.config)
+        self.stop = self.stop or StopRequest()
+        self.seeds = SeedStreams.from_seed(self.config.seed)
 
     def train(self) -> TrainResult:
         """Train, evaluate and save the policy.
@@ -110,14 +106,16 @@ class ExpManager:
         seeded = seed_all(self.config.seed)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
         resumer = Resumer(self.config, self.run_dir)
-        try:
-            with self.stop.at_once():
-                train_env, eval_env = self._make_envs()
-        except StopTraining as stop:
-            reason = f"{stop.reason} while the environments were started"
-            hashed = config_hash(self.config)
-            return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                with self.stop.at_once():
+                    train_env, eval_env = self._make_envs(stack)
+            except StopTraining as stop:
+                reason = f"{stop.reason} while the environments were started"
+                hashed = config_hash(self.config)
+                return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
+            if self.progress is not None:
+                stack.callback(self.progress.close)
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
             if agent.device.type != "cpu":
@@ -137,24 +135,19 @@ class ExpManager:
                 checkpoint.saves_first = True
             resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
             return self._learn(agent, callbacks, resumer)
-        finally:
-            if self.progress is not None:
-                self.progress.close()
-            _close(train_env, eval_env)
 
-    def _make_envs(self) -> tuple[VecEnv, VecEnv | None]:
-        train_env = make_train_env(self.config, self.seeds.train, self.run_dir.monitor)
-        evaluation = self.config.eval
+    def _make_envs(self, stack: contextlib.ExitStack) -> tuple[VecEnv, VecEnv | None]:
+        """Return the environments for training and evaluation; the stack closes them."""
+        config, evaluation = self.config, self.config.eval
+        train_env = make_train_env(config, self.seeds.train, self.run_dir.monitor)
+        stack.callback(train_env.close)
         if evaluation.every_steps is None:
             return train_env, None
         n_envs = min(int(evaluation.n_envs), int(evaluation.episodes))
-        try:
-            return train_env, make_eval_env(
-                self.config.env, n_envs, self.config.vec_env, packages=packages_of(self.config)
-            )
-        except BaseException:
-            _close(train_env)
-            raise
+        packages = packages_of(config)
+        eval_env = make_eval_env(config.env, n_envs, config.vec_env, packages=packages)
+        stack.callback(eval_env.close)
+        return train_env, eval_env
 
     def _learn(
         self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer
@@ -251,11 +244,3 @@ class ExpManager:
 
     def _set_status(self, state: str, **details: Any) -> None:
         self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)
-
-
-def _close(*envs: VecEnv | None) -> None:
-    """Close all environments, even if closing one of them raises."""
-    with contextlib.ExitStack() as stack:
-        for env in envs:
-            if env is not None:
-                stack.callback(env.close)

@@ -8,11 +8,12 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
@@ -29,36 +30,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlzoo_plus.artifacts.result import TrainResult
-    from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
     from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.config.schema import RunConfig
 
 # Gets each evaluation record of a run, and may ask the run to stop.
 Watcher = Callable[[dict[str, Any], "StopRequest"], None]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a training in this process ended.
-
-    Attributes:
-        run_dir: Its directory.
-        result: As in result.json.
-        signal_number: The signal that ended it, None if none did.
-    """
-
-    run_dir: RunDir
-    result: TrainResult
-    signal_number: int | None
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 130 or 75 after a signal, or 74 if the run's watcher has asked to stop."""
-        if self.result.state != "interrupted":
-            return 0
-        if self.signal_number is None:
-            return EXIT_ENDED
-        return EXIT_SIGINT if self.signal_number == signal.SIGINT else EXIT_SIGTERM
 
 
 def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
@@ -81,8 +57,7 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         if plan.start is Start.DONE:
             return 0
         problem = check_before_building(plan)
-        outcome = run_plan(plan, problem, console, data["command"], is_sweep=True, watch=watch)
-        return outcome.exit_code
+        return run_plan(plan, problem, console, data["command"], is_sweep=True, watch=watch)[2]
     except BusyError:
         return EXIT_BUSY
     except (ConfigError, RunError) as error:
@@ -132,7 +107,7 @@ def run_plan(
     watch: Watcher | None = None,
     stop: StopRequest | None = None,
     claimed: Callable[[RunDir], None] = lambda _: None,
-) -> Outcome:
+) -> tuple[RunDir, TrainResult, int]:
     """Train as planned, after `check_before_building`.
 
     Args:
@@ -144,6 +119,10 @@ def run_plan(
         watch: Gets each evaluation record.
         stop: How it is asked to end, with progress as lines; None to listen to signals instead.
         claimed: Called with the run directory once this process has claimed it.
+
+    Returns:
+        The run directory, the result, and the exit code: 0, or 130 or 75 after a signal, or 74 if
+        the watcher has asked to stop.
 
     Raises:
         RunError: The run failed.
@@ -176,7 +155,9 @@ def run_plan(
         )
         result = manager.train()
         print_result(console, config, result, manager.files)
-        return Outcome(run_dir, result, request.signal_number)
+        codes = {None: EXIT_ENDED, signal.SIGINT: EXIT_SIGINT}
+        stopped = codes.get(request.signal_number, EXIT_SIGTERM)
+        return run_dir, result, stopped if result.state == INTERRUPTED else 0
     except ConfigError:
         if plan.start is not Start.RESUME:
             run_dir.discard()
@@ -199,8 +180,6 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     Raises:
         BusyError: Another process was faster.
     """
-    from rlzoo_plus.artifacts.run_dir import OUTPUTS, new_run_dir
-
     config = plan.config
     run_dir = plan.run_dir
     if plan.start is Start.RESTART and run_dir is not None:

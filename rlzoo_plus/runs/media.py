@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 
 # Viewers play faster GIFs at a tenth of their rate.
 FASTEST_GIF_FPS = 50
-_SHADE = 0.35
-_LONGEST_FPS = 30.0
-_DEFAULT_FPS = 30.0
+_USUAL_FPS = 30.0
 
 
 def write_media(
@@ -107,9 +105,9 @@ def record_video(
         raise ConfigError(f"{config.env.id} renders no images: {error}") from error
     with contextlib.closing(made) as venv:
         metadata = venv.get_attr("metadata")[0] or {}
-        steps_per_second = float(metadata.get("render_fps") or _DEFAULT_FPS)
+        steps_per_second = float(metadata.get("render_fps") or _USUAL_FPS)
         # Every k-th step is shown: the video stays small and plays in real time.
-        stride = max(1, round(steps_per_second / _LONGEST_FPS + 0.3))
+        stride = max(1, round(steps_per_second / _USUAL_FPS + 0.3))
         fps = steps_per_second / stride
         n_steps = (max(1, round(seconds * fps)) - 1) * stride + 1
 
@@ -201,7 +199,7 @@ def caption(frame: np.ndarray, text: str) -> np.ndarray:
         line += "..."
     strip = min(height, round(largest * 1.6))
     captioned = np.array(frame, copy=True)
-    captioned[height - strip :] = (captioned[height - strip :] * _SHADE).astype(np.uint8)
+    captioned[height - strip :] = (captioned[height - strip :] * 0.35).astype(np.uint8)
     image = Image.fromarray(captioned)
     middle = (strip // 3, height - strip / 2)
     ImageDraw.Draw(image).text(middle, line, fill=(255, 255, 255), font=font, anchor="lm")

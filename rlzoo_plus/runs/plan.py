@@ -10,11 +10,11 @@ from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
-from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import continued_config
-from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.open import Place, read_config
 
 
 class BusyError(ConfigError):
@@ -177,9 +177,8 @@ def stored_config(run_dir: RunDir) -> RunConfig:
         ConfigError: It is damaged.
     """
     try:
-        return load_stored(run_dir.read_config())
-    except (OSError, ValueError) as error:
+        return read_config(Place(run_dir.path))
+    except ConfigError as error:
         raise ConfigError(
-            f"{run_dir.config_file} is damaged: {one_line(error)}. restart=true starts a new run "
-            "and moves this one aside."
+            f"{error} restart=true starts a new run and moves this one aside."
         ) from error

@@ -39,9 +39,7 @@ def set_up_logging(level: str, console: Console) -> None:
         console: The one that draws the progress bar, so that lines do not tear it.
     """
     root = logging.getLogger()
-    for handler in list(root.handlers):
-        root.removeHandler(handler)
-    root.addHandler(_ConsoleHandler(console))
+    root.handlers[:] = [_ConsoleHandler(console)]
     root.setLevel(logging.WARNING)
     logging.getLogger("rlzoo_plus").setLevel(level.upper())
     for name in _QUIET:
@@ -51,12 +49,7 @@ def set_up_logging(level: str, console: Console) -> None:
 
 @contextlib.contextmanager
 def lines_shown(level: str, console: Console) -> Iterator[None]:
-    """Print this package's log lines of this thread; the root logger stays as it is.
-
-    Args:
-        level: `debug`, `info`, `warning` or `error`.
-        console: Where to.
-    """
+    """Print this package's log lines of this thread; the root logger stays as it is."""
     own, handler = logging.getLogger("rlzoo_plus"), _ConsoleHandler(console)
     thread = threading.get_ident()
     handler.addFilter(lambda record: record.thread == thread)

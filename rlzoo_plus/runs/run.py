@@ -84,14 +84,7 @@ class Run:
         command: str = "",
         trust: bool = False,
     ) -> None:
-        """Initialize a run; use `Run.create` or `Run.open`.
-
-        Args:
-            place: Where it is, None if it has no directory yet.
-            plan: How to train it, None if it was opened.
-            command: How it was started, for its records.
-            trust: Whether its code may be imported.
-        """
+        """Initialize a run, with a place or a plan; use `Run.create` or `Run.open`."""
         if place is None and plan is not None and plan.run_dir is not None:
             place = Place(plan.run_dir.path)
         self._place, self._plan, self._command, self._trust = place, plan, command, trust
@@ -138,8 +131,6 @@ class Run:
         best = "" if known.best is None else f", best mean return {known.best:.1f}"
         about = f"{known.algo} on {known.env}, seed {known.seed}{steps}{best}"
         return printable(f"<Run {known.state}: {about}, {known.path}>")
-
-    # Reading
 
     @property
     def path(self) -> Path | None:
@@ -202,36 +193,28 @@ class Run:
         return Path() if is_bundle else self.run_dir.path
 
     def evaluations(self) -> Any:
-        """Return the evaluations of the training, by increasing step.
+        """Return a data frame of the evaluations, by increasing step.
 
-        Returns:
-            A pandas data frame where pandas is installed, else a list of dictionaries.
+        Without pandas, it is a list of dictionaries.
         """
         from rlzoo_plus.analysis.series import evaluation_rows
 
         return frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
-        """Return the logged metrics: a row for each step at which something was logged.
+        """Return a data frame of the logged metrics, with a row for each step that has any.
 
-        Returns:
-            A pandas data frame where pandas is installed, else a list of dictionaries; `step` and
-            one column for each metric, such as `rollout/ep_rew_mean`.
+        Its columns are `step` and the metrics, such as `rollout/ep_rew_mean`. Without pandas, it is
+        a list of dictionaries.
         """
         from rlzoo_plus.analysis.series import metric_rows
 
         return frame(metric_rows(self.run_dir))
 
-    # Training
-
     def train(self, quiet: bool = False) -> Run:
-        """Train; an interrupted run resumes, and a finished one stays as it is.
+        """Train, and print nothing if `quiet`; raises what `rlzoo_plus.train` raises.
 
-        Args:
-            quiet: Print nothing.
-
-        Raises:
-            ConfigError, RunError, KeyboardInterrupt: As `rlzoo_plus.train`.
+        An interrupted run resumes, and a finished one stays as it is.
         """
         return self._train(quiet=quiet) if self._plan is not None else self.resume(quiet=quiet)
 
@@ -254,11 +237,7 @@ class Run:
         return self._train(quiet=quiet)
 
     def plan_to_resume(self, overrides: list[str]) -> Plan:
-        """Return how the run resumes.
-
-        Raises:
-            ConfigError: It cannot, or it needs trust.
-        """
+        """Return how the run resumes; raises what `resume` raises."""
         self.require_trust(to_train=True)
         return plan_resume(self.run_dir, self.config, overrides)
 
@@ -288,8 +267,6 @@ class Run:
         interruptible(work, stop)
         return self
 
-    # Acting
-
     def policy(self, which: str | None = None) -> Policy:
         """Load a policy.
 
@@ -317,13 +294,10 @@ class Run:
         return policy
 
     def require_trust(self, *, to_train: bool = False) -> None:
-        """Refuse a run that needs code this project does not ship, unless it is trusted.
+        """Raise a ConfigError if the run needs trust, and was opened without `trust=True`.
 
         Args:
             to_train: Its callbacks and tracker count, too.
-
-        Raises:
-            ConfigError: It does, and was opened without `trust=True`.
         """
         if self._place is not None:
             require_trust(self.config, self._place.path, trust=self._trust, to_train=to_train)

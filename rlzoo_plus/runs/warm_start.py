@@ -12,7 +12,7 @@ import functools
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,10 @@ def with_source(config: RunConfig) -> RunConfig:
     path = place.path.absolute()
     named = {} if place.which == "best" else {"which": place.which}
     init = config.init.model_copy(update=named)
-    known = _hash_of(str(path), init.model_dump_json(), _changed_at(path))
+    # The files that decide the hash of the source.
+    files = [path, *sorted(path.glob("*/MANIFEST.json")), path / "MANIFEST.json"]
+    changed_at = tuple(file.stat().st_mtime_ns for file in files if file.exists())
+    known = _hash_of(str(path), init.model_dump_json(), changed_at)
     _check_hash(config, known)
     init = init.model_copy(update={"sha256": known[:HASH_DIGITS]})
     return config.model_copy(update={"init_from": str(path), "init": init})
@@ -109,15 +112,17 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
     source = read_source(config.init_from, init)
     sha256 = source.sha256(init.parts)
     _check_hash(config, sha256)
-    take: dict[str, Callable[[BaseAlgorithm, Source], None]] = {
-        "normalization": _take_normalization,
-        "optimizer": _take_optimizers,
-        "buffer": _take_buffer,
+    from rlzoo_plus.resume.agent_state import take_over_optimizers
+
+    take = {
+        "normalization": lambda: _take_normalization(agent, source),
+        "optimizer": lambda: take_over_optimizers(agent, source.checkpoint.state["agent"]),
+        "buffer": lambda: _take_buffer(agent, source.checkpoint),
     }
     left = _take_policy(agent, source, config) if "policy" in init.parts else []
     for part in [name for name in take if name in init.parts]:
         try:
-            take[part](agent, source)
+            take[part]()
         except _MISFITS as error:
             reason = f"{part}: {one_line(error)}"
             if not init.partial:
@@ -126,12 +131,9 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
     log.info("begins from %s, step %s", source.about["path"], f"{source.about['step']:,}")
     for text in left:
         log.warning("begins fresh: %s", text)
-    if config.algo.hyperparams.get("learning_starts"):
-        log.info(
-            "its first %s steps act at random: algo.hyperparams.learning_starts=0 begins with the "
-            "policy",
-            f"{config.algo.hyperparams['learning_starts']:,}",
-        )
+    if starts := config.algo.hyperparams.get("learning_starts"):
+        advice = "algo.hyperparams.learning_starts=0 begins with the policy"
+        log.info("its first %s steps act at random: %s", f"{starts:,}", advice)
     run_dir.add_provenance("init", {**source.about, "sha256": sha256, "left_out": left})
 
 
@@ -249,25 +251,17 @@ def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
         rms.count = normalizer.count[key]
 
 
-def _take_optimizers(agent: BaseAlgorithm, source: Source) -> None:
-    from rlzoo_plus.resume.agent_state import take_over_optimizers
-
-    assert source.checkpoint is not None
-    take_over_optimizers(agent, source.checkpoint.state["agent"])
-
-
-def _take_buffer(agent: BaseAlgorithm, source: Source) -> None:
+def _take_buffer(agent: BaseAlgorithm, checkpoint: Checkpoint) -> None:
     from rlzoo_plus.resume import replay_rows
 
-    assert source.checkpoint is not None
-    buffer, state = agent.replay_buffer, source.checkpoint.state["buffer"]
+    buffer, state = agent.replay_buffer, checkpoint.state["buffer"]
     if state is None:
         raise ValueError("it has none")
     for name in replay_rows.CONSTANT:
         if name in state and state[name] != getattr(buffer, name):
             raise ValueError(f"{name} is {state[name]} there, {getattr(buffer, name)} here")
     for name, group in replay_rows.row_groups(buffer).items():
-        source.checkpoint.read_rows(name, group.columns)
+        checkpoint.read_rows(name, group.columns)
     replay_rows.restore_buffer_state(buffer, state)
     replay_rows.end_running_episodes(buffer)
 
@@ -292,12 +286,6 @@ def _check_hash(config: RunConfig, sha256: str) -> None:
             f"begins from {printable(wanted)[:HASH_DIGITS]}. It was changed, perhaps by a training "
             "in progress: name a step with init.which=STEP, or a copy."
         )
-
-
-def _changed_at(path: Path) -> tuple[int, ...]:
-    """Return the modification times of the files that decide the hash of a source."""
-    files = [path, *sorted(path.glob("*/MANIFEST.json")), path / "MANIFEST.json"]
-    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 @functools.lru_cache(maxsize=16)

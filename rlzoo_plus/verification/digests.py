@@ -1,4 +1,4 @@
-"""Hashes of everything a finished run holds, part by part, without what the clock decides."""
+"""Hashes of each part of a finished run, without what depends on the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.resume.env_state import PREFIX
 
 _DIGITS = 16
-# Of the clock, and of where a run was interrupted.
+# Depends on the clock, or on where a run was interrupted.
 _PASSING = {"clock", "exactness", "t", "ts", "training_time_s", "resumed_at"}
 _PASSING_METRICS = ("time/fps", "time/time_elapsed")
 
@@ -58,7 +58,7 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
 
 
 def digest(value: Any) -> str:
-    """Return a hash of nested data with arrays; wall-clock entries do not count."""
+    """Return a hash of nested data with arrays, without what depends on the clock."""
     return _hash(value).hexdigest()[:_DIGITS]
 
 
@@ -66,22 +66,17 @@ def _records(run_dir: RunDir) -> dict[str, Any]:
     metrics = [r for r in read_records(run_dir.metrics_file) if r["key"] not in _PASSING_METRICS]
     result = run_dir.read_result()
     kept = ("num_timesteps", "best", "final", "solved", "reason", "config_hash")
+    rows = {}
+    for file in sorted(run_dir.monitor.glob("*.csv")):
+        # The first line and the last column depend on the clock.
+        lines = file.read_text(encoding="utf-8").splitlines()[1:]
+        rows[file.name] = [line.rsplit(",", 1)[0] for line in lines]
     return {
         "metrics.jsonl": metrics,
         "evaluations.jsonl": read_records(run_dir.evaluations_file),
-        "monitor rows": _monitor_rows(run_dir),
+        "monitor rows": rows,
         "TensorBoard scalars": _scalars(run_dir),
         "result.json": {key: result.get(key) for key in kept},
-    }
-
-
-def _monitor_rows(run_dir: RunDir) -> dict[str, list[str]]:
-    """Return the rows of each CSV, without their first line and last column, both of the clock."""
-    return {
-        file.name: [
-            line.rsplit(",", 1)[0] for line in file.read_text(encoding="utf-8").splitlines()[1:]
-        ]
-        for file in sorted(run_dir.monitor.glob("*.csv"))
     }
 
 
@@ -89,7 +84,7 @@ def _scalars(run_dir: RunDir) -> dict[str, list[tuple[int, float]]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     scalars: dict[str, list[tuple[int, float]]] = {}
-    # One file for each process that trained; their names order them by the second only.
+    # One file for each process that trained.
     for file in run_dir.tensorboard.glob("events.out.*"):
         events = EventAccumulator(str(file), size_guidance={"scalars": 0})
         events.Reload()

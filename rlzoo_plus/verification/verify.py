@@ -76,16 +76,14 @@ def shortened(config: RunConfig, n_timesteps: int | None) -> RunConfig:
     """
     rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
     if n_timesteps is None:
-        starts = int(config.algo.hyperparams.get("learning_starts", 0))
-        n_timesteps = min(max(_ROLLOUTS * rollout, starts + _UPDATES), config.n_timesteps)
-        if "learning_starts" not in config.algo.hyperparams:
-            n_timesteps = min(_ROLLOUTS * rollout, config.n_timesteps)
+        starts = config.algo.hyperparams.get("learning_starts")
+        updates = 0 if starts is None else int(starts) + _UPDATES
+        n_timesteps = min(max(_ROLLOUTS * rollout, updates), config.n_timesteps)
     every = max(n_timesteps // _EVALUATIONS, rollout)
-    wanted = config.eval.episodes
-    episodes = min(wanted, 2) if isinstance(wanted, int) else 2
-    evaluation = {"every_steps": every, "episodes": episodes, "n_envs": min(episodes, 2)}
-    if config.eval.every_steps is None:
-        evaluation = {}
+    wanted, evaluation = config.eval.episodes, {}
+    if config.eval.every_steps is not None:
+        episodes = min(wanted, 2) if isinstance(wanted, int) else 2
+        evaluation = {"every_steps": every, "episodes": episodes, "n_envs": episodes}
     return config.model_copy(
         update={
             "n_timesteps": n_timesteps,
@@ -128,8 +126,8 @@ def verify(
     Raises:
         TrialFailedError: A training ended with an error of its own.
     """
-    # What is timed below is training, not importing.
-    process = _context().Process(target=_nothing)
+    # The fork server imports everything now, so that only training is timed below.
+    process = _context().Process(target=os.getpid)
     process.start()
     process.join()
     whole = RunDir(folder / "whole")
@@ -171,7 +169,7 @@ def _train_with_kills(
     Args:
         config: The run.
         path: Its directory.
-        n_kills: How often to kill at most; a run that ends earlier is not killed any more.
+        n_kills: How often to kill at most; a run may end earlier.
         usual_s: Seconds that starting and training take without interruption.
         seed: Chooses the instants.
 
@@ -237,10 +235,6 @@ def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rlzoo_plus.preload"])
     return context
-
-
-def _nothing() -> None:
-    """Do nothing: the process only makes the fork server import everything."""
 
 
 def _train(data: dict[str, Any], path: str) -> None:

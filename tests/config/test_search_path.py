@@ -9,7 +9,7 @@ import pytest
 
 from rlzoo_plus.config.compose import conf_dir, config_dirs, group_options, run_hydra
 from rlzoo_plus.config.search_path import own_dirs
-from rlzoo_plus.runs.compose import compose_run, resolve_cfg
+from rlzoo_plus.runs.compose import Resolver, compose_run
 
 FOLDERS = sorted(
     {path.parent.relative_to(conf_dir()).as_posix() for path in conf_dir().rglob("*.yaml")} - {"."}
@@ -82,7 +82,7 @@ def test_files_that_others_build_on_can_be_replaced(tmp_path):
 
 def notes_of(*words):
     found = []
-    run_hydra(lambda cfg: found.extend(resolve_cfg(cfg, list(words))[1]), list(words))
+    run_hydra(lambda cfg: found.extend(Resolver(list(words)).resolve(cfg)[1]), list(words))
     return found
 
 

@@ -199,12 +199,12 @@ def test_it_can_be_written_while_hydra_is_at_work(target):
     from hydra.core.global_hydra import GlobalHydra
 
     from rlzoo_plus.config.compose import run_hydra
-    from rlzoo_plus.runs.compose import resolve_cfg
+    from rlzoo_plus.runs.compose import Resolver
 
     seen = []
 
     def job(cfg):
-        config, _ = resolve_cfg(cfg, [])
+        config, _ = Resolver([]).resolve(cfg)
         at_work = GlobalHydra.instance().hydra
         write_experiment(target, config, HEADER)
         seen.append(GlobalHydra.instance().hydra is at_work is not None)

@@ -1,1 +1,0 @@
-"""Hydra launcher of rlzoo_plus."""

@@ -1,1 +1,0 @@
-"""Hydra search path plugin of rlzoo_plus."""

@@ -1,1 +1,0 @@
-"""Hydra sweeper of rlzoo_plus."""
