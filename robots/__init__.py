@@ -20,7 +20,7 @@ _ENTRY_POINTS: dict[str, str] = {
     "robots/RacecarDrive-v0": "robots.driving:RacecarDriveEnv",
 }
 
-ROBOT_IDS: tuple[str, ...] = ()
+ROBOT_IDS = tuple(_ENTRY_POINTS)
 
 __all__ = ["ROBOT_IDS", "register_robots"]
 
@@ -31,12 +31,9 @@ def register_robots() -> None:
     An episode ends by the environment's own ``episode_s``, so the registration sets no
     ``max_episode_steps``.
     """
-    global ROBOT_IDS
     for env_id, entry_point in _ENTRY_POINTS.items():
         if env_id not in registry:
             register(id=env_id, entry_point=entry_point)
-        if env_id not in ROBOT_IDS:
-            ROBOT_IDS = (*ROBOT_IDS, env_id)
 
 
 register_robots()

@@ -239,6 +239,16 @@ class PdDrive(PositionDrive):
             simulation.substep()
 
 
+JOINT_DRIVES: dict[ActionMode, type[Drive]] = {
+    ActionMode.TORQUE: TorqueDrive,
+    ActionMode.VELOCITY: VelocityDrive,
+    ActionMode.POSITION: PositionDrive,
+    ActionMode.PD: PdDrive,
+    ActionMode.DELTA_POSITION: DeltaPositionDrive,
+}
+"""The modes with one entry of the action a joint."""
+
+
 class EndEffectorDrive(PositionDrive):
     """Displaces the end effector by inverse kinematics, and drives the joints there."""
 

@@ -102,11 +102,17 @@ class BaseRobotEnv(ExactState, View):
                 ``safety``; see ``Conditions``.
 
         Raises:
+            TypeError: If an argument is unknown.
             ValueError: If ``render_mode`` is unknown, a length is not positive, or a
                 condition is not valid.
             DisplayError: If a window is requested without a display.
             RendererError: If EGL is requested where there is none.
         """
+        for name in conditions.keys() - ConditionOptions.__annotations__.keys():
+            known = ", ".join(EnvOptions.__annotations__)
+            raise TypeError(
+                f"{type(self).__name__} has no argument {name!r}. Use one of its own, or: {known}."
+            )
         self.set_view(render_mode, render_width, render_height)
         self.task = task
         if needs_efforts(conditions.get("safety"), robot.action_mode):
@@ -127,7 +133,7 @@ class BaseRobotEnv(ExactState, View):
         self.observation_space = task.observation_space
         try:
             found = Conditions(self.world, task, robot.action_mode, **conditions)
-        except (TypeError, ValueError):
+        except ValueError:
             self.close()
             raise
         self.conditions = found if found.are_any else None

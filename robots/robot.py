@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 
 from robots.camera import Quaternion, Vector3
 from robots.drives import (
+    JOINT_DRIVES,
     ActionMode,
     CombinedDrive,
-    DeltaPositionDrive,
     Drive,
     EndEffectorDrive,
     MixedDrive,
     Motors,
-    PdDrive,
-    PositionDrive,
-    TorqueDrive,
-    VelocityDrive,
 )
 from robots.sensors import SensorSpec
 from robots.simulation import JointInfo, Simulation, matching
@@ -31,14 +27,6 @@ Numbers = Sequence[float] | NDArray[np.float64]
 
 PerJoint = float | tuple[float, ...]
 """One value for all actuated joints, or one for each."""
-
-_DRIVES: dict[ActionMode, type[Drive]] = {
-    ActionMode.TORQUE: TorqueDrive,
-    ActionMode.VELOCITY: VelocityDrive,
-    ActionMode.POSITION: PositionDrive,
-    ActionMode.PD: PdDrive,
-    ActionMode.DELTA_POSITION: DeltaPositionDrive,
-}
 
 
 class InitialState(NamedTuple):
@@ -239,7 +227,7 @@ class Robot:
             chosen = _named("positioned", spec.positioned, self.actuated)
             return CombinedDrive(motors, [self.actuated.index(joint) for joint in chosen])
         if mode is not ActionMode.END_EFFECTOR:
-            return _DRIVES[mode](motors)
+            return JOINT_DRIVES[mode](motors)
         links = self._simulation.links(self.body)
         if spec.end_effector not in links:
             raise ValueError(
