@@ -31,13 +31,14 @@ __all__ = ["EnvironmentContract", "LauncherContract", "MetricContract", "Network
 __all__ += ["RobotContract", "RunContract", "TrackerContract", "VecEnvContract"]
 
 
+if "pytest" in sys.modules:
+    # So that a failed comparison shows both sides.
+    _modules = {f"{__name__}.{module}" for module in _SUITES.values()}
+    sys.modules["pytest"].register_assert_rewrite(*_modules)
+
+
 def __getattr__(name: str) -> Any:
     """Import a suite on first use: jobs that tests start need no pytest."""
     if name not in _SUITES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import pytest
-
-    # So that a failed comparison shows both sides.
-    modules = {f"{__name__}.{module}" for module in (*_SUITES.values(), "random_play")}
-    pytest.register_assert_rewrite(*modules - sys.modules.keys())
     return getattr(import_module(f"{__name__}.{_SUITES[name]}"), name)

@@ -27,7 +27,7 @@ from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.runs.exp_manager import ExpManager
-from rlzoo_plus.testing.random_play import bytes_of
+from rlzoo_plus.testing.robot_contract import bytes_of
 from rlzoo_plus.verification.digests import run_digests
 
 # So short that a suite takes seconds; later overrides win.

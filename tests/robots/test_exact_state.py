@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from continuing import Wander, actions_for, arm, cartpole, crawler, play, to_json
 
-from rlzoo_plus.testing.random_play import first_steps
+from rlzoo_plus.testing.robot_contract import first_steps
 from robots.cartpole import SimpleRobotEnv
 from robots.env import BaseRobotEnv
 from robots.robot import ActionMode, RobotSpec

@@ -10,7 +10,7 @@ import pytest
 from conditioned import arm, tumbler
 from continuing import actions_for, cartpole, from_json, play, to_json
 
-from rlzoo_plus.testing.random_play import check_same_numbers, play_randomly
+from rlzoo_plus.testing.robot_contract import check_same_numbers, play_randomly
 from robots.distributions import read_distribution
 from robots.env import BaseRobotEnv
 from robots.vec_env import RobotVecEnv

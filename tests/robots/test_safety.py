@@ -8,7 +8,7 @@ import pytest
 from conditioned import arm
 from continuing import actions_for, cartpole, play
 
-from rlzoo_plus.testing.random_play import check_same_numbers, play_randomly
+from rlzoo_plus.testing.robot_contract import check_same_numbers, play_randomly
 from robots.cartpole import SimpleRobotEnv
 from robots.robot import ActionMode
 from robots.vec_env import RobotVecEnv

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from continuing import KUKA, Wander, actions_for
 
-from rlzoo_plus.testing.random_play import check_same_numbers
+from rlzoo_plus.testing.robot_contract import check_same_numbers
 from robots.env import BaseRobotEnv
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import SensorSpec, State

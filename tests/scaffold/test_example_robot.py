@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rlzoo_plus.testing.random_play import check_same_numbers
+from rlzoo_plus.testing.robot_contract import check_same_numbers
 from robots.vec_env import RobotVecEnv
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "own_robot"))

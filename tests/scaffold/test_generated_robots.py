@@ -16,7 +16,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.inspection.robot_facts import robot_facts
 from rlzoo_plus.scaffold.survey import read_urdf, survey
 from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
-from rlzoo_plus.testing.random_play import check_random_play, check_same_numbers
+from rlzoo_plus.testing.robot_contract import check_random_play, check_same_numbers
 from robots.vec_env import RobotVecEnv
 
 ROOT = Path(__file__).resolve().parents[2]
