@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
 def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
     """Run the unfinished jobs, or those that have failed."""
     from rlzoo_plus.sweeps import multirun
-    from rlzoo_plus.sweeps.again import placed_again
+    from rlzoo_plus.sweeps.job import placed_again
     from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
     views = look_at(ledger.read())
@@ -95,7 +95,7 @@ def _cancel(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
 
 
 def _prune(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.again import remove_unfinished
+    from rlzoo_plus.sweeps.job import remove_unfinished
 
     if living_controllers(ledger.sweep):
         raise ConfigError(f"{ledger.sweep}: a controller is at work. Stop it first: sweep cancel.")

@@ -130,9 +130,7 @@ def spawn(ticket: dict[str, Any]) -> ProcessHandle:
 
 
 def supervise(
-    ticket: dict[str, Any],
-    request: Callable[[], str | None],
-    kill_after_s: float = float("inf"),
+    ticket: dict[str, Any], request: Callable[[], str | None], kill_after_s: float = float("inf")
 ) -> JobEnd:
     """Run a job in a process beside this one, to its end.
 

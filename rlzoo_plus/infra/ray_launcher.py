@@ -84,12 +84,18 @@ class RayLauncher:
         """Give a job to Ray.
 
         Raises:
-            ConfigError: No node is large enough for it.
+            ConfigError: No node is large enough for it: it would wait forever.
         """
         needs: dict[str, float] = {"CPU": self._threads, "GPU": self.settings.gpus_per_job}
         if self.settings.address is not None and spec.limits.memory_gib is not None:
             needs["memory"] = spec.limits.memory_gib * GIB
-        self._session.check_fits(spec.name, needs)
+        nodes = [node["Resources"] for node in self._session.ray.nodes() if node["Alive"]]
+        if not any(all(node.get(k, 0.0) >= v for k, v in needs.items()) for node in nodes):
+            asked = ", ".join(f"{key} {value:g}" for key, value in needs.items() if value)
+            raise ConfigError(
+                f"{spec.name}: no node of Ray has what it needs ({asked}). Lower num_threads, "
+                "infra.gpus_per_job or infra.memory_gib."
+            )
         return RayHandle(self._session, spec, needs)
 
     def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
@@ -198,17 +204,6 @@ class _Session:
             reason = " ".join(str(error).split())[:300]
             raise ConfigError(f"infra.address={address}: there is no Ray: {reason}") from error
         self._finalizer = weakref.finalize(self, ray.shutdown)
-
-    def check_fits(self, name: str, needs: dict[str, float]) -> None:
-        """Raise ConfigError if no node has what a job needs: it would wait forever."""
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        if any(all(node.get(k, 0.0) >= v for k, v in needs.items()) for node in nodes):
-            return
-        asked = ", ".join(f"{key} {value:g}" for key, value in needs.items() if value)
-        raise ConfigError(
-            f"{name}: no node of Ray has what it needs ({asked}). Lower num_threads, "
-            "infra.gpus_per_job or infra.memory_gib."
-        )
 
 
 def _join(address: str | None, wanted: int | None) -> _Session:

@@ -11,14 +11,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import (
-    EXIT_SIGINT,
-    EXIT_SIGTERM,
-    Handle,
-    JobEnd,
-    JobSpec,
-    Launcher,
-)
+from rlzoo_plus.infra.launcher import EXIT_SIGINT, EXIT_SIGTERM, Handle, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
 
 POLL_S = 0.2

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rlzoo_plus.artifacts.records import Follower
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_FAILED, JobEnd, JobSpec, Launcher, Limits
@@ -73,14 +74,9 @@ class Controller(Scheduler[Entry]):
         self.counts = Counter({JobState.WAITING: len(jobs)})
         self.elsewhere: deque[Entry] = deque()
         self._waiting: deque[Entry] = deque()
-        self._news = ledger.follow()
+        self._news = Follower(ledger.path)
         self._failed_there: dict[str, str] = {}
         self._ended, self._tick, self._target = ended, tick, target
-
-    @property
-    def running(self) -> list[Entry]:
-        """The jobs that run here."""
-        return [each.job for each in self.active]
 
     def run(self) -> int:
         """Run the jobs; return 0, 1 if one failed, 75 or 130 if the sweep was stopped."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.artifacts.records import Follower, append_records, iter_records
+from rlzoo_plus.artifacts.records import append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.config.sections import SharedSections
 from rlzoo_plus.errors import ConfigError
@@ -65,10 +65,6 @@ class Ledger:
         """Record what happened to a job."""
         record = {"event": event, "job": job.key, "t": time.time(), **redact_all(details)}
         append_records(self.path, [record])
-
-    def follow(self) -> Follower:
-        """Return a reader of the events that are recorded from now on, by any process."""
-        return Follower(self.path)
 
     def read(self) -> Past:
         """Return its content; a job whose record is damaged is left out, with one warning."""

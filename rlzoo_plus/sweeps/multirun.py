@@ -171,11 +171,7 @@ class Multirun:
 
 
 def run_jobs(
-    jobs: list[SweepJob],
-    launcher: Launcher,
-    view: SweepView,
-    *,
-    takes_signals: bool = True,
+    jobs: list[SweepJob], launcher: Launcher, view: SweepView, *, takes_signals: bool = True
 ) -> int:
     """Run jobs that are in their sweep's ledger; return 0, 1 if one failed, 75 or 130."""
     controller = Controller(

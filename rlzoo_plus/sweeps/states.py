@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -98,7 +98,7 @@ def look_at(past: ledger.Past, jobs: Iterable[SweepJob] | None = None) -> list[J
         else:
             status = job.run_dir.read_status()
             if status.get("state") == FAILED:
-                state, reason = JobState.FAILED, _message(status)
+                state, reason = JobState.FAILED, printable(status.get("message") or "an error")
             elif status.get("state") == RUNNING and last.get("event") == ledger.STARTED:
                 reason = "its process is gone; it can go on"
         views.append(view_of(job, state, reason))
@@ -126,7 +126,7 @@ def explain_end(end: JobEnd, job: SweepJob) -> str:
         return f"killed by {known.get(-end.code, end.code)}"
     status = job.run_dir.read_status()
     if status.get("state") == FAILED and end.code == EXIT_FAILED:
-        return _message(status)
+        return printable(status.get("message") or "an error")
     if end.code in (EXIT_SIGTERM, EXIT_SIGINT):
         return "stopped by a signal from outside; it can go on"
     tail = [
@@ -134,10 +134,6 @@ def explain_end(end: JobEnd, job: SweepJob) -> str:
     ]
     said = [line.strip() for line in tail if line.strip() and not line.startswith("--- ")]
     return f"exit code {end.code}" + (f": {printable(said[-1])}" if said else "")
-
-
-def _message(status: Mapping[str, Any]) -> str:
-    return printable(status.get("message") or "an error")
 
 
 def read_progress(run: RunDir) -> Progress:

@@ -120,10 +120,9 @@ def write_summary(sweep: Path, views: list[JobView], rows: list[Row]) -> list[Pa
 
 def as_data(sweep: Path, views: list[JobView], rows: list[Row]) -> dict[str, Any]:
     """Return the state of a sweep as plain data."""
-    counts = {str(state): sum(view.state is state for view in views) for state in JobState}
     return {
         "sweep": str(sweep),
-        "counts": counts,
+        "counts": {str(state): sum(v.state is state for v in views) for state in JobState},
         "jobs": [job_data(view) for view in views],
         "summary": [asdict(row) for row in rows],
     }

@@ -52,6 +52,7 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+            self._live = None
 
     def draw(self, make: Callable[[], RenderableType]) -> None:
         """Draw the table that `make` returns, if it is time."""
@@ -131,7 +132,6 @@ class SweepView(LiveView):
         """Expect `total` jobs; print nothing."""
         self._launcher, self._total = launcher, total
         self._n_ended = self._n_before = 0
-        self._live, self._drawn = None, 0.0
         self._failed: deque[JobView] = deque(maxlen=_MOST_FAILED)
         self._times: list[float] = []
 
@@ -166,8 +166,8 @@ class SweepView(LiveView):
         self.draw(lambda: self._table(controller))
 
     def _table(self, controller: Controller) -> Group:
-        here, elsewhere = controller.running, controller.elsewhere
-        views = [view_of(entry.job, JobState.RUNNING) for entry in here]
+        here, elsewhere = controller.active, controller.elsewhere
+        views = [view_of(each.job.job, JobState.RUNNING) for each in here]
         there = "running in another process"
         views += [view_of(entry.job, JobState.RUNNING, there) for entry in elsewhere]
         others = Counter(controller.counts)
