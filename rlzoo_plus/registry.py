@@ -128,8 +128,7 @@ class Registry(dict[str, Any]):
 
     def _rule(self) -> str:
         if self._bases:
-            packages = {base.partition(".")[0] for base in self._bases}
-            owners = " or ".join(sorted(packages))
+            owners = " or ".join(sorted({base.partition(".")[0] for base in self._bases}))
             rule = f"Name a class that inherits from {owners}'s {_names(self._bases)}"
         elif self._methods:
             rule = f"Name a class with the methods {', '.join(self._methods)}"

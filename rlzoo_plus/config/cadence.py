@@ -1,4 +1,4 @@
-"""How often a run is evaluated and saved: checks of what is set, and what `auto` stands for."""
+"""How often a run is evaluated and saved: checks of what is set, and the values of `auto`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _OPTIONS_WITH_VALUE = (
     *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
 )
-# An option of ours, not of Hydra: import code that a stored study names.
+# Not an option of Hydra: whether code that a stored study names may be imported.
 TRUST = "--trust"
 # Keys whose value replaces the one before; Hydra would merge mappings, and fail on a list.
 _REPLACED = ("network.net_arch", "hpo.objectives")
@@ -200,7 +200,7 @@ def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], bat
         master = loader.load_configuration("config", overrides, RunMode.MULTIRUN)
         composer = Composer(loader, master)
         if master.get("hpo") is not None:
-            batch.tune(overrides, lambda words: composer.compose(0, words))
+            batch.tune(overrides, lambda given: composer.compose(0, given))
             return
         # The loader resolves glob(*).
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
@@ -212,7 +212,7 @@ def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], bat
 def _hydra_for(arguments: Sequence[str]) -> Iterator[list[str]]:
     """Start Hydra without its command line; yield the overrides as it takes them."""
     places = config_options(arguments)
-    other = [word for word in _partition(arguments)[0] if word not in (*places, TRUST)]
+    other = [option for option in _partition(arguments)[0] if option not in (*places, TRUST)]
     if other:
         raise ConfigError(f"{other[0]}: an override is written key=value, e.g. seed=3.")
     _check_typed(arguments)

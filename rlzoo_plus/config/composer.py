@@ -380,6 +380,6 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _overlap(one: Key, other: Key) -> bool:
-    """Tell whether one key is, or holds, or lies below the other."""
+    """Tell whether two keys are equal, or one contains the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]

@@ -59,7 +59,7 @@ def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") 
         kinds = {registry.kind for registry in REGISTRIES}.difference(left_out)
     for registry in REGISTRIES:
         if registry.kind in kinds:
-            names += [name for name in _chosen(config, registry) if registry.is_own(name)]
+            names += [name for name in chosen_names(config, registry) if registry.is_own(name)]
     return list(dict.fromkeys(names))
 
 
@@ -88,7 +88,7 @@ def packages_of(config: RunConfig) -> list[str]:
     return [*config.packages, *config.algo.packages]
 
 
-def _chosen(config: RunConfig, registry: Registry) -> list[str]:
+def chosen_names(config: RunConfig, registry: Registry) -> list[str]:
     """Return the names at a registry's key: a text, or a list of texts and of `{name: {...}}`."""
     value: Any = config
     for part in registry.key.split("."):

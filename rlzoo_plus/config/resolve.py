@@ -30,7 +30,7 @@ from rlzoo_plus.config.catalog import (
     get_algorithm,
 )
 from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
-from rlzoo_plus.config.own_code import import_packages
+from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
     IN_PROCESS,
@@ -52,6 +52,11 @@ _WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "ev
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
 _MOST_MISSING = 2
+# The others are checked with the hyperparameters, or when they are loaded.
+_CHECKED = (
+    *(ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES),
+    *(VEC_ENVS, LAUNCHERS, WRAPPERS, METRICS),
+)
 _NAMED = "must be a list of {0}, and {{{1}: {{argument: value}}}} for one with arguments"
 # For values of several types, where pydantic's text about each type alone would mislead.
 _RULES = {
@@ -200,7 +205,7 @@ def _as_config_error(data: Mapping[str, Any], *section: str) -> Iterator[None]:
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"{section[0]}: {error}.") from error
+        raise ConfigError(f"{'.'.join(section) or 'configuration'}: {error}.") from error
 
 
 def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
@@ -282,18 +287,8 @@ def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:
 
 
 def _check_names(config: RunConfig) -> None:
-    network = config.network
-    for name, registry in (
-        (network.activation, ACTIVATIONS),
-        (network.optimizer, OPTIMIZERS),
-        (network.features_extractor, FEATURES_EXTRACTORS),
-        (network.policy, POLICIES),
-        (config.vec_env, VEC_ENVS),
-        (config.infra.name, LAUNCHERS),
-        *((name, WRAPPERS) for entry in config.env.wrappers for name in _names(entry)),
-        *((name, METRICS) for entry in config.eval.metrics for name in _names(entry)),
-    ):
-        if name is not None:
+    for registry in _CHECKED:
+        for name in chosen_names(config, registry):
             registry.check_name(name)
     for section in (config.infra, config.tracker):
         if section is not None and section.registry.is_own(section.name):
@@ -311,10 +306,6 @@ def _check_names(config: RunConfig) -> None:
                 f"env.{key}={value}: vec_env={config.vec_env} steps all environments at once, and "
                 f"none can be wrapped alone. Remove it, or do the same in the environment."
             )
-
-
-def _names(entry: str | dict[str, Any]) -> list[str]:
-    return [entry] if isinstance(entry, str) else list(entry)
 
 
 def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
@@ -339,13 +330,11 @@ def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
         )
     arch = config.network.net_arch
     if isinstance(arch, dict):
-        for part in arch:
-            if part not in ("actor", "critic", "pi", "vf", "qf"):
-                raise ConfigError(
-                    unknown_name("part of network.net_arch", part, ("actor", "critic"))
-                )
-        has_actor = bool({"actor", "pi"} & arch.keys())
-        if not has_actor or not {"critic", "vf", "qf"} & arch.keys():
+        unknown = next((p for p in arch if p not in ("actor", "critic", "pi", "vf", "qf")), None)
+        if unknown is not None:
+            what = "part of network.net_arch"
+            raise ConfigError(unknown_name(what, unknown, ("actor", "critic")))
+        if not {"actor", "pi"} & arch.keys() or not {"critic", "vf", "qf"} & arch.keys():
             raise ConfigError(
                 f"network.net_arch={arch} leaves a part out. Give both actor and critic, "
                 "e.g. network.net_arch={actor: [64, 64], critic: [256, 256]}."

@@ -40,7 +40,7 @@ def _not_bool(value: Any) -> Any:
 
 
 def _one_line(value: str) -> str:
-    # In a log or a table, a second line would look like one of ours.
+    # In a log or a table, a second line could pass for a message of this package.
     if not value.isprintable():
         raise ValueError("must be one line without control characters")
     return value
@@ -232,7 +232,7 @@ class PluginSection(Section):
     """A section whose other keys belong to the plugin that `name` chooses from `registry`.
 
     The plugin's class has their model in its attribute `Settings`. Keys of a shipped plugin are
-    checked with the section. Those of the user's own are stored unchecked until `settings` is
+    checked with the section. Those of the user's plugins are stored unchecked until `settings` is
     read, since the import needs trust.
     """
 

@@ -19,19 +19,19 @@ _first: ContextVar[tuple[Path, ...]] = ContextVar("first_dirs", default=())
 
 def own_dirs(arguments: Sequence[str]) -> list[Path]:
     """Return the directories that a command line adds to the shipped conf/, in their order."""
-    words = list(arguments)
+    typed = list(arguments)
     if {"-sc", "--shell_completion"} & set(arguments):
         # A shell completes this command line.
         line = os.environ.get("COMP_LINE", "")
         try:
-            words += shlex.split(line)
+            typed += shlex.split(line)
         except ValueError:
-            words += line.split()
+            typed += line.split()
     found: list[Path | None] = []
-    for position, word in enumerate(words):
-        option, _, value = word.partition("=")
+    for position, argument in enumerate(typed):
+        option, _, value = argument.partition("=")
         if option in _DIR_OPTIONS:
-            value = value or "".join(words[position + 1 : position + 2])
+            value = value or "".join(typed[position + 1 : position + 2])
             found += [Path(value)] if value else []
         elif option.lstrip("+") == "hydra.searchpath":
             items = (match[match.lastgroup or 0] for match in _ITEM.finditer(value))

@@ -73,7 +73,7 @@ NOISY_BY_DEFAULT = ("ddpg", "td3")
 # rl_zoo3 keys that describe its own machinery and have no counterpart here.
 UNSUPPORTED = {
     "callback": "add your own callback with callbacks=[...]",
-    "vec_env_wrapper": "vectorised wrappers cannot be configured; frame_stack and normalize can",
+    "vec_env_wrapper": "vectorized wrappers cannot be configured; frame_stack and normalize can",
     "monitor_kwargs": "the Monitor is set up by the run",
     "rollout_buffer_class": "the rollout buffer is chosen from the observation space",
 }
@@ -118,9 +118,7 @@ class _Loader(yaml.SafeLoader):
     """Loader of plain YAML that reads a tuple as a list."""
 
 
-def _construct_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
-    if not isinstance(node, yaml.SequenceNode):
-        raise yaml.constructor.ConstructorError(None, None, "a tuple is a list", node.start_mark)
+def _construct_tuple(loader: yaml.SafeLoader, node: Any) -> list[Any]:
     return loader.construct_sequence(node, deep=True)
 
 
@@ -130,7 +128,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _construct_tuple)
 def convert_entry(algorithm: str, entry: object) -> ConvertedEntry:
     """Convert one entry; keys that are no arguments of the algorithm are reported and left out.
 
-    rl_zoo3 trains with one environment and without normalization unless told otherwise, so
+    rl_zoo3 trains with one environment and without normalization by default, so
     `n_envs` and `normalize` are always written, and a missing noise of td3 and ddpg as null.
 
     Args:
@@ -314,8 +312,7 @@ def _action_noise(rest: dict[str, Any]) -> dict[str, Any] | None:
 
 def _count(name: str, value: object) -> int:
     number = plain_value(name, value)
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
-        raise ConfigError(f"{name}={value!r} is not a whole number.")
-    if number < 1:
-        raise ConfigError(f"{name}={value!r} is below 1.")
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or number != int(number) or number < 1:
+        raise ConfigError(f"{name}={value!r} is not a whole number of at least 1.")
     return int(number)

@@ -1,1 +1,1 @@
-"""A look at an environment before it is trained: what it is made of, and what random play gives."""
+"""Inspects an environment before training: what it is made of, and what random actions do."""

@@ -1,1 +1,1 @@
-"""From a URDF to an environment of the user's own: one Python file and one YAML file."""
+"""Writes an environment for a URDF: one Python file and one YAML file."""

@@ -161,19 +161,15 @@ def _check_tree(root: ElementTree.Element, given: str) -> None:
             f"--urdf {given} must have one link without a parent, and has: {found}. Join the "
             "parts, or take what is too much away."
         )
-    _check_rings(links, parents, given)
-
-
-def _check_rings(links: list[str], parents: dict[str, str], given: str) -> None:
-    for link in links:
-        above = [link]
-        while above[-1] in parents:
-            above.append(parents[above[-1]])
-            if len(above) > len(links):
-                raise ConfigError(
-                    f"--urdf {given}: link {printable(link)} hangs on itself by a ring of joints. "
-                    "Fix their <parent> and <child>."
-                )
+    below = set(roots)
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    lost = next((link for link in links if link not in below), None)
+    if lost is not None:
+        raise ConfigError(
+            f"--urdf {given}: link {printable(lost)} hangs on itself by a ring of joints. Fix "
+            "their <parent> and <child>."
+        )
 
 
 def _find(given: str) -> tuple[Path, str | None]:

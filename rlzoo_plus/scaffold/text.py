@@ -40,23 +40,14 @@ _SCALES = {
 
 @dataclass(frozen=True)
 class _Unit:
-    """What is usual for joints that turn [rad], or for those that slide [m].
+    """What is usual for joints that turn [rad], or for those that slide [m]."""
 
-    Attributes:
-        position: Unit of positions.
-        force: Unit of forces.
-        fastest: Limit of velocities, since those of URDFs are often placeholders.
-        speed: Velocity where the URDF states none.
-        reach: Distance from the rest position of a joint without limits.
-        free_reach: Distance from the rest position at which a free robot still stands.
-    """
-
-    position: str
-    force: str
-    fastest: float
-    speed: float
-    reach: float
-    free_reach: float
+    position: str  # unit of positions
+    force: str  # unit of forces
+    fastest: float  # limit of velocities; those of URDFs are often placeholders
+    speed: float  # velocity where the URDF states none
+    reach: float  # distance from the rest position for a joint without limits
+    free_reach: float  # distance from the rest position at which a free robot still stands
 
 
 _TURNS = _Unit("rad", "N m", fastest=10.0, speed=5.0, reach=1.5, free_reach=0.5)
