@@ -37,6 +37,8 @@ class BatchedRobots(DummyVecEnv):
             monitor.env = _StepTaken(monitor.env)
         self._robots: list[BaseRobotEnv] = [monitor.unwrapped for monitor in monitors]
         self._batch = RobotVecEnv(self._robots)
+        # Closing the monitors is up to `close`, not to the garbage collector.
+        self._batch.closed = True
         self._lags = [False] * len(monitors)
         self._may_step = False
         super().__init__([lambda monitor=monitor: monitor for monitor in monitors])
