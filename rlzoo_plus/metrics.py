@@ -182,5 +182,5 @@ def _numbers(name: str, metric: EpisodeMetric) -> dict[str, float]:
 
 @functools.cache
 def _warn(name: str, problem: str) -> None:
-    """Warn once in a process what is wrong with a metric."""
+    # Cached: once in a process.
     log.warning("eval.metrics: %s is left out of the evaluations: %s", name, problem)

@@ -75,7 +75,6 @@ class FiniteVecEnv(VecEnvWrapper):
 
 
 def _parts(observations: Any) -> list[tuple[str, Any]]:
-    """Return the arrays of observations with what to call them."""
     if isinstance(observations, tuple):
         observations = dict(enumerate(observations))
     if isinstance(observations, dict):

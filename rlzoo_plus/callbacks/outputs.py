@@ -153,7 +153,6 @@ def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video
 
 
 def _hyperparameters(config: RunConfig) -> dict[str, bool | str | float]:
-    """Return what TensorBoard compares runs by."""
     values: _Values = {
         "algo": config.algo.name,
         "env": config.env.name,

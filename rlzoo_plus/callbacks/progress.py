@@ -97,7 +97,6 @@ class _Rate(ProgressColumn):
     """Environment steps a second, and the time left at that rate."""
 
     def render(self, task: Task) -> Text:
-        """Return the text for this moment."""
         speed = task.finished_speed or task.speed
         if not speed:
             return Text("-- steps/s")

@@ -174,7 +174,6 @@ def _checked(entry: Any) -> tuple[Call, int]:
 
 
 def _is_repeatable(name: Any, values: Any) -> bool:
-    """Return whether a call or a value can be written, read and used again."""
     is_public = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
     return is_public and is_plain(values)
 

@@ -275,7 +275,6 @@ class RecordedEpisodes(ReproducibleResets):
         return self._call_again(by_step.get(len(actions), ()))
 
     def _call_again(self, calls: Iterable[Call]) -> str | None:
-        """Repeat the calls of user code; return what failed."""
         for name, args, kwargs in calls:
             try:
                 # A copy: an environment may keep its argument and change it.

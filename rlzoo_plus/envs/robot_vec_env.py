@@ -126,7 +126,6 @@ class BatchedRobots(DummyVecEnv):
         self._may_step = False
 
     def _catch_up(self, indices: Any) -> None:
-        """Bring environments to where the batch is."""
         for index in self._get_indices(indices):
             if self._lags[index]:
                 self._batch.give_back(index)
@@ -134,18 +133,13 @@ class BatchedRobots(DummyVecEnv):
 
 
 class _StepTaken(gym.Wrapper):
-    """Passes on a step that the batch has taken already, or takes one if there is none.
-
-    Attributes:
-        taken: What the batch's step returned for this environment, None without such a step.
-    """
+    """Returns `taken`, a step that the batch has taken already, or takes one if it is None."""
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
         self.taken: _Step | None = None
 
     def step(self, action: Any) -> _Step:
-        """Return the step that was taken, or take one."""
         if self.taken is None:
             return self.env.step(action)
         step, self.taken = self.taken, None

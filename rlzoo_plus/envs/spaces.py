@@ -60,7 +60,6 @@ def decode_space(data: dict[str, Any]) -> spaces.Space:
 
 
 def _decode(data: dict[str, Any], left: dict[str, int]) -> spaces.Space:
-    """Build a space, after checking all that it allocates against what is left."""
     kind = data["type"]
     if kind == "box":
         if data["dtype"] not in _BOX_DTYPES:
@@ -94,6 +93,7 @@ def _decode(data: dict[str, Any], left: dict[str, int]) -> spaces.Space:
 
 
 def _take(left: dict[str, int], elements: int) -> None:
+    # Called before anything of that size is built.
     left["elements"] -= elements
     left["parts"] -= 1
     if min(left.values()) < 0:

@@ -199,7 +199,6 @@ def _main_left_out() -> contextlib.AbstractContextManager[None]:
 
 
 def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper, rank: int) -> None:
-    """Run the process of an environment."""
     for number in _FOR_THE_RUN:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_RUN)

@@ -54,7 +54,7 @@ class FrameSkip(gym.Wrapper):
 
     def __init__(self, env: gym.Env, skip: int = 4) -> None:
         super().__init__(env)
-        self._skip = _at_least("skip", skip, 1)
+        self._skip = _positive("skip", skip)
 
     def step(self, action: Any) -> Step:
         """Act until the last repetition or the episode's end."""
@@ -72,7 +72,7 @@ class DelayedReward(gym.Wrapper):
 
     def __init__(self, env: gym.Env, delay: int = 10) -> None:
         super().__init__(env)
-        self._delay = _at_least("delay", delay, 1)
+        self._delay = _positive("delay", delay)
         self._held, self._steps = 0.0, 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -100,7 +100,7 @@ class TruncateOnSuccess(gym.Wrapper):
     def __init__(self, env: gym.Env, reward_offset: float = 0.0, n_successes: int = 1) -> None:
         super().__init__(env)
         self._offset = float(reward_offset)
-        self._wanted = _at_least("n_successes", n_successes, 1)
+        self._wanted = _positive("n_successes", n_successes)
         self._in_a_row = 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -173,7 +173,7 @@ class History(gym.Wrapper):
 
     def __init__(self, env: gym.Env, horizon: int = 2) -> None:
         super().__init__(env)
-        horizon = _at_least("horizon", horizon, 1)
+        horizon = _positive("horizon", horizon)
         whole = env.observation_space
         part = whole.spaces.get("observation") if isinstance(whole, spaces.Dict) else whole
         seen = _require_box("history", "observation", part, dimensions=1)
@@ -241,9 +241,9 @@ def register_without_velocities() -> None:
             )
 
 
-def _at_least(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise ValueError(f"{name}={value} must be a whole number of at least {least}")
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise ValueError(f"{name}={value} must be a whole number of at least 1")
     return int(value)
 
 
