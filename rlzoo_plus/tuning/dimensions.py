@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import optuna
     from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
 
+# The value: 2 to the parameter, 1 less the parameter, or a schedule from the parameter to 0.
 TRANSFORMS = ("pow2", "one_minus", "linear")
 _TAGS = ("log", *TRANSFORMS)
 _EXAMPLE = "Write choice(a, b), interval(1e-5, 1e-2), range(8, 65, 8) or tag(log, interval(...))."
@@ -85,30 +86,19 @@ class Dimension:
     """A configuration key, and the range that its values are drawn from.
 
     A draw is a parameter: a primitive that a study can store. The key's value follows from it.
-
-    Attributes:
-        source: The sweep it was made from, for messages.
-        low: Smallest parameter; numbers only.
-        high: Largest parameter, itself included.
-        step: Distance of neighbouring parameters; None for all numbers of a float's range.
-        log: Whether the parameter's logarithm is uniform.
-        transform: `pow2`: the value is 2 to the parameter; `one_minus`: 1 less the parameter;
-            `linear`: a schedule that falls from the parameter to 0.
-        when: The values that other keys must have for this one to be drawn.
-        at_most: The upper limit of a value.
     """
 
-    key: str
+    key: str  # As on the command line
     kind: Kind
-    source: str
-    low: Number = 0
-    high: Number = 0
-    step: Number | None = None
-    log: bool = False
-    transform: str | None = None
+    source: str  # The sweep it was made from, for messages
+    low: Number = 0  # Smallest parameter; numbers only
+    high: Number = 0  # Largest parameter, itself included
+    step: Number | None = None  # Distance of neighbouring parameters; None for all floats
+    log: bool = False  # Whether the parameter's logarithm is uniform
+    transform: str | None = None  # One of `TRANSFORMS`
     choices: tuple[Any, ...] = ()
-    when: Mapping[str, Any] = field(default_factory=dict)
-    at_most: Limit | None = None
+    when: Mapping[str, Any] = field(default_factory=dict)  # Values that other keys must have
+    at_most: Limit | None = None  # The upper limit of a value
 
     @property
     def name(self) -> str:

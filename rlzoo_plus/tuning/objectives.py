@@ -107,17 +107,12 @@ _FORM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric, in its unit.
-
-    Attributes:
-        is_lower: True for `>=`, False for `<=`.
-        key: Its name in the storage; sorted, they are in the order of the settings.
-    """
+    """A bound on a metric, in its unit."""
 
     metric: str
-    is_lower: bool
+    is_lower: bool  # True for `>=`, False for `<=`
     bound: float
-    key: str
+    key: str  # Its name in the storage; sorted, in the order of the settings
 
     def violation(self, metrics: Mapping[str, float]) -> float:
         """Return how much it is broken, in the metric's unit; zero or less: it is kept."""

@@ -142,24 +142,15 @@ _Text = Annotated[str, Field(min_length=1)]
 
 @dataclass(frozen=True)
 class KnownStudy:
-    """A study that exists, as its study.json describes it.
-
-    Attributes:
-        name: Its name, also in its storage.
-        storage: `journal`, or the URL of a database, without a password.
-        hpo: The settings of the command that began it.
-        base: The overrides that hold for every trial.
-        config_options: The options that say where configuration files are.
-        trust: Whether its database may be on another machine.
-    """
+    """A study that exists, as its study.json describes it."""
 
     folder: Path
-    name: _Text
-    storage: _Text
-    hpo: HpoConfig
-    base: tuple[str, ...] = ()
-    config_options: tuple[str, ...] = ()
-    trust: bool = False
+    name: _Text  # Also in its storage
+    storage: _Text  # `journal`, or the URL of a database, without a password
+    hpo: HpoConfig  # The settings of the command that began it
+    base: tuple[str, ...] = ()  # The overrides that hold for every trial
+    config_options: tuple[str, ...] = ()  # Where configuration files are
+    trust: bool = False  # Whether its database may be on another machine
 
     @cached_property
     def study(self) -> StoredStudy:

@@ -38,23 +38,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AskedTrial:
-    """A trial that is to be run.
+    """A trial that is to be run."""
 
-    Attributes:
-        trial: Suggests the values; those of a lost attempt are suggested again.
-        folder: Its directory below the study's.
-        retry_of: The lost attempt that it replaces, None if it is the first.
-        attempt: How many attempts were lost before.
-        overrides: What it changes, where that is known before anything is drawn: nothing for the
-            first trial of a warm start, and what a lost attempt had changed.
-    """
-
-    trial: optuna.Trial
+    trial: optuna.Trial  # Suggests the values; those of a lost attempt again
     number: int
-    folder: str
-    retry_of: int | None
-    attempt: int
-    overrides: tuple[str, ...] | None = None
+    folder: str  # Below the study's
+    retry_of: int | None  # The lost attempt that it replaces, None if it is the first
+    attempt: int  # How many attempts were lost before
+    overrides: tuple[str, ...] | None = None  # None if they are to be drawn
 
 
 class Study(Leases):

@@ -32,27 +32,18 @@ FRESH_SEEDS = 1_000
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study is to do.
-
-    Attributes:
-        fixed: The overrides of the command line that hold for every trial.
-        base: The configuration that `train` would take with nothing drawn.
-        trial_base: The same with the length of a trial.
-        compose: Composes the configuration of `fixed` and some more overrides, as `train` does.
-        trust: Compose whatever the study has stored.
-        drawn: Overrides that this plan's own space has drawn, and that need trust when stored.
-    """
+    """What a study is to do."""
 
     name: str
     folder: Path
     hpo: HpoConfig
     space: Space
-    fixed: tuple[str, ...]
-    base: RunConfig
-    trial_base: RunConfig
-    compose: Callable[[Sequence[str]], RunConfig]
-    trust: bool = False
-    drawn: set[str] = field(default_factory=set)
+    fixed: tuple[str, ...]  # The overrides of the command line that hold for every trial
+    base: RunConfig  # The configuration that `train` would take with nothing drawn
+    trial_base: RunConfig  # The same with the length of a trial
+    compose: Callable[[Sequence[str]], RunConfig]  # Of `fixed` and more overrides, as `train`
+    trust: bool = False  # Compose whatever the study has stored
+    drawn: set[str] = field(default_factory=set)  # What its space drew and needs trust when stored
 
     @property
     def fixed_values(self) -> dict[str, Any]:

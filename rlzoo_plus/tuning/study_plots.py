@@ -42,21 +42,14 @@ _MOST_PARAMS = 4
 
 @dataclass(frozen=True)
 class Overview:
-    """What the overview shows.
-
-    Attributes:
-        objectives: Directions by name, in the order of a trial's values.
-        importances: Shares by parameter, the largest first; empty if they are not known.
-        front: Numbers of the trials that are best: one, or the Pareto front.
-        seeds: Runs of a trial.
-    """
+    """What the overview shows."""
 
     title: str
     trials: Sequence[TrialView]
-    objectives: Mapping[str, Direction]
-    importances: Mapping[str, float] = field(default_factory=dict)
-    front: Sequence[int] = ()
-    seeds: int = 1
+    objectives: Mapping[str, Direction]  # Directions by name, in the order of a trial's values
+    importances: Mapping[str, float] = field(default_factory=dict)  # Shares, the largest first
+    front: Sequence[int] = ()  # The best trials: one, or the Pareto front
+    seeds: int = 1  # Runs of a trial
 
     @property
     def aim(self) -> str:

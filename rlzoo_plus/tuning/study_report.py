@@ -37,17 +37,12 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Retrained:
-    """A trial's values, trained again with fresh seeds.
-
-    Attributes:
-        metrics: The metrics of each seed's run, by name; a run that failed has none.
-        held_out: What the policy returned on held-out episodes, None if it played none.
-    """
+    """A trial's values, trained again with fresh seeds."""
 
     number: int
     seeds: tuple[int, ...]
-    metrics: tuple[Mapping[str, float], ...]
-    held_out: HeldOut | None = None
+    metrics: tuple[Mapping[str, float], ...]  # Of each seed's run, by name; none if it failed
+    held_out: HeldOut | None = None  # None if it played no held-out episodes
 
     def estimate(self, name: str) -> Estimate | None:
         """Return a metric's interquartile mean over the seeds; None if no seed has it."""
@@ -57,30 +52,18 @@ class Retrained:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """All that is reported of a study.
+    """All that is reported of a study."""
 
-    Attributes:
-        name: As `study=<name>` takes it.
-        base: The overrides that hold for every trial.
-        best: The best of them in their order; of several objectives, the Pareto front.
-        trial_timesteps: Environment steps of a trial's run, None if not known.
-        full_timesteps: Environment steps of a retrained run, None if not known.
-        retrained: The best ones, trained again.
-        experiment: The winner's experiment, as `experiment=<name>` takes it.
-        option: The option of `train` that finds its file, followed by a space; empty if it
-            needs none.
-    """
-
-    name: str
+    name: str  # As `study=<name>` takes it
     hpo: HpoConfig
-    base: Sequence[str]
+    base: Sequence[str]  # The overrides that hold for every trial
     trials: Sequence[TrialView]
-    best: Sequence[TrialView]
-    trial_timesteps: int | None = None
-    full_timesteps: int | None = None
-    retrained: Sequence[Retrained] = field(default_factory=tuple)
-    experiment: str | None = None
-    option: str = ""
+    best: Sequence[TrialView]  # In their order; of several objectives, the Pareto front
+    trial_timesteps: int | None = None  # Environment steps of a trial's run
+    full_timesteps: int | None = None  # Environment steps of a retrained run
+    retrained: Sequence[Retrained] = field(default_factory=tuple)  # The best, trained again
+    experiment: str | None = None  # The winner's, as `experiment=<name>` takes it
+    option: str = ""  # Finds its file, followed by a space; empty if none is needed
 
     @property
     def objectives(self) -> list[str]:

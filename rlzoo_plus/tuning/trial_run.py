@@ -25,18 +25,13 @@ _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended: done, pruned or failed, with all that was measured.
-
-    Attributes:
-        values: The objectives' values, if it is done.
-        missing: Objectives that its finished runs have not measured; others will not either.
-    """
+    """How a trial ended: done, pruned or failed, with all that was measured."""
 
     state: TrialState
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # The objectives' values, if it is done
     metrics: dict[str, float] = field(default_factory=dict)
     reason: str = ""
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # Objectives that no finished run measures
 
 
 class TrialRun:

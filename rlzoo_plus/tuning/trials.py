@@ -37,37 +37,21 @@ COUNTED = (TrialState.RUNNING, TrialState.DONE, TrialState.PRUNED, TrialState.FA
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial.
+    """A trial."""
 
-    Attributes:
-        number: Its number in the study, from 0.
-        values: The objectives' values in the order of `hpo.objectives`, None if there are none.
-        params: What the sampler drew, by the name of the dimension.
-        overrides: What it changes: `key=value`, as on the command line.
-        folder: Its directory below the study's, `trials/<number of its first attempt>`.
-        reason: Why it failed or was pruned.
-        metrics: All metrics of its runs, averaged over seeds, by name.
-        intermediate: What was reported while it ran, by rung: twentieths of a run, those of a
-            later seed after those of the earlier ones.
-        violations: How much each constraint is broken; zero or less: it is kept.
-        duration_s: Time from its beginning to its end [s], None while it runs.
-        retry_of: The number of the attempt that it takes the place of.
-        owner: The controller that runs, or ran, it.
-    """
-
-    number: int
+    number: int  # In the study, from 0
     state: TrialState
-    values: tuple[float, ...] | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    overrides: tuple[str, ...] = ()
-    folder: str = ""
-    reason: str = ""
-    metrics: dict[str, float] = field(default_factory=dict)
-    intermediate: dict[int, float] = field(default_factory=dict)
-    violations: tuple[float, ...] = ()
-    duration_s: float | None = None
-    retry_of: int | None = None
-    owner: str = ""
+    values: tuple[float, ...] | None = None  # The objectives' values in their order
+    params: dict[str, Any] = field(default_factory=dict)  # What the sampler drew, by dimension
+    overrides: tuple[str, ...] = ()  # What it changes: `key=value`
+    folder: str = ""  # Below the study's, `trials/<number of its first attempt>`
+    reason: str = ""  # Why it failed or was pruned
+    metrics: dict[str, float] = field(default_factory=dict)  # Of its runs, averaged over seeds
+    intermediate: dict[int, float] = field(default_factory=dict)  # Reports by rung, seed after seed
+    violations: tuple[float, ...] = ()  # Of each constraint; zero or less: it is kept
+    duration_s: float | None = None  # From its beginning to its end [s], None while it runs
+    retry_of: int | None = None  # The attempt that it replaces
+    owner: str = ""  # The controller that runs, or ran, it
 
     @property
     def is_feasible(self) -> bool:
