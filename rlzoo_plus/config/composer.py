@@ -24,6 +24,7 @@ _MISSING = "???"
 _WHOLE_NUMBER = re.compile(r"(?P<key>[^=]+)=(?P<number>0|-?[1-9][0-9]{0,17})", re.ASCII)
 
 Key = tuple[str, ...]
+Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Composed:
         hydra_overrides: Overrides of Hydra itself.
     """
 
-    values: dict[str, Any]
-    choices: dict[str, Any]
+    values: Data
+    choices: Data
     overrides: tuple[str, ...]
-    places: dict[str, Any]
+    places: Data
     hydra_overrides: tuple[str, ...] = ()
 
     @classmethod
@@ -61,8 +62,7 @@ class Composed:
                 del cfg["hydra"]
         hydra = HydraConfig.get()
         # As typed: an interpolation in one of them is resolved in the values only.
-        given = OmegaConf.to_container(hydra.overrides, resolve=False)
-        assert isinstance(given, dict)
+        given: Any = OmegaConf.to_container(hydra.overrides, resolve=False)
         choices, places = dict(hydra.runtime.choices), _places(hydra)
         return cls(plain_values(cfg), choices, tuple(given["task"]), places, tuple(given["hydra"]))
 
@@ -148,8 +148,7 @@ class Composer:
         choices, places = dict(cfg.hydra.runtime.choices), _places(cfg.hydra)
         with open_dict(cfg):
             del cfg["hydra"]
-        raw = OmegaConf.to_container(cfg, resolve=False)
-        assert isinstance(raw, dict)
+        raw: Any = OmegaConf.to_container(cfg, resolve=False)
         try:
             return _Files(raw, choices, places, changed)
         except _UnsureError as unsure:
@@ -251,13 +250,7 @@ class _Files:
         _UnsureError: It has interpolations that only Hydra can resolve.
     """
 
-    def __init__(
-        self,
-        raw: dict[Any, Any],
-        choices: dict[str, Any],
-        places: dict[str, Any],
-        changed: set[Key],
-    ) -> None:
+    def __init__(self, raw: Data, choices: Data, places: Data, changed: set[Key]) -> None:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
@@ -271,12 +264,12 @@ class _Files:
         ):
             raise _UnsureError
         self._is_plain = not texts
-        self._resolved: dict[str, Any] | None = None
+        self._resolved: Data | None = None
         # One may refer to a value that is still missing.
         with suppress(OmegaConfBaseException):
             self._resolved = None if self._is_plain else plain_values(OmegaConf.create(raw))
 
-    def with_values(self, values: Sequence[_Value]) -> dict[str, Any]:
+    def with_values(self, values: Sequence[_Value]) -> Data:
         """Return it with plain values, interpolations resolved.
 
         Raises:
@@ -301,13 +294,13 @@ class _Files:
         return _with(self._resolved, values)
 
 
-def _with(data: dict[str, Any], values: Sequence[_Value]) -> dict[str, Any]:
+def _with(data: Data, values: Sequence[_Value]) -> Data:
     """Return a copy with values set as OmegaConf does.
 
     Raises:
         _UnsureError: Hydra would do more.
     """
-    changed: dict[str, Any] = _copied(data)
+    changed: Data = _copied(data)
     for value in values:
         *parents, last = value.key
         place: Any = changed
@@ -333,13 +326,11 @@ def _composing_errors() -> tuple[type[Exception], ...]:
     return HydraException, OmegaConfBaseException, ValueError
 
 
-def _places(hydra: Any) -> dict[str, Any]:
+def _places(hydra: Any) -> Data:
     from omegaconf import OmegaConf
 
     keys = (("run", "dir"), ("sweep", "dir"), ("job", "chdir"))
-    plain: dict[str, Any] = {
-        part: OmegaConf.to_container(hydra[part], resolve=False) for part, _ in keys
-    }
+    plain: Data = {part: OmegaConf.to_container(hydra[part], resolve=False) for part, _ in keys}
     return {f"hydra.{part}.{key}": plain[part][key] for part, key in keys}
 
 

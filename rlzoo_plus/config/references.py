@@ -34,8 +34,7 @@ def plain_values(cfg: Any) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     with _references_kept():
-        values = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(values, dict)
+        values: Any = OmegaConf.to_container(cfg, resolve=True)
     return {str(key): value for key, value in values.items()}
 
 

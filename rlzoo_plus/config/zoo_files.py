@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.literals import dump_plain
 from rlzoo_plus.config.zoo_import import ConvertedEntry, convert_entry, read_zoo_file
@@ -140,10 +140,7 @@ class ZooImport:
                 "Nothing was written. Add --overwrite to replace them, or choose another --out."
             )
         for path, text in changed.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, path)
+            write_atomic(path, text)
             self.written.append(path)
 
     def _env_file(self, env_id: str) -> EnvFile:
@@ -184,8 +181,8 @@ def load_env_files(folder: Path) -> dict[str, EnvFile]:
 def _names(env_id: str) -> Iterator[str]:
     """Yield file names for an id without end: my_arm for MyArm-v1, my_arm_v1, my_arm_v1_2, ..."""
     for candidate in (re.sub(r"-v\d+$", "", env_id), env_id):
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", candidate)
-        name = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
+        parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", candidate)
+        name = re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")
         # Hydra takes a name that begins with a digit for a number.
         yield name if name[:1].isalpha() else f"env_{name}".rstrip("_")
     yield from (f"{name}_{number}" for number in itertools.count(2))

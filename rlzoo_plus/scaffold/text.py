@@ -132,7 +132,6 @@ def write_robot(
         )
     for path, text in zip(paths, _texts(new, urdf, robot), strict=True):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
         except OSError as error:
             raise ConfigError(
