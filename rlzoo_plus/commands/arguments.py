@@ -30,7 +30,7 @@ def run_parser(verb: str, description: str, example: str) -> CommandParser:
 def add_policy(parser: ArgumentParser) -> None:
     """Add the arguments that name one policy of a run."""
     add = parser.add_argument
-    add("run", metavar="RUN", help=f"{RUN_HELP}; also a bundle, as a folder or a zip")
+    add("run", metavar="RUN", help=f"{RUN_HELP}; also a bundle, as a folder or a zip; s3://...")
     add("--which", help="the policy: best (default), final, or the step of a checkpoint")
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 

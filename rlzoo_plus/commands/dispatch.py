@@ -29,6 +29,8 @@ VERBS = {
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
     "plot": "plot learning curves of one or more runs",
     "runs": "list runs: state, algorithm, environment, best return",
+    "push": "send a run to S3 or to a shared folder",
+    "pull": "bring a run from S3 or from a shared folder",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
     "export": "export a policy as ONNX, TorchScript or an SB3 zip",
     "import-sb3": "import a Stable-Baselines3 zip as a run",

@@ -28,14 +28,14 @@ def main(arguments: list[str]) -> int:
         "outputs/cartpole_bullet --out curves.png",
     )
     add = parser.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUN", help="a run, or a folder for all runs in it")
+    add("runs", nargs="+", metavar="RUN", help="a run, or a folder for all runs in it")
     add("--out", type=Path, metavar="FILE.png", help="default: RUN/plots; here for several runs")
     metric_help = "what to plot, e.g. train/loss, success_rate (default: %(default)s)"
     add("--metric", default=EVALUATION_RETURN, metavar="KEY", help=metric_help)
     groupings = [name for name in SHARED if name]
     add("--by", choices=groupings, help="what a line stands for (default: algorithm and env)")
     options = parser.parse_args(arguments)
-    runs = _runs([p if os.path.lexists(p) else find_place(p).path for p in options.runs])
+    runs = _runs([Path(p) if os.path.lexists(p) else find_place(p).path for p in options.runs])
     metric: str = options.metric
     values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
     plotted = [run for run in runs if len(load_series(run, metric))]

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -45,9 +45,11 @@ SORT_KEYS: dict[str, Callable[[RunSummary], Any]] = {
 def main(arguments: list[str]) -> int:
     """Print the runs below a folder as a table or as JSON."""
     options = _parse(arguments)
-    folder = options.dir or OUTPUTS
+    folder, url = _folder(options.dir)
     is_missing_default = options.dir is None and not folder.exists()
     runs = [] if is_missing_default else [summarise(run) for run in find_runs([folder])]
+    if url is not None:
+        runs = [replace(run, path=f"{url}/{run.path.relative_to(folder)}") for run in runs]
     wanted = {name: getattr(options, name) for name in ("algo", "env", "state")}
     given = {name: value for name, value in wanted.items() if value is not None}
     chosen = [run for run in runs if all(getattr(run, name) == given[name] for name in given)]
@@ -69,6 +71,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _folder(name: str | None) -> tuple[Path, str | None]:
+    """Return where to look, and the URL that stands for it if it is a copy of a store."""
+    if name is None or not name.startswith("s3://"):
+        return Path(name or OUTPUTS), None
+    from rlzoo_plus.store.cache import mirror_light_files
+    from rlzoo_plus.store.contract import open_store
+    from rlzoo_plus.store.mirror import RUNS
+
+    store = open_store(name)
+    return mirror_light_files(store), f"{store.url}/{RUNS}"
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = command_parser(
         "runs",
@@ -77,7 +91,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--env cartpole_bullet --sort best",
     )
     add = parser.add_argument
-    add("dir", nargs="?", type=Path, metavar="DIR", help=f"where to look (default: {OUTPUTS})")
+    add("dir", nargs="?", metavar="DIR", help=f"a folder, or s3://... (default: {OUTPUTS})")
     add("--json", action="store_true", help="print JSON: every field, times in seconds")
     add("--sort", choices=list(SORT_KEYS), default="started", help="default: %(default)s")
     add("--algo", metavar="ALGO", help="only runs of this algorithm")

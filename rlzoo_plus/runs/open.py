@@ -31,11 +31,13 @@ class Place:
         path: A run directory; or a bundle outside of one, as a folder or a zip.
         which: The policy that was named: `best`, `final` or the step of a checkpoint.
         is_bundle: Whether it is a bundle.
+        is_copy: Whether it is a copy of a run in S3, without its checkpoints.
     """
 
     path: Path
     which: str = "best"
     is_bundle: bool = False
+    is_copy: bool = False
 
 
 def find_place(name: str | Path) -> Place:
@@ -44,11 +46,19 @@ def find_place(name: str | Path) -> Place:
     Args:
         name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
             zip; `latest`, the run below outputs/ that was started last; or the end of the path of
-            one run below outputs/.
+            one run below outputs/; or the URL of a run in S3, which is copied to the cache.
 
     Raises:
         ConfigError: There is no such run, or several match.
+        RunError: A store cannot be reached.
     """
+    if str(name).startswith("s3://"):
+        from rlzoo_plus.store.cache import cached_run
+
+        try:
+            return Place(cached_run(str(name)), is_copy=True)
+        except DamagedFolderError as error:
+            raise ConfigError(f"{printable(name)} is damaged: {error}.") from error
     path = Path(name)
     if not os.path.lexists(path):
         path = _find_by_name(str(name))

@@ -188,9 +188,10 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where new files go: the run directory; for a bundle, the working directory."""
-        is_bundle = self._place is not None and self._place.is_bundle
-        return Path() if is_bundle else self.run_dir.path
+        """Where new files go: the run directory; else, as for a bundle, the working directory."""
+        place = self._place
+        is_ours = place is None or not (place.is_bundle or place.is_copy)
+        return self.run_dir.path if is_ours else Path()
 
     def evaluations(self) -> Any:
         """Return a data frame of the evaluations, by increasing step.
@@ -238,6 +239,11 @@ class Run:
 
     def plan_to_resume(self, overrides: list[str]) -> Plan:
         """Return how the run resumes; raises what `resume` raises."""
+        if self._place is not None and self._place.is_copy:
+            raise ConfigError(
+                "a run in S3 is resumed in a directory of its own. Bring it here first: "
+                "rlzoo-plus pull STORE/runs/NAME --state."
+            )
         self.require_trust(to_train=True)
         return plan_resume(self.run_dir, self.config, overrides)
 

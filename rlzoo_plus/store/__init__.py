@@ -1,0 +1,1 @@
+"""Stores of runs beyond this machine: a shared folder or S3, run leases and sync."""

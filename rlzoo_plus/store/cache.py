@@ -1,0 +1,111 @@
+"""Local copies of what a store holds: the light files of all its runs, and whole runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from filelock import FileLock
+
+from rlzoo_plus.artifacts.atomic import write_json
+from rlzoo_plus.artifacts.untrusted import printable, read_json
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
+from rlzoo_plus.store.mirror import RUNS, get_all, pull_run
+
+# Enough to list a run and to draw its curve.
+LIGHT_FILES = ("config.yaml", "status.json", "result.json", "evaluations.jsonl", "provenance.json")
+LARGEST_LIGHT_BYTES = 2**27
+_KNOWN = ".tags.json"
+_PATIENCE_S = 600.0
+
+
+def split_run_url(url: str) -> tuple[str, str]:
+    """Return store and name of the run at `STORE/runs/NAME`.
+
+    Raises:
+        ConfigError: It is no such URL.
+    """
+    store, separator, run = url.rstrip("/").partition(f"/{RUNS}/")
+    if not separator or not is_name(run):
+        raise ConfigError(
+            f"{printable(url)} names no run. Write STORE/{RUNS}/NAME, as `rlzoo-plus runs STORE` "
+            "prints it."
+        )
+    return store, run
+
+
+def mirror_light_files(store: ArtifactStore) -> Path:
+    """Bring the light files of all runs of a store here, and return their folder.
+
+    Only files that changed since the last call are downloaded.
+
+    Raises:
+        StoreError: A request failed.
+    """
+    folder = _cache(store.url) / "light"
+    with _lock(folder):
+        found = {
+            entry.name: entry
+            for entry in store.list(f"{RUNS}/")
+            if entry.name.rpartition("/")[2] in LIGHT_FILES and entry.size <= LARGEST_LIGHT_BYTES
+        }
+        known = read_json(folder / _KNOWN)
+        for name in set(known) - set(found):
+            if is_name(name):
+                (folder / name).unlink(missing_ok=True)
+        _replace(store, folder, (n for n, entry in found.items() if known.get(n) != entry.tag))
+        write_json(folder / _KNOWN, {entry.name: entry.tag for entry in found.values()})
+    return folder / RUNS
+
+
+def cached_run(url: str) -> Path:
+    """Bring a run's files without its checkpoints here, unless they are here; return its folder.
+
+    Args:
+        url: `STORE/runs/NAME`.
+
+    Raises:
+        ConfigError: It is no such URL.
+        StoreError: There is no such run, or a request failed.
+        DamagedFolderError: A policy in the store is damaged.
+    """
+    store_url, run = split_run_url(url)
+    store = open_store(store_url)
+    tags = {entry.name: entry.tag for entry in store.list(f"{RUNS}/{run}/")}
+    folder = _cache(store.url) / "whole" / _hash(run)
+    path = folder / _hash(json.dumps(tags)) / run.rpartition("/")[2]
+    with _lock(folder):
+        if not path.is_dir():
+            for old in folder.glob("[!.]*"):
+                shutil.rmtree(old, ignore_errors=True)
+            pull_run(store, run, path, state=False)
+    return path
+
+
+def _lock(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock", timeout=_PATIENCE_S)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
+    """Download objects below a folder; each file changes in one step."""
+    new = {name: (folder / name).with_name(f".{name.rpartition('/')[2]}.new") for name in names}
+    for path in new.values():
+        path.unlink(missing_ok=True)
+    get_all(store, new, LARGEST_LIGHT_BYTES)
+    for name, path in new.items():
+        os.replace(path, folder / name)
+
+
+def _cache(url: str) -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rlzoo_plus" / _hash(url)

@@ -1,0 +1,174 @@
+"""The contract of artifact stores: named objects, each written whole, on a folder or on S3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from rlzoo_plus.artifacts.untrusted import open_plain, printable
+from rlzoo_plus.errors import ConfigError, RunError
+
+LONGEST_NAME = 900
+# Files of that name exist on every system; a leading dot is for what is no object.
+_PART = re.compile(r"[^\s./\\:*?\"<>|](?:[^/\\:*?\"<>|]*[^\s./\\:*?\"<>|])?")
+
+
+class StoreError(RunError):
+    """A request that failed for now: the network, the server or a permission; safe to print."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(printable(reason))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object in a listing.
+
+    Attributes:
+        name: Its name below the store's URL.
+        size: Its size [bytes].
+        tag: Changes with the content; what `put_if_unchanged` compares.
+        age_s: Time since it was written, by the clock of the store alone [s].
+    """
+
+    name: str
+    size: int
+    tag: str
+    age_s: float
+
+
+class ArtifactStore(Protocol):
+    """Objects by name, such as `runs/a/config.yaml`; a reader sees the old content or the new.
+
+    All methods may be called from several threads. They raise `StoreError` if a request failed;
+    the same call may then be made again.
+
+    Attributes:
+        url: Where the store is: `s3://bucket/prefix` or a folder's path.
+    """
+
+    url: str
+
+    def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
+        """Return content and tag of an object, or None if there is none.
+
+        Args:
+            name: The object.
+            largest: The most bytes it may have; a larger one is a `StoreError`.
+        """
+
+    def get_file(self, name: str, path: Path, largest: int) -> bool:
+        """Write an object to a new file; return whether there is one.
+
+        Args:
+            name: The object.
+            path: A path that does not exist; no file is left there after an error.
+            largest: The most bytes it may have.
+        """
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Write an object, or replace it.
+
+        Args:
+            name: The object.
+            data: Its content, or the file that has it.
+        """
+
+    def put_if_absent(self, name: str, data: bytes) -> str | None:
+        """Write an object that does not exist; return its tag, or None if it exists.
+
+        Of several writers at once, one gets a tag.
+        """
+
+    def put_if_unchanged(self, name: str, data: bytes, tag: str) -> str | None:
+        """Replace the content that has this tag; return the new tag, or None if it has another."""
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Yield the objects whose name begins with a prefix that ends in a slash, by name."""
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is sent to a store.
+
+    Raises:
+        StoreError: It is a link, or no plain file.
+    """
+    try:
+        file = open_plain(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be sent: it {error}") from error
+    with file:
+        yield file
+
+
+def check_name(name: str) -> str:
+    """Return an object's name if it is a relative path of plain parts.
+
+    Raises:
+        ValueError: It could lead out of a folder, or not every file system takes it.
+    """
+    parts = name.split("/")
+    plain = all(_PART.fullmatch(part) for part in parts)
+    if not plain or not name.isprintable() or len(name.encode()) > LONGEST_NAME:
+        raise ValueError(f"{printable(name)!r} is no name of an object")
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Return whether a name that somebody else chose may be used as a path."""
+    try:
+        return bool(check_name(name))
+    except ValueError:
+        return False
+
+
+def open_store(url: str | Path) -> ArtifactStore:
+    """Return the store at a URL; S3's region, account and endpoint are those AWS's tools use.
+
+    Args:
+        url: `s3://bucket/prefix`, or the path of a folder, which need not exist.
+
+    Raises:
+        ConfigError: It is neither, or S3 needs the extra `aws`.
+    """
+    text = str(url)
+    scheme, separator, _ = text.partition("://")
+    if scheme == "s3" and separator:
+        try:
+            from rlzoo_plus.store.s3 import S3Store
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("boto3", "botocore"):
+                raise
+            raise ConfigError(
+                f"{printable(text)} needs boto3. Install it: pip install 'rlzoo_plus[aws]'."
+            ) from None
+        return S3Store(text)
+    if separator:
+        raise ConfigError(
+            f"store {printable(text)!r} is neither s3://bucket/prefix nor a folder's path."
+        )
+    from rlzoo_plus.store.folder import FolderStore
+
+    return FolderStore(Path(text))
+
+
+def honours_conditions(store: ArtifactStore, owner: str) -> bool:
+    """Return whether a store refuses to create an object twice, as leases need it.
+
+    Some servers that speak S3 ignore the condition of a write.
+
+    Args:
+        store: The store.
+        owner: A text that no other process uses; names the object that is written.
+
+    Raises:
+        StoreError: It could not be tried.
+    """
+    name = f"live/probes/{owner}"
+    store.put(name, b"first")
+    return store.put_if_absent(name, b"second") is None

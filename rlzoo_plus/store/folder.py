@@ -1,0 +1,160 @@
+"""A store in a folder, such as a disk that several machines mount."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from filelock import FileLock, Timeout
+
+from rlzoo_plus.artifacts.atomic import sync_folder
+from rlzoo_plus.artifacts.inside import OutsideError, check_inside
+from rlzoo_plus.artifacts.untrusted import open_plain
+from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
+
+# Hidden: neither locks nor files that are being written are objects.
+_HIDDEN = "."
+_CLOCK = ".clock"
+_PATIENCE_S = 20.0
+
+
+def _tag(info: os.stat_result) -> str:
+    # Each write makes a new file, so the same content twice has two tags.
+    return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}"
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that does not exist; it is removed if writing it fails."""
+    with path.open("xb") as file:
+        try:
+            yield file
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+class FolderStore:
+    """Objects as files of a folder; conditional writes take a lock beside the file."""
+
+    def __init__(self, root: Path) -> None:
+        """Name the folder; the first write makes it."""
+        self.root = root
+        self.url = str(root)
+
+    def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
+        """Return content and tag of an object; see `ArtifactStore`."""
+        with self._errors():
+            try:
+                with open_plain(self._path(name)) as file:
+                    info = os.fstat(file.fileno())
+                    self._check_size(name, info.st_size, largest)
+                    return file.read(), _tag(info)
+            except FileNotFoundError:
+                return None
+
+    def get_file(self, name: str, path: Path, largest: int) -> bool:
+        """Write an object to a new file; see `ArtifactStore`."""
+        with self._errors():
+            try:
+                with open_plain(self._path(name)) as file:
+                    self._check_size(name, os.fstat(file.fileno()).st_size, largest)
+                    with _new_file(path) as target:
+                        shutil.copyfileobj(file, target, 2**20)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Write an object, or replace it; see `ArtifactStore`."""
+        with self._errors():
+            self._replace(self._path(name), data)
+
+    def put_if_absent(self, name: str, data: bytes) -> str | None:
+        """Write an object that does not exist; see `ArtifactStore`."""
+        return self._put_if(name, data, None)
+
+    def put_if_unchanged(self, name: str, data: bytes, tag: str) -> str | None:
+        """Replace the content that has this tag; see `ArtifactStore`."""
+        return self._put_if(name, data, tag)
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Yield the objects below a prefix, by name; see `ArtifactStore`."""
+        with self._errors():
+            now = self._now()
+            yield from self._walk(self._path(prefix.removesuffix("/")), prefix, now)
+
+    def _walk(self, folder: Path, prefix: str, now: float) -> Iterator[Entry]:
+        try:
+            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in found:
+            name = prefix + entry.name
+            if entry.name.startswith(_HIDDEN) or entry.is_symlink() or not is_name(name):
+                continue
+            if entry.is_dir():
+                yield from self._walk(Path(entry.path), f"{name}/", now)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.stat(entry.path, follow_symlinks=False)
+                    age = max(now - info.st_mtime, 0.0)
+                    yield Entry(name, info.st_size, _tag(info), age)
+
+    def _now(self) -> float:
+        """Return the time of the file system, which may be another machine's."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        clock = self.root / f"{_CLOCK}-{secrets.token_hex(8)}"
+        try:
+            clock.open("xb").close()
+            return clock.stat().st_mtime
+        except PermissionError:
+            # A folder that one may only read tells its age, too.
+            return self.root.stat().st_mtime
+        finally:
+            clock.unlink(missing_ok=True)
+
+    def _put_if(self, name: str, data: bytes, tag: str | None) -> str | None:
+        with self._errors():
+            path = self._path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(path.with_name(f".{path.name}.lock"), timeout=_PATIENCE_S):
+                found = _tag(path.lstat()) if path.exists() else None
+                return self._replace(path, data) if found == tag else None
+
+    def _replace(self, path: Path, data: bytes | Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        with _new_file(temporary) as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                with open_source(data) as source:
+                    shutil.copyfileobj(source, file, 2**20)
+            file.flush()
+            os.fsync(file.fileno())
+        tag = _tag(temporary.stat())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+        return tag
+
+    def _path(self, name: str) -> Path:
+        path = self.root / check_name(name)
+        check_inside(self.root, path)
+        return path
+
+    def _check_size(self, name: str, size: int, largest: int) -> None:
+        if size > largest:
+            raise StoreError(f"{self.url}/{name} has {size} bytes, more than the {largest} allowed")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, Timeout, OutsideError) as error:
+            raise StoreError(f"{self.url}: {error}") from error

@@ -1,0 +1,356 @@
+"""Copies a run directory to a store, sending only what changed, and brings it back whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlzoo_plus.artifacts.atomic import (
+    MANIFEST,
+    MOST_FILES,
+    DamagedFolderError,
+    read_about,
+    read_folder,
+    write_json,
+)
+from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, CheckpointStore
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_MANIFEST_BYTES,
+    one_line,
+    parse_json,
+    printable,
+    read_json,
+    read_plain_file,
+)
+from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name
+
+RUNS, STATE = "runs", "state"
+# What was sent where; hidden, so it is never sent itself.
+SENT_FILE = ".store.json"
+CONNECTIONS = 16
+LARGEST_FILE_BYTES = 2**36
+_CHECKPOINTS = "checkpoints"
+_BUNDLES = ("best", "final")
+# Written last: they say that everything before is there.
+_LAST = ("status.json", "result.json")
+_OF_TRACKERS = ("wandb", "mlflow")
+_HEAD = "checkpoints.json"
+_STEP = re.compile(r"[0-9]{12,18}")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a push sent.
+
+    Attributes:
+        objects: How many objects.
+        size: Their bytes.
+        step: Step of the newest checkpoint in the store, None if there is none.
+    """
+
+    objects: int
+    size: int
+    step: int | None
+
+
+class RunMirror:
+    """A run directory and its copy in a store; one process pushes at a time.
+
+    Files are objects of their own below `runs/<run>/`. A folder that is swapped as a whole (a
+    checkpoint, `best/`, `final/`) is one uncompressed zip. The chunks of replay buffers keep their
+    names; all checkpoints share them.
+    """
+
+    def __init__(self, store: ArtifactStore, run: str, path: Path) -> None:
+        """Name both sides.
+
+        Args:
+            store: The store.
+            run: The run's name there, such as `sweep/run`.
+            path: The run directory.
+        """
+        self._store = store
+        self._files, self._state = f"{RUNS}/{run}", f"{STATE}/{run}"
+        self._path = path
+        self._to = f"{store.url}/{self._files}"
+        known = read_json(path / SENT_FILE)
+        sent = known.get("sent") if known.get("to") == self._to else None
+        self._sent: dict[str, str] = dict(sent) if isinstance(sent, dict) else {}
+
+    def push(self) -> Sent:
+        """Send what changed since the last push; the store can restore the run at any moment.
+
+        Raises:
+            StoreError: A request failed; what was sent before is not sent again.
+        """
+        self._count, self._size = 0, 0
+        # Read before the logs: a checkpoint needs logs that are at least as long.
+        checkpoints = CheckpointStore(self._path / _CHECKPOINTS)
+        steps = checkpoints.steps()
+        wanted = [step for step in steps if step == steps[-1] or self._is_kept(step)]
+        folders = {step: self._zip_if_new(*self._checkpoint(step)) for step in wanted}
+        try:
+            self._send_files(file for file in self._plain_files() if file not in _LAST)
+            for step, zipped in folders.items():
+                if zipped is not None:
+                    self._send_chunks(checkpoints, step)
+                    self._send(*zipped)
+            self._send_head(steps)
+            for which in _BUNDLES:
+                zipped = self._zip_if_new(self._path / which, f"{self._files}/{which}.zip")
+                if zipped is not None:
+                    self._send(*zipped)
+            self._send_files(_LAST)
+        finally:
+            if self._path.is_dir():
+                write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
+        in_store = [step for step in wanted if self._checkpoint(step)[1] in self._sent]
+        return Sent(self._count, self._size, max(in_store, default=None))
+
+    def _is_kept(self, step: int) -> bool:
+        try:
+            return read_about(self._checkpoint(step)[0]).get("kept_as") is not None
+        except DamagedFolderError:
+            return False
+
+    def _send_head(self, steps: Iterable[int]) -> None:
+        """List the checkpoints of this run: others in the store are of one that it replaced."""
+        listed = {}
+        for step in steps:
+            folder, name = self._checkpoint(step)
+            manifest = _manifest_hash(folder)
+            if manifest is not None and self._sent.get(name) == manifest:
+                listed[folder.name] = manifest
+        if listed:
+            data = json.dumps({"checkpoints": listed}).encode()
+            self._send(f"{self._state}/{_HEAD}", data, hashlib.sha256(data).hexdigest())
+
+    def _checkpoint(self, step: int) -> tuple[Path, str]:
+        return self._path / _CHECKPOINTS / f"{step:012d}", f"{self._state}/{step:012d}.zip"
+
+    def _zip_if_new(self, folder: Path, name: str) -> tuple[str, bytes, str] | None:
+        """Return an object's name, content and mark; None if it was sent, or is not whole."""
+        mark = _manifest_hash(folder)
+        if mark is None or self._sent.get(name) == mark:
+            return None
+        try:
+            files, _ = read_folder(folder)
+            manifest = read_plain_file(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
+        except (OSError, ValueError, DamagedFolderError):
+            # It was pruned or replaced just now: the next push finds a newer one.
+            return None
+        mark = hashlib.sha256(manifest).hexdigest()
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+            for file, data in {**files, MANIFEST: manifest}.items():
+                # A ZipInfo of its own has no time: the same files are the same bytes.
+                archive.writestr(zipfile.ZipInfo(file), data)
+        return name, packed.getvalue(), mark
+
+    def _plain_files(self) -> Iterator[str]:
+        """Yield the files that are sent as they are, by their path within the run."""
+        skipped = {_CHECKPOINTS, *_BUNDLES, *_OF_TRACKERS}
+        for folder, folders, files in os.walk(self._path):
+            here = Path(folder).relative_to(self._path).as_posix()
+            prefix = "" if here == "." else f"{here}/"
+            folders[:] = [name for name in folders if prefix or name not in skipped]
+            yield from (prefix + name for name in sorted(files) if is_name(prefix + name))
+        cut_rows = f"{_CHECKPOINTS}/cut_rows.json"
+        if (self._path / cut_rows).is_file():
+            yield cut_rows
+
+    def _send_files(self, names: Iterable[str]) -> None:
+        waiting = []
+        for name in names:
+            try:
+                info = (self._path / name).lstat()
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISREG(info.st_mode):
+                continue
+            mark = f"{info.st_size}-{info.st_mtime_ns}"
+            if self._sent.get(f"{self._files}/{name}") != mark:
+                waiting.append((name, mark))
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            for _ in pool.map(lambda item: self._send_file(*item), waiting):
+                pass
+
+    def _send_file(self, name: str, mark: str) -> None:
+        path = self._path / name
+        try:
+            self._send(f"{self._files}/{name}", path, mark)
+        except StoreError:
+            if path.exists():
+                raise
+
+    def _send(self, name: str, data: bytes | Path, mark: str) -> None:
+        if self._sent.get(name) == mark:
+            return
+        self._store.put(name, data)
+        self._sent[name] = mark
+        self._count += 1
+        self._size += len(data) if isinstance(data, bytes) else data.stat().st_size
+
+    def _send_chunks(self, checkpoints: CheckpointStore, step: int) -> None:
+        names = {name for index in checkpoints.chunks_at(step).values() for name in index.names}
+        new = [name for name in sorted(names) if f"{self._state}/chunks/{name}" not in self._sent]
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            for _ in pool.map(self._send_chunk, new):
+                pass
+
+    def _send_chunk(self, name: str) -> None:
+        path = self._path / _CHECKPOINTS / CHUNK_FOLDER / name
+        self._send(f"{self._state}/chunks/{name}", path, name)
+
+
+def _manifest_hash(folder: Path) -> str | None:
+    try:
+        manifest = read_plain_file(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) -> int | None:
+    """Bring a run from a store; the directory appears when it is whole.
+
+    Every byte of bundles and checkpoints is checked against their hashes; of several checkpoints
+    the newest whole one is taken.
+
+    Args:
+        store: The store.
+        run: The run's name there.
+        path: The run directory, which must not exist.
+        state: Bring what resuming needs.
+
+    Returns:
+        The step that the run can be resumed from, None if there is no checkpoint.
+
+    Raises:
+        StoreError: There is no such run, or a request failed.
+        DamagedFolderError: A bundle in the store is damaged.
+        FileExistsError: The directory exists.
+    """
+    if path.exists():
+        raise FileExistsError(f"{path} exists")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+        here = Path(staging) / path.name
+        names = [entry.name for entry in store.list(f"{RUNS}/{run}/")]
+        if not names:
+            raise StoreError(f"{store.url} has no run {printable(run)!r}")
+        if len(names) > MOST_FILES:
+            raise StoreError(
+                f"{store.url}/{RUNS}/{printable(run)} has more than {MOST_FILES} files"
+            )
+        get_all(store, {name: here / name.removeprefix(f"{RUNS}/{run}/") for name in names})
+        for which in _BUNDLES:
+            zipped = here / f"{which}.zip"
+            if zipped.is_file():
+                _unzip(zipped, here / which)
+                read_folder(here / which)
+                zipped.unlink()
+        step = _pull_state(store, run, here) if state else None
+        here.rename(path)
+    return step
+
+
+def _pull_state(store: ArtifactStore, run: str, here: Path) -> int | None:
+    prefix = f"{STATE}/{run}/"
+    found = store.get(prefix + _HEAD, LARGEST_MANIFEST_BYTES)
+    checkpoints = CheckpointStore(here / _CHECKPOINTS)
+    for name, manifest in _read_head(b"{}" if found is None else found[0]):
+        zipped, folder = here / f"{name}.zip", here / _CHECKPOINTS / name
+        try:
+            get_all(store, {f"{prefix}{name}.zip": zipped})
+            _unzip(zipped, folder)
+            if _manifest_hash(folder) != manifest:
+                raise DamagedFolderError(f"{store.url}/{prefix}{name}.zip is not the listed one")
+            indices = checkpoints.chunks_at(int(name)).values()
+            chunks = here / _CHECKPOINTS / CHUNK_FOLDER
+            wanted = {n for index in indices for n in index.names if not (chunks / n).exists()}
+            get_all(store, {f"{prefix}{CHUNK_FOLDER}/{n}": chunks / n for n in wanted})
+            checkpoints.load(int(name))
+        except DamagedFolderError as error:
+            log.warning("%s: using the checkpoint before it", error)
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            return int(name)
+        finally:
+            zipped.unlink(missing_ok=True)
+    return None
+
+
+def _read_head(data: bytes) -> list[tuple[str, str]]:
+    """Return name and hash of the manifest of each listed checkpoint, newest first."""
+    try:
+        head = parse_json(data)
+        listed = head.get("checkpoints", {}).items()
+    except (ValueError, AttributeError):
+        return []
+    return sorted(((n, m) for n, m in listed if _STEP.fullmatch(n)), reverse=True)[:MOST_FILES]
+
+
+def get_all(
+    store: ArtifactStore, wanted: Mapping[str, Path], largest: int = LARGEST_FILE_BYTES
+) -> None:
+    """Download objects to new files, several at once.
+
+    Args:
+        store: The store.
+        wanted: The path of each file by the object's name; no file exists there.
+        largest: The most bytes that each may have.
+
+    Raises:
+        StoreError: A request failed.
+        DamagedFolderError: One does not exist.
+    """
+
+    def get(name: str, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not store.get_file(name, path, largest):
+            raise DamagedFolderError(f"{store.url}/{name} is missing")
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        for _ in pool.map(get, wanted.keys(), wanted.values()):
+            pass
+
+
+def _unzip(path: Path, folder: Path) -> None:
+    """Write the files of an uncompressed zip into a new folder.
+
+    Raises:
+        DamagedFolderError: It is no such zip; names must be plain, sizes no larger than the zip.
+    """
+    size = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            plain = all(is_name(name) and "/" not in name for name in names)
+            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+            total = sum(entry.file_size for entry in entries)
+            unique = len(set(names)) == len(names) <= MOST_FILES
+            if not (plain and stored and unique and total <= size):
+                raise DamagedFolderError(f"{path.name} is no zip as a push writes it")
+            folder.mkdir(parents=True)
+            for entry in entries:
+                with archive.open(entry) as source, (folder / entry.filename).open("xb") as target:
+                    shutil.copyfileobj(source, target, 2**20)
+    # What zipfile raises for a damaged, encrypted or odd file.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+        raise DamagedFolderError(f"{path.name}: {one_line(error)}") from error

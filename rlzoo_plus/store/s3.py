@@ -1,0 +1,211 @@
+"""A store in S3, or on a server that speaks it; the only module that imports boto3."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
+
+CONNECTIONS = 32
+MULTIPART_BYTES = 64 * 2**20
+_CHUNK_BYTES = 2**20
+_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
+_MISSING, _CONFLICT, _CHANGED = 404, 409, 412
+_LARGEST_COMPARED = 2**30
+# Of a conditional write that another one was in the way of.
+_ATTEMPTS = 5
+
+
+class S3Store:
+    """Objects below a prefix of a bucket.
+
+    Region, profile, credentials and endpoint come from the environment variables and files that
+    all of AWS's tools read.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Make a client; nothing is requested yet.
+
+        Args:
+            url: `s3://bucket/prefix`.
+
+        Raises:
+            ConfigError: It is no such URL, or AWS's settings are wrong.
+        """
+        found = _URL.fullmatch(url)
+        prefix = "" if found is None else (found["prefix"] or "").strip("/")
+        if found is None or (prefix and not is_name(prefix)):
+            raise ConfigError(
+                f"store {printable(url)!r} is no URL of S3. Write s3://bucket or s3://bucket/prefix."
+            )
+        self.url = url.rstrip("/")
+        self._bucket = found["bucket"]
+        self._prefix = f"{prefix}/" if prefix else ""
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": 4},
+            connect_timeout=5,
+            read_timeout=30,
+            max_pool_connections=CONNECTIONS,
+            # Older servers take no checksum at a body's end; what we read has hashes of our own.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        try:
+            self._client = boto3.client("s3", config=config)
+            if "amazonaws.com" not in self._client.meta.endpoint_url:
+                # Other servers have no name in DNS for each bucket.
+                path_style = config.merge(Config(s3={"addressing_style": "path"}))
+                self._client = boto3.client("s3", config=path_style)
+        except (BotoCoreError, Boto3Error, ValueError) as error:
+            raise ConfigError(
+                f"{printable(url)} cannot be used with AWS's settings here: {printable(error)} "
+                "See AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL."
+            ) from None
+
+    def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
+        """Return content and tag of an object; see `ArtifactStore`."""
+        with self._errors(name):
+            answer = self._open(name, largest)
+            if answer is None:
+                return None
+            data = b"".join(self._parts(name, answer, largest))
+            return data, _tag(answer)
+        raise AssertionError
+
+    def get_file(self, name: str, path: Path, largest: int) -> bool:
+        """Write an object to a new file; see `ArtifactStore`."""
+        with self._errors(name):
+            answer = self._open(name, largest)
+            if answer is None:
+                return False
+            with path.open("xb") as file:
+                try:
+                    for part in self._parts(name, answer, largest):
+                        file.write(part)
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
+        return True
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Write an object, or replace it; see `ArtifactStore`."""
+        with self._errors(name):
+            if isinstance(data, bytes):
+                self._put(name, data)
+                return
+            with open_source(data) as file:
+                transfer = TransferConfig(multipart_threshold=MULTIPART_BYTES, max_concurrency=8)
+                self._client.upload_fileobj(file, self._bucket, self._key(name), Config=transfer)
+
+    def put_if_absent(self, name: str, data: bytes) -> str | None:
+        """Write an object that does not exist; see `ArtifactStore`."""
+        return self._put_if(name, data, {"IfNoneMatch": "*"})
+
+    def put_if_unchanged(self, name: str, data: bytes, tag: str) -> str | None:
+        """Replace the content that has this tag; see `ArtifactStore`."""
+        return self._put_if(name, data, {"IfMatch": tag})
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """Yield the objects below a prefix, by name; see `ArtifactStore`."""
+        with self._errors(prefix):
+            pages = self._client.get_paginator("list_objects_v2")
+            for page in pages.paginate(
+                Bucket=self._bucket, Prefix=self._key(prefix.removesuffix("/")) + "/"
+            ):
+                now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
+                for found in page.get("Contents", ()):
+                    name = found["Key"][len(self._prefix) :]
+                    if is_name(name):
+                        age = (now - found["LastModified"]).total_seconds()
+                        yield Entry(name, found["Size"], found["ETag"].strip('"'), max(age, 0.0))
+
+    def _put_if(self, name: str, data: bytes, condition: dict[str, str]) -> str | None:
+        with self._errors(name):
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return self._put(name, data, **condition)
+                except ClientError as error:
+                    status = _status(error)
+                    if status not in (_CHANGED, _MISSING, _CONFLICT):
+                        raise
+                # Ours, if the answer to this very write was lost and it was sent again.
+                found = self.get(name, _LARGEST_COMPARED)
+                if found is not None and found[0] == data:
+                    return found[1]
+                if status != _CONFLICT:
+                    return None
+                time.sleep(0.1 * 2**attempt)
+            raise StoreError(f"{self.url}/{name}: other writers were in the way each time")
+        raise AssertionError
+
+    def _put(self, name: str, data: bytes, **condition: str) -> str:
+        answer = self._client.put_object(
+            Bucket=self._bucket, Key=self._key(name), Body=data, **condition
+        )
+        return _tag(answer)
+
+    def _open(self, name: str, largest: int) -> dict[str, Any] | None:
+        try:
+            answer: dict[str, Any] = self._client.get_object(
+                Bucket=self._bucket, Key=self._key(name)
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
+                return None
+            raise
+        if answer["ContentLength"] > largest:
+            answer["Body"].close()
+            self._refuse_size(name, answer["ContentLength"], largest)
+        return answer
+
+    def _parts(self, name: str, answer: dict[str, Any], largest: int) -> Iterator[bytes]:
+        """Yield an answer's body; a connection that ends early is an error of botocore's."""
+        size = 0
+        with contextlib.closing(answer["Body"]) as body:
+            for part in body.iter_chunks(_CHUNK_BYTES):
+                size += len(part)
+                if size > largest:
+                    self._refuse_size(name, size, largest)
+                yield part
+
+    def _refuse_size(self, name: str, size: int, largest: int) -> NoReturn:
+        raise StoreError(f"{self.url}/{name} has {size} bytes, more than the {largest} allowed")
+
+    def _key(self, name: str) -> str:
+        return self._prefix + check_name(name)
+
+    @contextlib.contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        where = f"{self.url}/{name}"
+        try:
+            yield
+        except ClientError as error:
+            said = error.response.get("Error", {})
+            text = f"{said.get('Code', _status(error))}: {said.get('Message', '')}"
+            raise StoreError(f"{where}: {text.rstrip(': ')}") from error
+        # OSError: a local file, or a socket below botocore.
+        except (BotoCoreError, Boto3Error, HTTPClientError, OSError) as error:
+            raise StoreError(f"{where}: {error}") from error
+
+
+def _tag(answer: dict[str, Any]) -> str:
+    # Ceph compares a tag without the quotes only.
+    return str(answer["ETag"]).strip('"')
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -1,0 +1,153 @@
+"""`push`, `pull` and the verbs that take `s3://...` as a user types them."""
+
+import json
+
+import pytest
+from support.stores import s3_server
+from support.training import make_config
+
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.dispatch import run as run_verb
+from rlzoo_plus.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a finished run of a few steps, and its folder of runs."""
+    path = tmp_path_factory.mktemp("trained") / "outputs" / "pendulum" / "ppo" / "first"
+    import rlzoo_plus as rz
+
+    overrides = ("algo=ppo", "env=pendulum", "tuned=none", "n_timesteps=64", "n_envs=1")
+    overrides += ("algo.hyperparams.n_steps=64", "eval.every_steps=64", "eval.episodes=1")
+    overrides += ("report.video=false", "report.plot=false", f"run_dir={path}")
+    rz.train(*overrides, quiet=True)
+    return path
+
+
+@pytest.fixture
+def url(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    with s3_server(monkeypatch) as made:
+        yield made
+
+
+def _say(capsys, verb, *arguments):
+    code = run_verb(verb, [str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.training
+def test_a_run_goes_to_s3_and_comes_back_to_be_resumed(trained, url, tmp_path, capsys):
+    code, out, _ = _say(capsys, "push", trained, url)
+    assert code == 0
+    run_url = out.splitlines()[-1]
+    assert run_url == f"{url}/runs/ppo/first"
+    code, out, _ = _say(capsys, "pull", run_url, "--state", "--to", tmp_path / "back")
+    assert code == 0
+    assert f"rlzoo-plus resume {tmp_path / 'back'}" in out
+    old, new = RunDir(trained), RunDir(tmp_path / "back")
+    assert new.evaluations_file.read_bytes() == old.evaluations_file.read_bytes()
+    assert new.checkpoints().load_newest().step == 64
+    longer = Run.open(tmp_path / "back").resume(n_timesteps=128)
+    assert longer.result["num_timesteps"] == 128
+
+
+@pytest.mark.training
+def test_runs_of_a_store_are_listed_evaluated_and_exported(trained, url, tmp_path, capsys):
+    _say(capsys, "push", trained, url, "--name", "sweep/a")
+    code, out, _ = _say(capsys, "runs", url, "--json")
+    (listed,) = json.loads(out)
+    assert (code, listed["path"], listed["state"]) == (0, f"{url}/runs/sweep/a", "finished")
+    code, out, _ = _say(capsys, "evaluate", listed["path"], "--episodes", 2, "--n-envs", 1)
+    assert code == 0
+    assert "mean return" in out
+    code, out, _ = _say(capsys, "export", listed["path"], "--format", "sb3")
+    # Not into the cache.
+    assert (tmp_path / "export/best/model.zip").is_file()
+    assert code == 0
+
+
+@pytest.mark.training
+def test_a_run_in_s3_is_pulled_before_it_is_resumed(trained, url, capsys):
+    _say(capsys, "push", trained, url, "--name", "sweep/a")
+    code, _, err = _say(capsys, "resume", f"{url}/runs/sweep/a")
+    assert code == 2
+    assert "rlzoo-plus pull STORE/runs/NAME --state" in err
+
+
+@pytest.mark.training
+def test_the_cache_follows_the_store(trained, url, tmp_path, capsys):
+    _say(capsys, "push", trained, url, "--name", "sweep/a")
+    first = Run.open(f"{url}/runs/sweep/a").path
+    assert Run.open(f"{url}/runs/sweep/a").path == first
+    from rlzoo_plus.store.contract import open_store
+
+    status = json.loads((trained / "status.json").read_text())
+    changed = json.dumps({**status, "state": "failed"}).encode()
+    open_store(url).put("runs/sweep/a/status.json", changed)
+    assert RunDir(Run.open(f"{url}/runs/sweep/a").path).read_status()["state"] == "failed"
+    _, out, _ = _say(capsys, "runs", url, "--json")
+    assert json.loads(out)[0]["state"] == "failed"
+
+
+@pytest.mark.training
+def test_a_run_that_a_worker_trains_is_not_pushed_over(trained, url, capsys):
+    from rlzoo_plus.store.contract import open_store
+    from rlzoo_plus.store.lease import RunLease
+
+    assert RunLease(open_store(url), "sweep/a", "worker").claim({})
+    code, _, err = _say(capsys, "push", trained, url, "--name", "sweep/a")
+    assert code == 2
+    assert "a worker trains this run now" in err
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "text"),
+    [
+        ("pull", ["s3://bucket/run"], "names no run"),
+        ("pull", ["s3://bucket/runs/../x"], "names no run"),
+        ("evaluate", ["s3://bucket/run"], "names no run"),
+        ("runs", ["s3://UPPER"], "no URL of S3"),
+        ("push", ["gone", "s3://bucket"], "no such directory"),
+    ],
+)
+def test_a_mistake_is_one_line(url, capsys, verb, arguments, text):
+    code, _, err = _say(capsys, verb, *arguments)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert text in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_that_is_not_there_is_one_line(url, capsys):
+    code, _, err = _say(capsys, "evaluate", f"{url}/runs/sweep/a")
+    assert code == 1
+    assert err == f"error: {url} has no run 'sweep/a'\n"
+
+
+def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    run = tmp_path / "evil"
+    run.mkdir()
+    config = make_config("env=pendulum", "algo=ppo", "tuned=none")
+    RunDir(run).start(config.model_dump(), "train", {})
+    (run / "metrics.jsonl").symlink_to(secret)
+    (run / "monitor").symlink_to(tmp_path, target_is_directory=True)
+    (run / "best").symlink_to(tmp_path, target_is_directory=True)
+    code, _, _ = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
+    assert code == 0
+    sent = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.is_file())
+    assert [name for name in sent if not name.startswith(".")] == [
+        *("a.json", "command.txt", "config.yaml", "provenance.json"),
+    ]
+
+
+def test_without_boto3_the_extra_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
+    monkeypatch.delitem(__import__("sys").modules, "rlzoo_plus.store.s3", raising=False)
+    code, _, err = _say(capsys, "runs", "s3://bucket/lab")
+    assert code == 2
+    assert "pip install 'rlzoo_plus[aws]'" in err
