@@ -105,7 +105,7 @@ class TrackerContract:
         messages = [record.getMessage() for record in caplog.records]
         assert messages == [
             "tracker=some stopped working (ConnectionError: http://***@host is gone really). "
-            "The run goes on without it."
+            "The run continues without it."
         ]
 
 
