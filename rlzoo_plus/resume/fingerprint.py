@@ -21,16 +21,16 @@ from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
-
-import torch
-from stable_baselines3.common.vec_env import VecEnv
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
 from rlzoo_plus.artifacts.untrusted import levels, printable
 from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
 
 _OURS = Path(__file__).resolve().parents[1]
 _NUMERIC_CODE = (
@@ -62,6 +62,8 @@ _DOTTED = re.compile(r"([A-Za-z_]\w*)(?:[.:][A-Za-z_]\w*)+(?:-v\d+)?")
 
 def numeric_fingerprint(device: str) -> dict[str, str]:
     """Describe what floating-point results depend on in this process and on the agent's device."""
+    import torch
+
     machine = machine_fingerprint()
     names = [name for name in PACKAGES if name not in _WITHOUT_EFFECT]
     on_gpu = device.startswith("cuda")

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from rlzoo_plus.artifacts.atomic import map_leaves
 
@@ -25,6 +24,8 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
     A list or dictionary of tensors cannot: Stable-Baselines3 refers to parts of networks so.
     """
+    import torch
+
     if value is None or isinstance(value, (bool, int, float, str)):
         return True
     if isinstance(value, (np.ndarray, np.generic)):
@@ -46,6 +47,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
 def to_plain(value: Any) -> Any:
     """Copy a value; tensors become arrays, other sequences lists or tuples."""
+    import torch
 
     def copied(leaf: Any) -> Any:
         array = leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else leaf
@@ -56,6 +58,8 @@ def to_plain(value: Any) -> Any:
 
 def tensors_of(value: Any) -> Any:
     """Return nested data with every array as a tensor."""
+    import torch
+
     return map_leaves(
         value, lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
     )
@@ -121,6 +125,8 @@ def fitted(template: Any, value: Any, where: str) -> Any:
     Raises:
         ValueError: It is of another kind, type or shape.
     """
+    import torch
+
     result = value
     if template is None or value is None:
         # It did not exist yet, or does not exist any more.
