@@ -12,7 +12,7 @@ from rlzoo_plus.runs.run import Run
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
-RUN_HELP = "a run directory, e.g. outputs/<env>/<algo>/...; the end of its path; or latest"
+RUN_HELP = "a run directory such as outputs/<env>/<algo>/..., the end of its path, or latest"
 # Episodes, seconds and the like; far more is a typing error.
 _MOST = 1_000_000
 
@@ -30,7 +30,7 @@ def run_parser(verb: str, description: str, example: str) -> CommandParser:
 def add_policy(parser: ArgumentParser) -> None:
     """Add the arguments that name one policy of a run."""
     add = parser.add_argument
-    add("run", metavar="RUN", help=f"{RUN_HELP}; also a bundle, as a folder or a zip; s3://...")
+    add("run", metavar="RUN", help=f"{RUN_HELP}; a bundle (a folder or a zip); or s3://...")
     add("--which", help="the policy: best (default), final, or the step of a checkpoint")
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "--timeout", type=float, default=600.0, metavar="SECONDS", help="how long to wait (600)"
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="longest wait (default 600)"
     )
     options = parser.parse_args(arguments)
     run = RunDir(find_place(options.run).path)

@@ -143,7 +143,7 @@ def require_trust(
 
     Args:
         config: The run.
-        path: Where it is.
+        path: Where it is, for the message.
         trust: Whether the user trusts it.
         to_train: Its callbacks and tracker count, too.
 

@@ -81,13 +81,7 @@ class _ConsoleHandler(logging.Handler):
 def make_progress(
     config: RunConfig, console: Console, *, bar: bool | None = None
 ) -> ProgressCallback:
-    """Return a bar in a terminal, else a line for each evaluation.
-
-    Args:
-        config: The run.
-        console: Where the bar is drawn.
-        bar: Whether it may be a bar; None for what `log.progress` says.
-    """
+    """Return a bar in a terminal, else a line for each evaluation; `bar=False` forbids a bar."""
     from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 
     wanted = config.log.progress
@@ -101,14 +95,7 @@ def make_progress(
 def print_header(
     console: Console, config: RunConfig, run_dir: RunDir, problem: str | None = None
 ) -> None:
-    """Print what is trained, its directory, how it is evaluated, and whether it resumes exactly.
-
-    Args:
-        console: Where to.
-        config: The run.
-        run_dir: Its directory.
-        problem: Why it cannot be resumed bit for bit, None if no reason is known.
-    """
+    """Print what is trained, its directory, how it is evaluated, and a problem of exact resume."""
     from rlzoo_plus.envs.single import longest_episode
 
     envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"

@@ -387,7 +387,7 @@ class Run:
         }
 
     def _evaluated_config(self, overrides: list[str]) -> tuple[RunConfig, list[str]]:
-        """Return the configuration to evaluate with, and the overrides that change `env.kwargs`."""
+        """Return the configuration to evaluate with, and the overrides of `env.kwargs`."""
         for override in overrides:
             if not override.startswith((_ENV_KWARGS, "eval.metrics=")):
                 raise ConfigError(
