@@ -202,7 +202,8 @@ def plot_learning_curve(
     Raises:
         ConfigError: No run has the metric, or the file's name is not a PNG's.
     """
-    drawn = [(run, curve) for run in runs if len((curve := load_curve(run, metric)).series)]
+    loaded = [(run, load_curve(run, metric)) for run in dict.fromkeys(runs)]
+    drawn = [(run, curve) for run, curve in loaded if len(curve.series)]
     if not drawn:
         named = ", ".join(str(run.path) for run in runs) or "no run given"
         raise ConfigError(f"{metric!r} has no values yet ({named}). Let the run go on first.")
