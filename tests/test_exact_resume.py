@@ -255,10 +255,10 @@ def test_a_run_killed_after_its_last_step_only_writes_its_result(tmp_path, monke
     config = _config("ppo", REACH, "stop.reward_threshold=-1e9")
     whole, _ = train_run(tmp_path / "whole", config)
     run_dir = start_run(tmp_path / "killed", config)
-    manager = ExpManager(config, run_dir)
-    monkeypatch.setattr(manager, "_save_final", _die)
-    with pytest.raises(KeyboardInterrupt):
-        manager.train()
+    with monkeypatch.context() as patch:
+        patch.setattr("rlzoo_plus.runs.exp_manager.save_policy", _die)
+        with pytest.raises(KeyboardInterrupt):
+            ExpManager(config, run_dir).train()
     assert run_dir.read_result() == {}
     result = ExpManager(config, run_dir).train()
     assert result.reason.endswith("reached stop.reward_threshold")
