@@ -41,10 +41,20 @@ class _SpacesOnly(gym.Env):
 
 
 def spaces_only(observations: spaces.Space, actions: spaces.Space, n_envs: int = 1) -> VecEnv:
-    """Return environments to build an agent for, which have spaces and cannot be stepped."""
+    """Return environments to build an agent for, which have spaces and cannot be stepped.
+
+    Any other attribute of theirs is None, for an algorithm that asks for one.
+    """
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    return DummyVecEnv([lambda: _SpacesOnly(observations, actions)] * n_envs)
+    class Unstepped(DummyVecEnv):
+        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+            return [None] * self.num_envs
+
+        def env_method(self, method_name: str, *_: Any, **__: Any) -> list[Any]:
+            return [None] * self.num_envs
+
+    return Unstepped([lambda: _SpacesOnly(observations, actions)] * n_envs)
 
 
 def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, bytes | None]:

@@ -240,3 +240,8 @@ def test_a_finding_of_many_jobs_is_told_once_and_errors_come_first():
     doubt, mistake = warning("slow"), error("wrong")
     told = shared([("a", [doubt, doubt]), ("b", [doubt, mistake]), ("c", [])])
     assert list(told.items()) == [(mistake, ["b"]), (doubt, ["a", "b"])]
+
+
+def test_an_algorithm_of_ones_own_may_ask_its_environments_while_it_is_built():
+    config = tiny_config("ppo", "tests/TinyReach-v0", "algo.name=support.user_policies.Curious")
+    assert agent_facts(config).weights_bytes > 0

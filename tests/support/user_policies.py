@@ -1,6 +1,7 @@
-"""Networks as users write them: policy classes and a features extractor."""
+"""Networks and algorithms as users write them."""
 
 import torch
+from stable_baselines3 import PPO
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.sac.policies import SACPolicy
@@ -66,3 +67,12 @@ class Chooses(ActorCriticPolicy):
         mask = torch.zeros_like(scores)
         mask[:, -1] = -1e8
         return self.action_dist.proba_distribution(scores + mask)
+
+
+class Curious(PPO):
+    """Asks its environments for attributes and results while it is built."""
+
+    def __init__(self, policy, env, **kwargs):
+        super().__init__(policy, env, **kwargs)
+        assert len(self.env.get_attr("gravity")) == self.n_envs
+        assert len(self.env.env_method("difficulty")) == self.n_envs
