@@ -25,7 +25,15 @@ FORBIDDEN = (
     *("os.truncate", "os.utime", "shutil.rmtree", "shutil.copyfile", "shutil.move"),
     *("ctypes.dlopen", "os.putenv", "os.chdir", "os.kill", "sys.addaudithook"),
 )
-MODULES = ("omegaconf", "sb3_contrib", "stable_baselines3", "yaml", "rlzoo_plus.commands.enjoy")
+# TensorBoard imports boto3, and urllib3 binds a socket to see if there is IPv6.
+MODULES = (
+    "urllib3",
+    "omegaconf",
+    "sb3_contrib",
+    "stable_baselines3",
+    "yaml",
+    "rlzoo_plus.commands.enjoy",
+)
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
 VERBS += ("typed",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
