@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 
 from rlzoo_plus.artifacts.run_dir import FINISHED, OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.open import find_place
 
 
@@ -44,10 +45,16 @@ def main(arguments: list[str]) -> int:
     lease = RunLease(store, name, f"push-{secrets.token_hex(8)}")
     if not lease.claim(list_leases(store, name.rpartition("/")[0]), take_ended=True):
         raise ConfigError(
-            f"{store.url}/{RUNS}/{name}: a worker trains this run now. Wait until it ends, or send "
-            "this one under another --name."
+            f"{store.url}/{RUNS}/{name}: a worker trains this run now, or a push was killed in the "
+            "last three minutes. Wait until that is over, or send this one under another --name."
         )
-    sent = RunMirror(store, name, run.path).push()
+    try:
+        sent = RunMirror(store, name, run.path).push()
+    except BaseException:
+        # The next push need not wait until the lease expires.
+        with contextlib.suppress(RunError):
+            lease.beat(RELEASED)
+        raise
     is_finished = run.read_status().get("state") == FINISHED
     lease.beat(ENDED if is_finished else RELEASED, step=sent.step)
     print(f"sent {sent.objects} objects, {sent.size / 1e6:.2f} MB")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import parse_json
+from rlzoo_plus.errors import RunError
 from rlzoo_plus.store.contract import ArtifactStore, Entry
 
 FOLDER = "live"
@@ -17,7 +18,7 @@ EXPIRES_S = 180.0
 _ATTEMPTS = 4
 
 
-class LeaseLostError(Exception):
+class LeaseLostError(RunError):
     """Another worker has the run now: stop, and write nothing more to the store."""
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from rlzoo_plus.artifacts.atomic import (
     MANIFEST,
@@ -27,6 +28,7 @@ from rlzoo_plus.artifacts.atomic import (
     write_json,
 )
 from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, CheckpointStore
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
     one_line,
@@ -86,6 +88,7 @@ class RunMirror:
         self._store = store
         self._files, self._state = f"{RUNS}/{run}", f"{STATE}/{run}"
         self._path = path
+        self._lock = Lock()
         self._to = f"{store.url}/{self._files}"
         known = read_json(path / SENT_FILE)
         sent = known.get("sent") if known.get("to") == self._to else None
@@ -96,6 +99,7 @@ class RunMirror:
 
         Raises:
             StoreError: A request failed; what was sent before is not sent again.
+        OutsideError: A link in the directory leads elsewhere.
         """
         self._count, self._size = 0, 0
         # Read before the logs: a checkpoint needs logs that are at least as long.
@@ -144,6 +148,7 @@ class RunMirror:
 
     def _zip_if_new(self, folder: Path, name: str) -> tuple[str, bytes, str] | None:
         """Return an object's name, content and mark; None if it was sent, or is not whole."""
+        check_inside(self._path, folder)
         mark = _manifest_hash(folder)
         if mark is None or self._sent.get(name) == mark:
             return None
@@ -201,9 +206,10 @@ class RunMirror:
         if self._sent.get(name) == mark:
             return
         self._store.put(name, data)
-        self._sent[name] = mark
-        self._count += 1
-        self._size += len(data) if isinstance(data, bytes) else data.stat().st_size
+        size = len(data) if isinstance(data, bytes) else data.stat().st_size
+        with self._lock:
+            self._sent[name] = mark
+            self._count, self._size = self._count + 1, self._size + size
 
     def _send_chunks(self, checkpoints: CheckpointStore, step: int) -> None:
         names = {name for index in checkpoints.chunks_at(step).values() for name in index.names}
@@ -214,6 +220,7 @@ class RunMirror:
 
     def _send_chunk(self, name: str) -> None:
         path = self._path / _CHECKPOINTS / CHUNK_FOLDER / name
+        check_inside(self._path, path)
         self._send(f"{self._state}/chunks/{name}", path, name)
 
 

@@ -1,6 +1,7 @@
 """`push`, `pull` and the verbs that take `s3://...` as a user types them."""
 
 import json
+import shutil
 
 import pytest
 from support.stores import s3_server
@@ -9,6 +10,7 @@ from support.training import make_config
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.runs.run import Run
+from rlzoo_plus.store.contract import StoreError
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +138,37 @@ def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
     RunDir(run).start(config.model_dump(), "train", {})
     (run / "metrics.jsonl").symlink_to(secret)
     (run / "monitor").symlink_to(tmp_path, target_is_directory=True)
-    (run / "best").symlink_to(tmp_path, target_is_directory=True)
     code, _, _ = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
     assert code == 0
     sent = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.is_file())
     assert [name for name in sent if not name.startswith(".")] == [
         *("a.json", "command.txt", "config.yaml", "provenance.json"),
     ]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("linked", ["best", "checkpoints", "checkpoints/000000000064"])
+def test_a_linked_folder_of_a_run_is_refused(trained, tmp_path, capsys, linked):
+    run = tmp_path / "evil"
+    shutil.copytree(trained, run)
+    shutil.rmtree(run / linked)
+    (run / linked).symlink_to(trained / linked, target_is_directory=True)
+    code, _, err = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
+    assert code == 2
+    assert "is a link, or no plain file" in err
+    assert not list((tmp_path / "store").rglob("*.zip"))
+
+
+@pytest.mark.training
+def test_a_push_that_failed_can_be_repeated_at_once(trained, tmp_path, capsys, monkeypatch):
+    def fail(mirror):
+        raise StoreError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlzoo_plus.store.mirror.RunMirror.push", fail)
+        code, _, err = _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")
+    assert (code, err) == (1, "error: gone\n")
+    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
 
 
 def test_without_boto3_the_extra_is_named(monkeypatch, capsys):
