@@ -155,7 +155,7 @@ def test_a_linked_folder_of_a_run_is_refused(trained, tmp_path, capsys, linked):
     (run / linked).symlink_to(trained / linked, target_is_directory=True)
     code, _, err = _say(capsys, "push", run, tmp_path / "store", "--name", "sweep/a")
     assert code == 2
-    assert "is a link, or no plain file" in err
+    assert "is a link or not a plain file" in err
     assert not list((tmp_path / "store").rglob("*.zip"))
 
 
