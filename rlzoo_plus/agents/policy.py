@@ -147,7 +147,9 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
     Bundles are shared, so the run's placement, its trackers and the arguments of its environment
     are left out.
     """
-    acting: dict[str, Any] = dict.fromkeys(("hpo", "tracker", "run_dir", "sweep", "init_from"))
+    acting: dict[str, Any] = dict.fromkeys(
+        ("hpo", "tracker", "run_dir", "sweep", "store", "init_from")
+    )
     acting |= {"callbacks": [], "freeze": [], "infra": InfraConfig(name="local")}
     acting["env"] = config.env.model_copy(update={"kwargs": {}})
     return config.model_copy(update=acting).model_dump(mode="json")

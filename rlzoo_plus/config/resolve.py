@@ -45,7 +45,7 @@ from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
-    *("run_dir", "init_from", "sweep", "resume", "restart", "log", "tracker", "report"),
+    *("run_dir", "init_from", "sweep", "store", "resume", "restart", "log", "tracker", "report"),
     *("checkpoint", "infra", "export", "packages"),
 )
 _WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
@@ -75,6 +75,7 @@ _RULES = {
     "init.parts": "must be a list of policy, optimizer, buffer and normalization",
     "infra.workers": "must be a whole number of at least 1, or auto",
     "sweep": "must be a name, a path, or null for outputs/sweeps/default",
+    "store": "must be s3://bucket/prefix, the path of a folder, or null for none",
     "num_threads": "must be a whole number from 1 to 1,024, or auto",
     **dict.fromkeys(("report.video", "log.progress"), "must be true, false or auto"),
 }

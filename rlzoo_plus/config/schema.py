@@ -371,6 +371,7 @@ class RunConfig(Section):
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     run_dir: Text | None
     sweep: Text | None = None
+    store: Text | None = None
     resume: Literal["auto", "never"] = "auto"
     restart: bool = False
     init_from: Annotated[Line, Field(min_length=1)] | None = None
@@ -385,8 +386,8 @@ class RunConfig(Section):
     callbacks: Named
 
     @model_serializer(mode="wrap")
-    def _without_warm_start(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out unused warm starts: hashes and bundles are those from before there were any."""
-        unused = [] if self.freeze else ["freeze"]
+    def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what came later and is not used: hashes and bundles are those from before."""
+        unused = [name for name in ("freeze", "store") if not getattr(self, name)]
         unused += ["init_from", "init"] if self.init_from is None else []
         return {key: value for key, value in serialize(self).items() if key not in unused}

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import parse_json
 from rlzoo_plus.errors import RunError
-from rlzoo_plus.store.contract import ArtifactStore, Entry
+from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 
 FOLDER = "live"
 RUNNING, RELEASED, FINISHED, FAILED = "running", "released", "finished", "failed"
+# Nobody takes a cancelled run until `reopen`.
+CANCELLED = "cancelled"
+ENDED = (FINISHED, FAILED, CANCELLED)
+# What the worker of a run can be asked to do.
+STOP, KILL = "stop", "kill"
 LARGEST_BYTES = 2**16
 # Six beats of thirty seconds may fail.
 EXPIRES_S = 180.0
@@ -38,6 +43,8 @@ class RunLease:
         self.worker = worker
         self._tag = ""
         self._beats = 0
+        # What `ask` has asked of this worker: `ask` and `reason`; None as long as nothing was.
+        self.request: dict[str, Any] | None = None
 
     def claim(
         self,
@@ -51,7 +58,7 @@ class RunLease:
         Args:
             listed: What `list_leases` returned.
             expires_s: A lease without a beat for so long may be taken [s].
-            take_ended: Take a finished or failed run, too.
+            take_ended: Take a finished, failed or cancelled run, too.
 
         Raises:
             StoreError: A request failed; the claim may be made again.
@@ -67,28 +74,33 @@ class RunLease:
         state = record.get("state")
         if self._adopt(*found) and state == RUNNING:
             return True
-        ended = state in (FINISHED, FAILED)
-        if (ended and not take_ended) or (state == RUNNING and entry.age_s < expires_s):
+        if (state in ENDED and not take_ended) or (state == RUNNING and entry.age_s < expires_s):
+            return False
+        request = _request_in(record)
+        if request is not None and not take_ended:
+            # Its worker died before it could obey.
+            new = self._record(CANCELLED, {"reason": request.get("reason", "")})
+            self._store.put_if_unchanged(self.name, new, entry.tag)
             return False
         new = self._record(RUNNING, {})
         return self._take(self._store.put_if_unchanged(self.name, new, entry.tag))
 
     def beat(self, state: str = RUNNING, **progress: Any) -> None:
-        """Renew the lease, or end it with another state.
+        """Renew the lease, or end it with another state; learn what was asked of this worker.
 
         Args:
-            state: `running`, or `released`, `finished` or `failed` to end it.
+            state: `running`, or another one to end it.
             progress: Plain data that `status` commands show.
 
         Raises:
             LeaseLostError: Another worker took the run.
             StoreError: The request failed; beat again.
         """
-        record = self._record(state, progress)
         for _ in range(_ATTEMPTS):
+            record = self._record(state, progress)
             if self._take(self._store.put_if_unchanged(self.name, record, self._tag)):
                 return
-            # A beat whose answer was lost has changed the tag: go on from there.
+            # `ask` has changed the tag, or a beat whose answer was lost: go on from there.
             found = self._store.get(self.name, LARGEST_BYTES)
             if found is None or not self._adopt(*found):
                 break
@@ -97,6 +109,8 @@ class RunLease:
     def _record(self, state: str, progress: Mapping[str, Any]) -> bytes:
         self._beats += 1
         own = {"format": 1, "worker": self.worker, "beat": self._beats, "state": state}
+        if self.request is not None and state == RUNNING:
+            own["request"] = self.request
         return json.dumps({**progress, **own}).encode()
 
     def _take(self, tag: str | None) -> bool:
@@ -104,7 +118,81 @@ class RunLease:
         return tag is not None
 
     def _adopt(self, data: bytes, tag: str) -> bool:
-        return read_record(data).get("worker") == self.worker and self._take(tag)
+        record = read_record(data)
+        if record.get("worker") != self.worker:
+            return False
+        self.request = _request_in(record) or self.request
+        return self._take(tag)
+
+
+def ask(store: ArtifactStore, run: str, request: str, reason: str) -> str:
+    """Ask the worker of a run to end it, which it does at its next beat; cancel one without worker.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        request: `STOP`, with a checkpoint, or `KILL`.
+        reason: Why, for the record.
+
+    Returns:
+        The state of the run: `running` if its worker was asked, else one of `ENDED`.
+
+    Raises:
+        StoreError: A request failed, or other writers were faster each time.
+    """
+    return _change(store, run, lambda record: _asked(record, request, reason))
+
+
+def reopen(store: ArtifactStore, run: str, states: Collection[str] = (FAILED, CANCELLED)) -> bool:
+    """Let workers take a run again that ended in one of these states; return whether it was one.
+
+    Raises:
+        StoreError: A request failed, or other writers were faster each time.
+    """
+    changed = False
+
+    def released(record: Mapping[str, Any]) -> Mapping[str, Any]:
+        nonlocal changed
+        changed = record.get("state") in states
+        return {**record, "state": RELEASED, "reason": ""} if changed else record
+
+    _change(store, run, released)
+    return changed
+
+
+def _request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    request = record.get("request")
+    return request if isinstance(request, dict) else None
+
+
+def _asked(record: Mapping[str, Any], request: str, reason: str) -> Mapping[str, Any]:
+    state = record.get("state")
+    if state in ENDED:
+        return record
+    if state == RUNNING:
+        return {**record, "request": {"ask": request, "reason": reason}}
+    return {"format": 1, **record, "state": CANCELLED, "reason": reason}
+
+
+def _change(
+    store: ArtifactStore, run: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> str:
+    """Replace the record of a lease by what a function makes of it; return the new state."""
+    name = lease_name(run)
+    for _ in range(_ATTEMPTS):
+        found = store.get(name, LARGEST_BYTES)
+        record = {} if found is None else read_record(found[0])
+        new = change(record)
+        data = json.dumps(new).encode()
+        if new is record:
+            done = True
+        elif found is None:
+            done = store.put_if_absent(name, data) is not None
+        else:
+            done = store.put_if_unchanged(name, data, found[1]) is not None
+        if done:
+            return str(new.get("state", ""))
+    raise StoreError(f"{store.url}/{name}: others wrote it each time; try again")
 
 
 def lease_name(run: str) -> str:

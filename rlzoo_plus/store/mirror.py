@@ -13,7 +13,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,15 +77,22 @@ class RunMirror:
     names; all checkpoints share them.
     """
 
-    def __init__(self, store: ArtifactStore, run: str, path: Path) -> None:
+    def __init__(
+        self,
+        store: ArtifactStore,
+        run: str,
+        path: Path,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Name both sides.
 
         Args:
             store: The store.
             run: The run's name there, such as `sweep/run`.
             path: The run directory.
+            check: Called before each object is sent; raises if this process may not send it.
         """
-        self._store = store
+        self._store, self._check = store, check
         self._files, self._state = f"{RUNS}/{run}", f"{STATE}/{run}"
         self._path = path
         self._lock = Lock()
@@ -124,6 +131,19 @@ class RunMirror:
                 write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
         in_store = [step for step in wanted if self._checkpoint(step)[1] in self._sent]
         return Sent(self._count, self._size, max(in_store, default=None))
+
+    def is_ahead(self) -> bool:
+        """Return whether the directory has all that the store has: nobody else sent anything.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        name = f"{self._state}/{_HEAD}"
+        found = self._store.get(name, LARGEST_MANIFEST_BYTES)
+        if found is None:
+            # Without a checkpoint in the store, a run begins anew, or goes on from what is here.
+            return True
+        return self._sent.get(name) == hashlib.sha256(found[0]).hexdigest()
 
     def _is_kept(self, step: int) -> bool:
         try:
@@ -205,6 +225,7 @@ class RunMirror:
     def _send(self, name: str, data: bytes | Path, mark: str) -> None:
         if self._sent.get(name) == mark:
             return
+        self._check()
         self._store.put(name, data)
         size = len(data) if isinstance(data, bytes) else data.stat().st_size
         with self._lock:

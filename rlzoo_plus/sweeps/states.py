@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
+from rlzoo_plus.analysis.progress import Progress, read_progress
 from rlzoo_plus.analysis.series import finite
-from rlzoo_plus.artifacts.records import parse_record
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
 from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
 from rlzoo_plus.infra.launcher import EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, JobEnd
@@ -35,25 +34,6 @@ class JobState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is.
-
-    Attributes:
-        steps: Environment steps taken, as far as recorded.
-        rate: Environment steps per second recently, None if not known.
-        mean_return: Mean return of the last evaluation, None if there is none.
-    """
-
-    steps: int = 0
-    rate: float | None = None
-    mean_return: float | None = None
-
-    def left_s(self, n_timesteps: int) -> float | None:
-        """Return the time that the rest will take [s], None if that is not known."""
-        return max(n_timesteps - self.steps, 0) / self.rate if self.rate else None
 
 
 @dataclass(frozen=True)
@@ -134,30 +114,6 @@ def explain_end(end: JobEnd, job: SweepJob) -> str:
     ]
     said = [line.strip() for line in tail if line.strip() and not line.startswith("--- ")]
     return f"exit code {end.code}" + (f": {printable(said[-1])}" if said else "")
-
-
-def read_progress(run: RunDir) -> Progress:
-    """Return how far a run is; only the ends of its files are read."""
-    since = finite(run.read_status().get("updated_at")) or 0.0
-    # When each step was recorded.
-    times: dict[int, float] = {}
-    for record in _last_records(run.metrics_file):
-        when, step = finite(record.get("ts")), finite(record.get("step"))
-        if when is not None and step is not None:
-            times[int(step)] = when
-    evaluation = (_last_records(run.evaluations_file) or [{}])[-1]
-    steps = max([0, int(finite(evaluation.get("step")) or 0), *times])
-    recent = [(when, step) for step, when in sorted(times.items()) if when >= since]
-    rate = None
-    if len(recent) > 1 and (seconds := recent[-1][0] - recent[0][0]) > 0:
-        rate = (recent[-1][1] - recent[0][1]) / seconds
-    return Progress(steps, rate, finite(evaluation.get("mean_return")))
-
-
-def _last_records(path: Path) -> list[dict[str, Any]]:
-    lines = [line.decode("utf-8", "replace") for line in read_plain_tail(path, 2**15)]
-    # The last line may be torn; it is no record then.
-    return [record for line in lines if (record := parse_record(line)) is not None]
 
 
 def tell_causes(texts: Iterable[str], total: int) -> list[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # To choose one of their files is not to fix the values in it; a network's file is all values.
 _CHOICES = tuple(group for group in GROUPS if group != "network")
-_NOT_SEARCHED = ("hpo", "infra", "hydra", "seed", "run_dir", "sweep", "resume", "restart")
+_NOT_SEARCHED = ("hpo", "infra", "hydra", "seed", "run_dir", "sweep", "store", "resume", "restart")
 _MAX_GRID = 100_000
 
 

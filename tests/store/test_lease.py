@@ -9,14 +9,19 @@ from support.stores import KINDS, fail_requests, s3_server, store_of
 
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import (
+    CANCELLED,
     FAILED,
     FINISHED,
+    KILL,
     LARGEST_BYTES,
     RELEASED,
+    STOP,
     LeaseLostError,
     RunLease,
+    ask,
     list_leases,
     read_record,
+    reopen,
 )
 
 RUN = "sweep/a"
@@ -109,3 +114,50 @@ def _again(call, *args):
         except StoreError:
             continue
     raise AssertionError("each of 50 requests failed")
+
+
+def _state(store):
+    return read_record(store.get("live/sweep/a.json", LARGEST_BYTES)[0])
+
+
+def test_a_worker_learns_at_its_next_beat_what_is_asked_of_it(store):
+    lease = _claim(store, "first")
+    assert ask(store, RUN, STOP, "cancelled by the user") == "running"
+    lease.beat(step=1)
+    assert lease.request == {"ask": STOP, "reason": "cancelled by the user"}
+    # It stays until the worker has obeyed.
+    assert _state(store)["request"] == lease.request
+    lease.beat(CANCELLED, reason="cancelled by the user")
+    assert "request" not in _state(store)
+
+
+@pytest.mark.parametrize("before", [None, RELEASED])
+def test_a_run_without_worker_is_cancelled_at_once(store, before):
+    if before is not None:
+        _claim(store, "first").beat(before)
+    assert ask(store, RUN, STOP, "no longer needed") == CANCELLED
+    assert _claim(store, "second", expires_s=0.0) is None
+    assert _state(store)["reason"] == "no longer needed"
+
+
+@pytest.mark.parametrize("state", [FINISHED, FAILED])
+def test_nothing_is_asked_of_a_run_that_ended(store, state):
+    _claim(store, "first").beat(state)
+    assert ask(store, RUN, KILL, "x") == state
+    assert _state(store)["state"] == state
+
+
+def test_a_worker_that_died_before_it_obeyed_leaves_a_cancelled_run(store):
+    _claim(store, "dead")
+    ask(store, RUN, STOP, "cancelled")
+    assert _claim(store, "second", expires_s=0.0) is None
+    assert _state(store)["state"] == CANCELLED
+
+
+def test_a_run_can_be_opened_again(store):
+    assert reopen(store, RUN) is False
+    _claim(store, "first").beat(FAILED, reason="nan")
+    assert reopen(store, RUN, [CANCELLED]) is False
+    assert reopen(store, RUN) is True
+    assert _claim(store, "second")
+    assert reopen(store, RUN) is False

@@ -1,0 +1,128 @@
+"""The jobs of a sweep in a store: numbered objects that are written once and never changed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlzoo_plus.artifacts.untrusted import parse_json, printable
+from rlzoo_plus.store.contract import ArtifactStore
+
+log = logging.getLogger(__name__)
+FOLDER = "submissions"
+LARGEST_BYTES = 2**30
+# The event of a record that takes a job out of the sweep.
+REMOVED = "removed"
+_NAME = re.compile(r"(?P<number>[0-9]{6})\.jsonl")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What one command submitted.
+
+    Attributes:
+        number: Its place among the submissions of the sweep, from 1.
+        about: `version` of this package, and `code`, the name of the code that the jobs need.
+        records: A record for each job, as in a sweep's ledger; nothing in them is checked.
+    """
+
+    number: int
+    about: dict[str, Any]
+    records: list[dict[str, Any]]
+
+
+class Submissions:
+    """The submissions of one sweep; what was read is not read again."""
+
+    def __init__(self, store: ArtifactStore, sweep: str) -> None:
+        """Name a sweep; nothing is requested yet."""
+        self._store, self._prefix = store, f"{FOLDER}/{sweep}/"
+        self._known: dict[int, Submission] = {}
+
+    def read(self) -> list[Submission]:
+        """Return all submissions by number; a damaged line is left out, with a warning.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        for entry in self._store.list(self._prefix):
+            found = _NAME.fullmatch(entry.name.removeprefix(self._prefix))
+            if found is not None and int(found["number"]) not in self._known:
+                self._read(int(found["number"]))
+        return [self._known[number] for number in sorted(self._known)]
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Return the newest record of each job by its key, in the order of the first ones.
+
+        Each has the `about` of its submission.
+        """
+        newest: dict[str, dict[str, Any]] = {}
+        for submission in self.read():
+            for record in submission.records:
+                if record.get("event") == REMOVED:
+                    newest.pop(record["job"], None)
+                else:
+                    newest[record["job"]] = {**record, "about": submission.about}
+        return newest
+
+    def add(self, records: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> int | None:
+        """Submit the jobs that are not there yet, or with another content.
+
+        Of two commands that submit at once, one is first; the other adds what is still missing.
+
+        Args:
+            records: Plain data with the job's key at `job`; one is that of a job with another
+                content if any of its values differs.
+            about: See `Submission`.
+
+        Returns:
+            The number of the new submission, None if nothing was missing.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        while True:
+            known = self.records()
+            new = [record for record in records if not _is_same(record, known.get(record["job"]))]
+            if not new:
+                return None
+            number = max(self._known, default=0) + 1
+            lines = [{"event": "submission", "format": 1, **about}, *new]
+            data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+            name = f"{self._prefix}{number:06d}.jsonl"
+            if self._store.put_if_absent(name, data) is not None:
+                return number
+
+    def _read(self, number: int) -> None:
+        name = f"{self._prefix}{number:06d}.jsonl"
+        found = self._store.get(name, LARGEST_BYTES)
+        if found is None:
+            return
+        about, records = {}, []
+        for line in _lines(found[0], f"{self._store.url}/{name}"):
+            if isinstance(line.get("job"), str):
+                records.append(line)
+            elif line.get("event") == "submission":
+                about = line
+        self._known[number] = Submission(number, about, records)
+
+
+def _is_same(record: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    # As it will be read: tuples are lists there, and keys are text.
+    written = json.loads(json.dumps(record))
+    return known is not None and all(known.get(key) == value for key, value in written.items())
+
+
+def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
+    for number, text in enumerate(data.splitlines(), 1):
+        try:
+            line = parse_json(text, allow_nan=True)
+        except ValueError as error:
+            log.warning("left out: %s, line %d: %s", where, number, printable(error))
+            continue
+        if isinstance(line, dict):
+            yield line
