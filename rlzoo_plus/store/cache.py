@@ -1,4 +1,4 @@
-"""Local copies of what a store holds: the light files of all its runs, and whole runs."""
+"""What is kept here of stores: light files of all runs, whole runs, and which sweep went where."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rlzoo_plus.store.mirror import RUNS, get_all, pull_run
 LIGHT_FILES = ("config.yaml", "status.json", "result.json", "evaluations.jsonl", "provenance.json")
 LARGEST_LIGHT_BYTES = 2**27
 _KNOWN = ".tags.json"
+_SUBMITTED = "submitted"
 _PATIENCE_S = 600.0
 
 
@@ -87,6 +88,34 @@ def cached_run(url: str) -> Path:
     return path
 
 
+def remember_store(sweep: Path, url: str) -> None:
+    """Remember that a sweep of this machine was submitted to a store.
+
+    Args:
+        sweep: The directory that the sweep has here; it need not exist.
+        url: `STORE/SWEEP`.
+    """
+    known = url if "://" in url else os.path.abspath(url)
+    write_json(_submitted(sweep), {"sweep": os.path.abspath(sweep), "url": known})
+
+
+def store_of(sweep: Path) -> str | None:
+    """Return the `STORE/SWEEP` that `remember_store` got for a sweep, None if it got none."""
+    known = read_json(_submitted(sweep))
+    url = known.get("url") if known.get("sweep") == os.path.abspath(sweep) else None
+    return url if isinstance(url, str) else None
+
+
+def forget_store(sweep: Path) -> None:
+    """Take a sweep as one of this machine again."""
+    _submitted(sweep).unlink(missing_ok=True)
+
+
+def _submitted(sweep: Path) -> Path:
+    # Not in the sweep's directory: it may come from somebody else, and would name their store.
+    return _base() / _SUBMITTED / f"{_hash(os.path.abspath(sweep))}.json"
+
+
 def _lock(folder: Path) -> FileLock:
     folder.mkdir(parents=True, exist_ok=True)
     return FileLock(folder / ".lock", timeout=_PATIENCE_S)
@@ -107,5 +136,9 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
 
 
 def _cache(url: str) -> Path:
+    return _base() / _hash(url)
+
+
+def _base() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rlzoo_plus" / _hash(url)
+    return Path(base) / "rlzoo_plus"
