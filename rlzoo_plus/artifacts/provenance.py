@@ -73,17 +73,19 @@ def git_state(source: Path) -> dict[str, Any]:
 
     A file that its repository ignores, as those of a virtual environment, is not part of it.
     """
-    commit = _git(source, "rev-parse", "HEAD")
-    if not commit or (source.is_file() and _git(source, "check-ignore", "-q", source.name) == ""):
+    commit = run_git(source, "rev-parse", "HEAD")
+    if not commit or (
+        source.is_file() and run_git(source, "check-ignore", "-q", source.name) == ""
+    ):
         return {}
-    diff = _git(source, "diff", "HEAD") or ""
-    dirty = bool((_git(source, "status", "--porcelain") or "").strip())
+    diff = run_git(source, "diff", "HEAD") or ""
+    dirty = bool((run_git(source, "status", "--porcelain") or "").strip())
     cut = diff[:_LONGEST_DIFF]
     return {"commit": commit.strip(), "dirty": dirty, "diff": cut, "cut": len(diff) > len(cut)}
 
 
 def _root(place: Path) -> str | None:
-    return (_git(place, "rev-parse", "--show-toplevel") or "").strip() or None
+    return (run_git(place, "rev-parse", "--show-toplevel") or "").strip() or None
 
 
 @functools.cache
@@ -115,7 +117,8 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def _git(source: Path, *arguments: str) -> str | None:
+def run_git(source: Path, *arguments: str) -> str | None:
+    """Return what git prints in the folder of a path, None if it fails, or there is no git."""
     folder = source if source.is_dir() else source.parent
     try:
         done = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import os
@@ -11,8 +10,6 @@ import re
 import shutil
 import stat
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,13 +28,13 @@ from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, CheckpointStore
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
-    one_line,
     parse_json,
     printable,
     read_json,
     read_plain_file,
 )
 from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name
+from rlzoo_plus.store.zips import unzip, zip_files
 
 RUNS, STATE = "runs", "state"
 # What was sent where; hidden, so it is never sent itself.
@@ -179,12 +176,7 @@ class RunMirror:
             # It was pruned or replaced just now: the next push finds a newer one.
             return None
         mark = hashlib.sha256(manifest).hexdigest()
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-            for file, data in {**files, MANIFEST: manifest}.items():
-                # A ZipInfo of its own has no time: the same files are the same bytes.
-                archive.writestr(zipfile.ZipInfo(file), data)
-        return name, packed.getvalue(), mark
+        return name, zip_files({**files, MANIFEST: manifest}), mark
 
     def _plain_files(self) -> Iterator[str]:
         """Yield the files that are sent as they are, by their path within the run."""
@@ -289,7 +281,7 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
         for which in _BUNDLES:
             zipped = here / f"{which}.zip"
             if zipped.is_file():
-                _unzip(zipped, here / which)
+                unzip(zipped, here / which)
                 read_folder(here / which)
                 zipped.unlink()
         step = _pull_state(store, run, here) if state else None
@@ -305,7 +297,7 @@ def _pull_state(store: ArtifactStore, run: str, here: Path) -> int | None:
         zipped, folder = here / f"{name}.zip", here / _CHECKPOINTS / name
         try:
             get_all(store, {f"{prefix}{name}.zip": zipped})
-            _unzip(zipped, folder)
+            unzip(zipped, folder)
             if _manifest_hash(folder) != manifest:
                 raise DamagedFolderError(f"{store.url}/{prefix}{name}.zip is not the listed one")
             indices = checkpoints.chunks_at(int(name)).values()
@@ -356,29 +348,3 @@ def get_all(
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         for _ in pool.map(get, wanted.keys(), wanted.values()):
             pass
-
-
-def _unzip(path: Path, folder: Path) -> None:
-    """Write the files of an uncompressed zip into a new folder.
-
-    Raises:
-        DamagedFolderError: It is no such zip; names must be plain, sizes no larger than the zip.
-    """
-    size = path.stat().st_size
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            names = [entry.filename for entry in entries]
-            plain = all(is_name(name) and "/" not in name for name in names)
-            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
-            total = sum(entry.file_size for entry in entries)
-            unique = len(set(names)) == len(names) <= MOST_FILES
-            if not (plain and stored and unique and total <= size):
-                raise DamagedFolderError(f"{path.name} is no zip as a push writes it")
-            folder.mkdir(parents=True)
-            for entry in entries:
-                with archive.open(entry) as source, (folder / entry.filename).open("xb") as target:
-                    shutil.copyfileobj(source, target, 2**20)
-    # What zipfile raises for a damaged, encrypted or odd file.
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
-        raise DamagedFolderError(f"{path.name}: {one_line(error)}") from error
