@@ -48,7 +48,7 @@ def mirror_light_files(store: ArtifactStore) -> Path:
     Raises:
         StoreError: A request failed.
     """
-    folder = _cache(store.url) / "light"
+    folder = cache_of(store.url) / "light"
     with _lock(folder):
         found = {
             entry.name: entry
@@ -78,8 +78,8 @@ def cached_run(url: str) -> Path:
     store_url, run = split_run_url(url)
     store = open_store(store_url)
     tags = {entry.name: entry.tag for entry in store.list(f"{RUNS}/{run}/")}
-    folder = _cache(store.url) / "whole" / _hash(run)
-    path = folder / _hash(json.dumps(tags)) / run.rpartition("/")[2]
+    folder = cache_of(store.url) / "whole" / hash_of(run)
+    path = folder / hash_of(json.dumps(tags)) / run.rpartition("/")[2]
     with _lock(folder):
         if not path.is_dir():
             for old in folder.glob("[!.]*"):
@@ -113,7 +113,7 @@ def forget_store(sweep: Path) -> None:
 
 def _submitted(sweep: Path) -> Path:
     # Not in the sweep's directory: it may come from somebody else, and would name their store.
-    return _base() / _SUBMITTED / f"{_hash(os.path.abspath(sweep))}.json"
+    return _base() / _SUBMITTED / f"{hash_of(os.path.abspath(sweep))}.json"
 
 
 def _lock(folder: Path) -> FileLock:
@@ -121,7 +121,8 @@ def _lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock", timeout=_PATIENCE_S)
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """Return a name for a text, for files of the cache."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -135,8 +136,9 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
         os.replace(path, folder / name)
 
 
-def _cache(url: str) -> Path:
-    return _base() / _hash(url)
+def cache_of(url: str) -> Path:
+    """Return the folder of this machine that keeps copies of a store."""
+    return _base() / hash_of(url)
 
 
 def _base() -> Path:

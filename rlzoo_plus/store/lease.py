@@ -76,7 +76,7 @@ class RunLease:
             return True
         if (state in ENDED and not take_ended) or (state == RUNNING and entry.age_s < expires_s):
             return False
-        request = _request_in(record)
+        request = request_in(record)
         if request is not None and not take_ended:
             # Its worker died before it could obey.
             new = self._record(CANCELLED, {"reason": request.get("reason", "")})
@@ -121,11 +121,13 @@ class RunLease:
         record = read_record(data)
         if record.get("worker") != self.worker:
             return False
-        self.request = _request_in(record) or self.request
+        self.request = request_in(record) or self.request
         return self._take(tag)
 
 
-def ask(store: ArtifactStore, run: str, request: str, reason: str) -> str:
+def ask(
+    store: ArtifactStore, run: str, request: str, reason: str, *, gone: str | None = None
+) -> str:
     """Ask the worker of a run to end it, which it does at its next beat; cancel one without worker.
 
     Args:
@@ -133,6 +135,7 @@ def ask(store: ArtifactStore, run: str, request: str, reason: str) -> str:
         run: Its name.
         request: `STOP`, with a checkpoint, or `KILL`.
         reason: Why, for the record.
+        gone: The tag of an expired lease: its worker is not asked, if it has this one still.
 
     Returns:
         The state of the run: `running` if its worker was asked, else one of `ENDED`.
@@ -140,49 +143,66 @@ def ask(store: ArtifactStore, run: str, request: str, reason: str) -> str:
     Raises:
         StoreError: A request failed, or other writers were faster each time.
     """
-    return _change(store, run, lambda record: _asked(record, request, reason))
+
+    def asked(record: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
+        state = record.get("state")
+        if state in ENDED:
+            return record
+        asks = {"ask": request, "reason": reason}
+        if state == RUNNING and tag != gone:
+            return {**record, "request": asks}
+        ended = {"format": 1, **record, "state": CANCELLED, "reason": reason}
+        # A worker that was only frozen finds it.
+        return {**ended, "request": asks} if state == RUNNING else ended
+
+    return _change(store, run, asked)
 
 
-def reopen(store: ArtifactStore, run: str, states: Collection[str] = (FAILED, CANCELLED)) -> bool:
+def reopen(
+    store: ArtifactStore,
+    run: str,
+    states: Collection[str] = (FAILED, CANCELLED),
+    *,
+    gone: str | None = None,
+) -> bool:
     """Let workers take a run again that ended in one of these states; return whether it was one.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        states: The states.
+        gone: The tag of an expired lease, whose worker had been asked to end it: one of them, too.
 
     Raises:
         StoreError: A request failed, or other writers were faster each time.
     """
     changed = False
 
-    def released(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    def released(record: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
         nonlocal changed
-        changed = record.get("state") in states
-        return {**record, "state": RELEASED, "reason": ""} if changed else record
+        changed = record.get("state") in states or tag == gone
+        kept = {name: value for name, value in record.items() if name != "request"}
+        return {**kept, "state": RELEASED, "reason": ""} if changed else record
 
     _change(store, run, released)
     return changed
 
 
-def _request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
+def request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a record says was asked of its worker, None if nothing was."""
     request = record.get("request")
     return request if isinstance(request, dict) else None
 
 
-def _asked(record: Mapping[str, Any], request: str, reason: str) -> Mapping[str, Any]:
-    state = record.get("state")
-    if state in ENDED:
-        return record
-    if state == RUNNING:
-        return {**record, "request": {"ask": request, "reason": reason}}
-    return {"format": 1, **record, "state": CANCELLED, "reason": reason}
-
-
 def _change(
-    store: ArtifactStore, run: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    store: ArtifactStore, run: str, change: Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 ) -> str:
-    """Replace the record of a lease by what a function makes of it; return the new state."""
+    """Replace a lease's record by what a function makes of it and its tag; return the new state."""
     name = lease_name(run)
     for _ in range(_ATTEMPTS):
         found = store.get(name, LARGEST_BYTES)
         record = {} if found is None else read_record(found[0])
-        new = change(record)
+        new = change(record, "" if found is None else found[1])
         data = json.dumps(new).encode()
         if new is record:
             done = True

@@ -1,0 +1,177 @@
+"""The records of all leases of a store, or of one sweep: read again only where they changed."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.untrusted import read_plain_file
+from rlzoo_plus.store.cache import cache_of, hash_of
+from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
+from rlzoo_plus.store.lease import (
+    EXPIRES_S,
+    FOLDER,
+    LARGEST_BYTES,
+    RUNNING,
+    read_record,
+    request_in,
+)
+
+CONNECTIONS = 32
+MOST_RUNS = 1_000_000
+_MOST_FAILED, _MOST_ROUNDS = 2 * CONNECTIONS, 8
+_SUFFIX = ".json"
+_LARGEST_CACHE_BYTES = 2**30
+# Long, and only for those that steer a run.
+_NOT_CACHED = ("evaluations",)
+
+
+@dataclass(frozen=True)
+class LiveRecord:
+    """What the lease of a run says; another machine wrote it, so nothing of it is checked.
+
+    Attributes:
+        run: The run's name, `sweep/run`.
+        tag: Changes with the record.
+        age_s: Time since it was written, by the clock of the store [s].
+        record: The record, empty if it is damaged.
+    """
+
+    run: str
+    tag: str
+    age_s: float
+    record: dict[str, Any]
+
+    @property
+    def state(self) -> str:
+        """One of those of `rlzoo_plus.store.lease`, or anything else."""
+        return str(self.record.get("state", ""))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether a worker that has given a sign of life lately trains the run."""
+        return self.state == RUNNING and self.age_s < EXPIRES_S
+
+    @property
+    def is_asked_to_end(self) -> bool:
+        """Whether somebody asked the worker of the run to end it."""
+        return request_in(self.record) is not None
+
+
+class LiveRecords:
+    """Reads the records of a store's leases, and no record twice."""
+
+    def __init__(
+        self, store: ArtifactStore, folder: str | None = None, *, on_disk: bool = True
+    ) -> None:
+        """Name the records; nothing is requested yet.
+
+        Args:
+            store: The store.
+            folder: The first part of the runs' names, such as a sweep; None for all.
+            on_disk: Keep them for the next process. They lack `evaluations` then.
+        """
+        self._store, self._on_disk = store, on_disk
+        self._prefix = f"{FOLDER}/" if folder is None else f"{FOLDER}/{folder}/"
+        # Tag and record by the object's name.
+        self._known: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._loaded: set[str] = set()
+
+    def read(self) -> dict[str, LiveRecord]:
+        """Return the record of each run by its name: one listing, and what changed since the last.
+
+        Raises:
+            StoreError: Requests failed, again and again.
+        """
+        listed: dict[str, Entry] = {}
+        for entry in self._store.list(self._prefix):
+            if entry.name.endswith(_SUFFIX):
+                listed[entry.name] = entry
+                if len(listed) > MOST_RUNS:
+                    raise StoreError(f"{self._store.url} has more than {MOST_RUNS:,} runs")
+        folders = {_folder_of(name) for name in listed}
+        if self._on_disk:
+            for folder in folders - self._loaded:
+                self._load(folder)
+        self._known = {name: self._known[name] for name in listed if name in self._known}
+        changed = self._changed(listed)
+        try:
+            self._fetch(changed)
+        finally:
+            if self._on_disk:
+                for folder in {_folder_of(name) for name in changed}:
+                    self._save(folder)
+        found = {}
+        for name, entry in listed.items():
+            run = name.removeprefix(f"{FOLDER}/").removesuffix(_SUFFIX)
+            found[run] = LiveRecord(run, entry.tag, entry.age_s, self._known[name][1])
+        return found
+
+    def _changed(self, listed: dict[str, Entry]) -> dict[str, Entry]:
+        return {n: e for n, e in listed.items() if self._known.get(n, ("", {}))[0] != e.tag}
+
+    def _fetch(self, wanted: dict[str, Entry]) -> None:
+        """Read records, again those whose request failed, unless all failed from the beginning."""
+        n_rounds, left = 0, wanted
+        while left:
+            n_rounds += 1
+            errors = self._read_once(left)
+            left = self._changed(left)
+            if errors and (len(left) == len(wanted) or n_rounds == _MOST_ROUNDS):
+                raise errors[0]
+
+    def _read_once(self, wanted: dict[str, Entry]) -> list[StoreError]:
+        failed: list[StoreError] = []
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            for _ in pool.map(lambda entry: self._try(entry, failed), wanted.values()):
+                pass
+        return failed
+
+    def _try(self, entry: Entry, failed: list[StoreError]) -> None:
+        # Of a store that is gone, a few requests say enough.
+        if len(failed) < _MOST_FAILED:
+            try:
+                self._read(entry)
+            except StoreError as error:
+                failed.append(error)
+
+    def _read(self, entry: Entry) -> None:
+        """Read one record; one that is too large or gone is a damaged one."""
+        found = self._store.get(entry.name, LARGEST_BYTES) if entry.size <= LARGEST_BYTES else None
+        record = {} if found is None else read_record(found[0])
+        if self._on_disk:
+            record = {key: value for key, value in record.items() if key not in _NOT_CACHED}
+        # That of the listing: where the record changed since, the next call reads it again.
+        self._known[entry.name] = (entry.tag, record)
+
+    def _file(self, folder: str) -> Path:
+        return cache_of(self._store.url) / FOLDER / f"{hash_of(folder)}.json"
+
+    def _load(self, folder: str) -> None:
+        self._loaded.add(folder)
+        try:
+            kept = json.loads(read_plain_file(self._file(folder), _LARGEST_CACHE_BYTES))
+            for name, (tag, text) in kept.items():
+                if _folder_of(name) == folder and isinstance(tag, str):
+                    self._known[name] = (tag, read_record(text.encode()))
+        # It is a copy: whatever is wrong with it, the store has the records.
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return
+
+    def _save(self, folder: str) -> None:
+        """Keep the records of a folder; of two processes that do so at once, either is right."""
+        kept = {
+            name: (tag, json.dumps(record))
+            for name, (tag, record) in self._known.items()
+            if _folder_of(name) == folder
+        }
+        write_atomic(self._file(folder), json.dumps(kept))
+
+
+def _folder_of(name: str) -> str:
+    """Return the first part of the name of a lease's run."""
+    return name.split("/")[1]
