@@ -221,6 +221,7 @@ LAUNCHERS = Registry(
         "debug": "rlzoo_plus.infra.debug:DebugLauncher",
         "slurm": "rlzoo_plus.infra.slurm:SlurmLauncher",
         "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
+        "workers": "rlzoo_plus.infra.workers:WorkersLauncher",
     },
     methods=["from_options", "submit", "wait"],
 )

@@ -71,8 +71,8 @@ def _environment_key(config: RunConfig) -> str:
 def _check_infra(config: RunConfig) -> None:
     from rlzoo_plus.infra.launcher import make_launcher
 
-    if config.infra.name == "debug":
-        make_launcher(config.infra, 1, ())
+    if config.infra.name in ("debug", "workers"):
+        make_launcher(config.infra, 1, (), store=config.store)
 
 
 def _check_device(config: RunConfig) -> None:
@@ -98,7 +98,7 @@ def _check_tracker(config: RunConfig) -> None:
 
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
-    (_check_infra, {"infra": True}),
+    (_check_infra, {"infra": True, "store": True}),
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
     (_check_tracker, {"tracker": True, "infra": {"name"}}),

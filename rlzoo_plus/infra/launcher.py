@@ -49,6 +49,8 @@ class JobSpec:
         data: The argument of the function: JSON values, as the job may run on another machine.
         log: The file that its output is appended to.
         limits: What it may use.
+        is_run: Whether it trains what `data` has as `config` and `command`: workers that take runs
+            from a store train it, without `target`.
     """
 
     name: str
@@ -56,6 +58,7 @@ class JobSpec:
     data: dict[str, Any]
     log: Path
     limits: Limits = field(default_factory=Limits)
+    is_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ class LauncherOptions:
         threads_per_job: Cores that one job keeps busy.
         preload: Modules that job processes on this machine may find imported.
         limits: What each job may use.
+        store: Where runs are kept beyond this machine, None for nowhere.
+        sweep: Name of the sweep or study that the jobs are of, None if they are of none.
     """
 
     settings: Any
@@ -102,6 +107,8 @@ class LauncherOptions:
     threads_per_job: int = 1
     preload: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    store: str | None = None
+    sweep: str | None = None
 
     @property
     def slots(self) -> int:
@@ -142,13 +149,22 @@ class Launcher(Protocol):
         """Sleep until one of these jobs, all submitted here, has ended, or until the timeout."""
 
 
-def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[str]) -> Launcher:
+def make_launcher(
+    infra: InfraConfig,
+    threads_per_job: int,
+    preload: Sequence[str],
+    *,
+    store: str | None = None,
+    sweep: str | None = None,
+) -> Launcher:
     """Return the launcher that a configuration asks for.
 
     Args:
         infra: The configuration.
         threads_per_job: Cores that one job keeps busy.
         preload: Modules that job processes on this machine may find imported.
+        store: See `LauncherOptions`.
+        sweep: See `LauncherOptions`.
 
     Raises:
         ConfigError: There is none of that name, or it does not support an option.
@@ -159,6 +175,8 @@ def make_launcher(infra: InfraConfig, threads_per_job: int, preload: Sequence[st
         threads_per_job=threads_per_job,
         preload=tuple(preload),
         limits=Limits.of(infra),
+        store=store,
+        sweep=sweep,
     )
     launcher: type[Launcher] = LAUNCHERS.load(infra.name)
     return launcher.from_options(options)

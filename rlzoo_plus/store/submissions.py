@@ -77,7 +77,7 @@ class Submissions:
         Args:
             records: Plain data with the job's key at `job`; one is that of a job with another
                 content if any of its values differs.
-            about: See `Submission`.
+            about: See `Submission`; a job with another version or code has another content.
 
         Returns:
             The number of the new submission, None if nothing was missing.
@@ -87,7 +87,7 @@ class Submissions:
         """
         while True:
             known = self.records()
-            new = [record for record in records if not _is_same(record, known.get(record["job"]))]
+            new = [r for r in records if not _is_same(r, about, known.get(r["job"]))]
             if not new:
                 return None
             number = max(self._known, default=0) + 1
@@ -111,10 +111,16 @@ class Submissions:
         self._known[number] = Submission(number, about, records)
 
 
-def _is_same(record: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+def _is_same(
+    record: Mapping[str, Any], about: Mapping[str, Any], known: Mapping[str, Any] | None
+) -> bool:
     # As it will be read: tuples are lists there, and keys are text.
     written = json.loads(json.dumps(record))
-    return known is not None and all(known.get(key) == value for key, value in written.items())
+    return (
+        known is not None
+        and all(known.get(key) == value for key, value in written.items())
+        and known["about"].items() >= about.items()
+    )
 
 
 def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:

@@ -189,4 +189,5 @@ def job_spec(job: SweepJob, target: str) -> JobSpec:
     """Return a job as a launcher takes it."""
     data = {"config": job.config.model_dump(), "command": job.command}
     limits = Limits.of(job.config.infra)
-    return JobSpec(job.title, target, data, log_file(job.run_dir), limits)
+    is_run = target == TARGET
+    return JobSpec(job.title, target, data, log_file(job.run_dir), limits, is_run)

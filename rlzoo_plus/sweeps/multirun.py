@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.sweeps.controller import Controller
-from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job
+from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job, sweep_dir
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import tell_causes
 
@@ -190,7 +190,14 @@ def launcher_for(configs: list[RunConfig]) -> Launcher:
     """Return the launcher of a sweep; the first job says which, and how many at once."""
     from rlzoo_plus.infra.launcher import make_launcher
 
-    return make_launcher(configs[0].infra, max(map(busy_cores, configs)), PRELOAD)
+    first = configs[0]
+    return make_launcher(
+        first.infra,
+        max(map(busy_cores, configs)),
+        PRELOAD,
+        store=first.store,
+        sweep=sweep_dir(first.sweep).absolute().name,
+    )
 
 
 def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> None:

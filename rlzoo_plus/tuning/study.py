@@ -189,7 +189,9 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
     check_target(plan, arguments)
     check_draws(plan)
     # Its processes import torch while the study is opened.
-    launcher = make_launcher(plan.base.infra, busy_cores(plan.base), PRELOAD)
+    launcher = make_launcher(
+        plan.base.infra, busy_cores(plan.base), PRELOAD, store=plan.base.store, sweep=plan.name
+    )
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

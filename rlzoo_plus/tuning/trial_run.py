@@ -85,7 +85,7 @@ class TrialRun:
         }
         seed = f", seed {self.job.config.seed}" if self.seed_index else ""
         data = {**spec.data, "report": report}
-        return replace(spec, name=f"trial {self.number}{seed}", data=data)
+        return replace(spec, name=f"trial {self.number}{seed}", data=data, is_run=True)
 
     def is_due(self) -> bool:
         """Return whether it does not run, and has waited long enough."""

@@ -23,7 +23,7 @@ def test_each_launcher_shows_only_its_own_keys():
     assert InfraConfig(name="slurm", partition="gpu").model_dump()["partition"] == "gpu"
 
 
-@pytest.mark.parametrize("name", ["local", "debug", "slurm", "ray"])
+@pytest.mark.parametrize("name", ["local", "debug", "slurm", "ray", "workers"])
 def test_what_is_stored_is_read_again(name):
     config = make_config(f"infra={name}")
     assert validate_config(config.model_dump(mode="json")) == config
@@ -72,6 +72,22 @@ def test_a_key_of_another_launcher_at_its_default_is_left_out():
 def test_a_launcher_of_the_users_own_is_not_imported_from_what_is_stored():
     config = validate_config(stored(name="evil_package.Launcher", host="x"))
     assert config.infra.model_dump()["host"] == "x"
+
+
+def test_workers_need_a_store_and_a_name_in_it():
+    workers = InfraConfig(name="workers")
+    with pytest.raises(ConfigError, match=r"infra=workers needs a store.*store=s3://bucket"):
+        make_launcher(workers, 1, ())
+    with pytest.raises(ConfigError, match="cannot be the name of a sweep in a store"):
+        make_launcher(workers, 1, (), store="s3://bucket/lab", sweep="a/b")
+    made = make_launcher(workers, 1, (), store="s3://bucket/lab/", sweep="mine")
+    assert (made.place, made.slots, made.settings.wait) == ("s3://bucket/lab/mine", 16, True)
+
+
+def test_code_for_workers_has_to_be_there(tmp_path):
+    workers = InfraConfig(name="workers", code=[str(tmp_path / "robots")])
+    with pytest.raises(ConfigError, match=r"infra\.code=.*robots: there is no such folder"):
+        make_launcher(workers, 1, (), store=str(tmp_path))
 
 
 MINE = """

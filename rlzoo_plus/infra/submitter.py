@@ -1,0 +1,164 @@
+"""Submits jobs of a sweep to its store, and opens runs again that ended too early."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlzoo_plus.analysis.progress import about_run
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.config.resolve import validate_config
+from rlzoo_plus.config.schema import InfraConfig, RunConfig
+from rlzoo_plus.config.sections import check_types
+from rlzoo_plus.infra.leases import Live, LiveRecords
+from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
+from rlzoo_plus.store.lease import CANCELLED, FAILED, FINISHED, reopen
+from rlzoo_plus.store.mirror import CONNECTIONS
+from rlzoo_plus.store.submissions import Submissions
+
+log = logging.getLogger(__name__)
+# Where it runs is for its worker to say; the limits go with the run.
+_LIMITS = ("memory_gib", "time_limit_minutes")
+_ELSEWHERE = ("run_dir", "sweep", "store")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What one submission did.
+
+    Attributes:
+        new: Number of jobs that were not in the store before, or with another content.
+        reopened: Number of ended runs that workers may take again.
+        others: Why a job cannot be submitted, by its key: the store has another run there.
+    """
+
+    new: int = 0
+    reopened: int = 0
+    others: dict[str, str] = field(default_factory=dict)
+
+
+class Submitter:
+    """The jobs of one sweep in a store, from the side that submits them.
+
+    Attributes:
+        store: The store.
+        sweep: The sweep's name there.
+        live: What the leases of its runs say.
+    """
+
+    def __init__(self, store: ArtifactStore, sweep: str, code: Sequence[str] = ()) -> None:
+        """Name a sweep; nothing is requested yet.
+
+        Args:
+            store: The store.
+            sweep: The sweep's name there.
+            code: Folders and files that the jobs need.
+        """
+        self.store, self.sweep = store, sweep
+        self.live = LiveRecords(store, sweep)
+        self._submissions = Submissions(store, sweep)
+        self._code = code
+        self._about: dict[str, Any] | None = None
+
+    def run(self, key: str) -> str:
+        """Return the name of a run in the store."""
+        return f"{self.sweep}/{key}"
+
+    def keys(self) -> set[str]:
+        """Return the keys of all jobs that are submitted.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        return set(self._submissions.records())
+
+    def submit(self, records: Sequence[Mapping[str, Any]]) -> Submitted:
+        """Submit the jobs that are missing, and let workers take again what ended too early.
+
+        That is a failed or cancelled run, and a finished one that is to be longer now.
+
+        Raises:
+            StoreError: A request failed; the same call may be made again.
+            ConfigError: The code cannot be sent.
+        """
+        about = self._begin()
+        known = self.live.look()
+        others = {
+            record["job"]: problem
+            for record in records
+            if (problem := self._other_run(record, known.get(record["job"]))) is not None
+        }
+        mine = [record for record in records if record["job"] not in others]
+        number = self._submissions.add(mine, about)
+        new = [s.records for s in self._submissions.read() if s.number == number]
+        # Workers that take a run now find the newest configuration.
+        again = [(r["job"], s) for r in mine if (s := _too_early(r, known.get(r["job"])))]
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            opened = list(pool.map(lambda pair: self._reopen(*pair), again))
+        return Submitted(sum(map(len, new)), sum(opened), others)
+
+    def _begin(self) -> dict[str, Any]:
+        from rlzoo_plus import __version__
+
+        if self._about is None:
+            if not honours_conditions(self.store, uuid.uuid4().hex):
+                log.warning(
+                    "%s ignores the conditions of writes: let only one command and one worker "
+                    "use it at a time",
+                    self.store.url,
+                )
+            sha = None
+            if self._code:
+                from rlzoo_plus.store.code import send_code
+
+                sha = send_code(self.store, self.sweep, self._code)
+            self._about = {"version": __version__, "code": sha}
+        return self._about
+
+    def _other_run(self, record: Mapping[str, Any], live: Live | None) -> str | None:
+        """Return why a run cannot have its name, if the store has another run of that name."""
+        if live is None or "config_hash" not in live.record or "config" not in record:
+            return None
+        if live.record["config_hash"] == about_run(_config(record))["config_hash"]:
+            return None
+        return (
+            f"{self.store.url} has another run {self.run(record['job'])}. Choose another name: "
+            "hpo.study=NAME, or another store"
+        )
+
+    def _reopen(self, key: str, states: Sequence[str]) -> bool:
+        return reopen(self.store, self.run(key), states)
+
+
+def run_record(key: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """Return the record of a run, without what holds only on this machine.
+
+    Args:
+        key: See `SweepJob.key`.
+        config: Its configuration.
+        command: The command line that runs it alone.
+    """
+    infra = config["infra"]
+    limits = InfraConfig(name="local", **{name: infra[name] for name in _LIMITS})
+    kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    config = {**kept, "infra": limits.model_dump()}
+    return {"event": "added", "job": key, "config": config, "command": command}
+
+
+def _config(record: Mapping[str, Any]) -> RunConfig:
+    return validate_config({**record["config"], "run_dir": None}, check_types)
+
+
+def _too_early(record: Mapping[str, Any], live: Live | None) -> tuple[str, ...]:
+    """Return the states in which a run is to be opened again; none if it goes on or is done."""
+    if live is None or "config" not in record:
+        return ()
+    if live.state != FINISHED:
+        return (FAILED, CANCELLED)
+    trained = finite(live.record.get("n_timesteps"))
+    is_longer = trained is not None and record["config"]["n_timesteps"] > trained
+    return (FINISHED,) if is_longer else ()

@@ -1,0 +1,299 @@
+"""Jobs for workers that take runs from a store, wherever they are; nothing is started here."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import signal
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from rlzoo_plus.analysis.progress import Progress
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.inside import OutsideError
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.schema import PositiveFloat, Section
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.infra.launcher import (
+    EXIT_ENDED,
+    EXIT_FAILED,
+    EXIT_SIGTERM,
+    JobEnd,
+    JobSpec,
+    LauncherOptions,
+)
+from rlzoo_plus.infra.leases import Live
+from rlzoo_plus.infra.node import sleep_until
+from rlzoo_plus.infra.submitter import Submitter, run_record
+from rlzoo_plus.store.contract import StoreError, is_name, open_store
+from rlzoo_plus.store.home import append_log, bring_run
+from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, KILL, STOP, ask
+
+# Trials of a study at once, if infra.workers is not set.
+DEFAULT_SLOTS = 16
+log = logging.getLogger(__name__)
+
+
+class WorkersSettings(Section):
+    """The keys of `infra=workers`; conf/infra/workers.yaml explains them."""
+
+    wait: bool = True
+    code: list[str] = Field(default_factory=list)
+    look_s: PositiveFloat = 10.0
+
+
+class WorkersLauncher:
+    """Submits jobs to a store, and reads there how they end; a sweep's runs all at once."""
+
+    shows_output = False
+    Settings = WorkersSettings
+
+    def __init__(self, options: LauncherOptions) -> None:
+        self.settings: WorkersSettings = options.settings
+        self.slots = options.workers or DEFAULT_SLOTS
+        if not options.store:
+            raise ConfigError(
+                "infra=workers needs a store, where workers find the runs. Add "
+                "store=s3://bucket/prefix, or store=FOLDER on a disk that the machines share."
+            )
+        self.url, self.sweep = options.store, options.sweep or "default"
+        if not is_name(self.sweep) or "/" in self.sweep:
+            raise ConfigError(
+                f"{printable(self.sweep)!r} cannot be the name of a sweep in a store. Use letters, "
+                "digits, dots and hyphens: sweep=NAME, or hpo.study=NAME."
+            )
+        missing = [path for path in self.settings.code if not Path(path).expanduser().exists()]
+        if missing:
+            raise ConfigError(
+                f"infra.code={missing[0]}: there is no such folder or file. Paths are relative to "
+                "the present directory."
+            )
+        self._buffer: list[WorkersHandle] = []
+        self._live: dict[str, Live] = {}
+        self._looked = float("-inf")
+        self._problem = ""
+
+    @classmethod
+    def from_options(cls, options: LauncherOptions) -> WorkersLauncher:
+        """Make a launcher; nothing is requested yet.
+
+        Raises:
+            ConfigError: There is no store, or the sweep's name cannot be one there.
+        """
+        return cls(options)
+
+    @functools.cached_property
+    def submitter(self) -> Submitter:
+        """What submits to the store of the jobs.
+
+        Raises:
+            ConfigError: The URL is none, or S3 needs the extra `aws`.
+        """
+        return Submitter(open_store(self.url), self.sweep, self.settings.code)
+
+    @property
+    def place(self) -> str:
+        """What a worker is given: `STORE/SWEEP`."""
+        return f"{self.url.rstrip('/')}/{self.sweep}"
+
+    def submit(self, spec: JobSpec) -> WorkersHandle:
+        """Keep a job until the next look; all that is kept is submitted together."""
+        handle = WorkersHandle(self, spec)
+        self._buffer.append(handle)
+        return handle
+
+    def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
+        """Sleep until a job ends, or until the timeout."""
+        sleep_until(lambda: any(handle.poll() is not None for handle in handles), timeout_s)
+
+    def look(self) -> float:
+        """Submit what is kept and read the store if it is time; return when it was last read."""
+        now = time.monotonic()
+        is_new = bool(self._buffer) and not self._problem
+        if is_new or now - self._looked >= self.settings.look_s:
+            self._looked = now
+            self.safely(self._exchange)
+        return self._looked
+
+    def live(self, key: str) -> Live | None:
+        """Return what was last read of the lease of a job, None if there is none."""
+        return self._live.get(key)
+
+    def forget(self, handle: WorkersHandle) -> bool:
+        """Return whether a job was not submitted yet; then it never is."""
+        is_here = handle in self._buffer
+        if is_here:
+            self._buffer.remove(handle)
+        return is_here
+
+    def safely(self, act: Any) -> bool:
+        """Do something in the store; return whether it worked: it is tried again if not."""
+        try:
+            act()
+        except (StoreError, OSError, OutsideError) as error:
+            if str(error) != self._problem:
+                log.warning("%s; it is tried again", error)
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        return True
+
+    def _exchange(self) -> None:
+        if self._buffer:
+            waiting = list(self._buffer)
+            submitted = self.submitter.submit([handle.record for handle in waiting])
+            for handle in waiting:
+                handle.submitted(submitted.others.get(handle.key))
+            self._buffer = [handle for handle in self._buffer if handle not in waiting]
+        self._live = self.submitter.live.look()
+
+
+class WorkersHandle:
+    """A job in a store; the leases of its workers say how it goes on."""
+
+    def __init__(self, launcher: WorkersLauncher, spec: JobSpec) -> None:
+        self._launcher, self._spec = launcher, spec
+        self._run_dir: Path | None = None
+        if spec.is_run:
+            config = spec.data["config"]
+            self._run_dir = Path(config["run_dir"])
+            self.key = "/".join(self._run_dir.parts[-3:])
+            self.record = run_record(self.key, config, spec.data["command"])
+            if (spec.data.get("report") or {}).get("metric") is not None:
+                self.record["follow"] = True
+        else:
+            self.key = f"tasks/job/{uuid.uuid4().hex}"
+            self.record = {
+                "event": "added",
+                "job": self.key,
+                "title": spec.name,
+                "target": spec.target,
+                "data": spec.data,
+                "limits": asdict(spec.limits),
+            }
+        self._end: JobEnd | None = None
+        self._is_submitted = False
+        # What is to be asked of its worker, with the reason, and what was.
+        self._wish: tuple[str, str] | None = None
+        self._asked: str | None = None
+        self._is_enough = False
+        self._seen_step, self._tried = 0, float("-inf")
+
+    def poll(self) -> JobEnd | None:
+        """Return how it ended, None while it waits or runs; its worker enforces its limits."""
+        if self._end is None:
+            looked = self._launcher.look()
+            if self._end is None and looked > self._tried:
+                self._tried = looked
+                self._carry_out()
+                self._end = self._find_end()
+        return self._end
+
+    def stop(self) -> None:
+        """Ask its worker to stop it; a job that nobody has begun is cancelled."""
+        self._ask(STOP, "stopped by its command")
+
+    def kill(self) -> None:
+        """Ask its worker to end it now."""
+        self._ask(KILL, "stopped by its command")
+
+    def end_early(self, reason: str) -> None:
+        """Ask its worker to stop a run that is good enough, or hopeless: it ends with 74."""
+        self._is_enough = True
+        self._ask(STOP, reason)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Return the evaluations that were recorded since the last call: numbers by name."""
+        live = self._launcher.live(self.key)
+        told = None if live is None else live.record.get("evaluations")
+        records: list[Any] = told if isinstance(told, list) else []
+        found = [r for r in records if _is_new(r, self._seen_step)]
+        self._seen_step = max([self._seen_step, *(record["step"] for record in found)])
+        return found
+
+    def progress(self) -> Progress:
+        """Return how far it is, as its worker told last."""
+        live = self._launcher.live(self.key)
+        return Progress() if live is None else progress_of(live.record)
+
+    def submitted(self, problem: str | None) -> None:
+        """Learn that it is in the store, or why it cannot be."""
+        self._is_submitted = True
+        if problem is not None:
+            self._end = JobEnd(EXIT_FAILED, problem)
+
+    def _ask(self, request: str, reason: str) -> None:
+        if self._end is not None or self._asked in (KILL, request):
+            return
+        if self._launcher.forget(self):
+            self._end = JobEnd(-signal.SIGKILL if request == KILL else EXIT_SIGTERM)
+            return
+        self._asked, self._wish = request, (request, reason)
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        if self._wish is not None and self._is_submitted:
+            request, reason = self._wish
+            submitter = self._launcher.submitter
+            if self._launcher.safely(
+                lambda: ask(submitter.store, submitter.run(self.key), request, reason)
+            ):
+                self._wish = None
+
+    def _find_end(self) -> JobEnd | None:
+        live = self._launcher.live(self.key) if self._is_submitted else None
+        if live is None or live.state not in ENDED:
+            return None
+        try:
+            return self._end_of(live) if self._launcher.safely(self._bring) else None
+        except DamagedFolderError as error:
+            return JobEnd(EXIT_FAILED, printable(error))
+
+    def _bring(self) -> None:
+        submitter = self._launcher.submitter
+        run = submitter.run(self.key)
+        if self._run_dir is None:
+            append_log(submitter.store, run, self._spec.log)
+        else:
+            bring_run(submitter.store, run, self._run_dir)
+
+    def _end_of(self, live: Live) -> JobEnd:
+        record, state = live.record, live.state
+        if state == FINISHED:
+            return JobEnd(0)
+        limit, reason = (_text(record.get(name)) for name in ("limit", "reason"))
+        code = record.get("code")
+        if type(code) is int:
+            end = JobEnd(code, limit)
+        elif state == CANCELLED:
+            end = JobEnd(-signal.SIGKILL if self._asked == KILL else EXIT_SIGTERM, limit)
+        else:
+            end = JobEnd(EXIT_FAILED, limit or reason)
+        if state == CANCELLED and self._is_enough:
+            return JobEnd(EXIT_ENDED)
+        if state == CANCELLED and self._asked is None:
+            return JobEnd(end.code, limit or f"cancelled: {reason or 'no reason is given'}")
+        return end
+
+
+def progress_of(record: Mapping[str, Any]) -> Progress:
+    """Return how far a run is, as its lease says."""
+    evaluation = record.get("evaluation")
+    mean = evaluation.get("mean_return") if isinstance(evaluation, Mapping) else None
+    steps = max(0, int(finite(record.get("steps")) or 0))
+    return Progress(steps, finite(record.get("rate")), finite(mean))
+
+
+def _text(value: object) -> str | None:
+    return printable(value) if isinstance(value, str) and value else None
+
+
+def _is_new(record: Any, step: int) -> bool:
+    return isinstance(record, dict) and type(record.get("step")) is int and record["step"] > step
