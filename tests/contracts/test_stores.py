@@ -1,9 +1,10 @@
 """Every store keeps to one contract: whole objects, conditions, listings, bounded reads."""
 
+import random
 import threading
 
 import pytest
-from support.stores import KINDS, ignore_conditions, s3_server, store_of
+from support.stores import KINDS, S3_KINDS, ignore_conditions, s3_server, store_of
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError, honours_conditions, open_store
@@ -41,6 +42,20 @@ def test_a_file_comes_back_as_it_was_sent(store, tmp_path):
     assert not target.exists()
     store.put("state/a/1.zip", source)
     assert store.get_file("state/a/1.zip", target, len(data))
+    assert target.read_bytes() == data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", S3_KINDS)
+def test_a_large_file_is_sent_in_parts(kind, tmp_path, monkeypatch):
+    data = random.Random(0).randbytes(70 * 2**20)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(data)
+    with store_of(kind, tmp_path, monkeypatch) as store:
+        store.put("state/a/1.zip", source)
+        # The tag of an object that came in parts ends in their number.
+        assert "-" in next(iter(store.list("state/a/"))).tag
+        assert store.get_file("state/a/1.zip", target, len(data))
     assert target.read_bytes() == data
 
 
@@ -126,9 +141,9 @@ def test_conditions_are_tried_before_they_are_relied_on(store):
     assert honours_conditions(store, "one")
 
 
-def test_a_server_that_ignores_conditions_is_noticed(monkeypatch):
-    with s3_server(monkeypatch) as url:
-        store = open_store(url)
+@pytest.mark.parametrize("kind", S3_KINDS)
+def test_a_server_that_ignores_conditions_is_noticed(kind, tmp_path, monkeypatch):
+    with store_of(kind, tmp_path, monkeypatch) as store:
         ignore_conditions(store)
         assert not honours_conditions(store, "one")
 

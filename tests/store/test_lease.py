@@ -5,7 +5,7 @@ import random
 import threading
 
 import pytest
-from support.stores import KINDS, fail_requests, s3_server, store_of
+from support.stores import KINDS, S3_KINDS, fail_requests, store_of, url_of
 
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import (
@@ -83,8 +83,9 @@ def test_a_damaged_lease_can_be_taken(store):
     assert _claim(store, "first", expires_s=0.0)
 
 
-def test_workers_share_runs_while_requests_fail(monkeypatch):
-    with s3_server(monkeypatch) as url:
+@pytest.mark.parametrize("kind", S3_KINDS)
+def test_workers_share_runs_while_requests_fail(kind, tmp_path, monkeypatch):
+    with url_of(kind, tmp_path, monkeypatch) as url:
         took = []
 
         def work(number):

@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from support.stores import KINDS, fail_requests, s3_server, store_of
+from support.stores import KINDS, S3_KINDS, fail_requests, store_of, url_of
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
@@ -146,8 +146,9 @@ def test_a_push_that_broke_off_leaves_a_store_that_restores(tmp_path, run, stop)
     assert pull_run(store, RUN, tmp_path / "again") == 20_000
 
 
-def test_a_third_of_all_requests_may_fail(run, tmp_path, monkeypatch):
-    with s3_server(monkeypatch) as url:
+@pytest.mark.parametrize("kind", S3_KINDS)
+def test_a_third_of_all_requests_may_fail(kind, run, tmp_path, monkeypatch):
+    with url_of(kind, tmp_path, monkeypatch) as url:
         store = open_store(url)
         fail_requests(store, 0.3)
         mirror = RunMirror(store, RUN, run)

@@ -1,4 +1,4 @@
-"""Stores for tests: a folder, moto's S3 in this process, and a server without conditions."""
+"""Stores for tests: a folder, moto's S3 in this process, Ceph's, and servers that misbehave."""
 
 import contextlib
 import io
@@ -9,34 +9,50 @@ import pytest
 
 from rlzoo_plus.store.contract import open_store
 
-KINDS = ("folder", "s3")
+S3_KINDS = ("s3", pytest.param("ceph", marks=pytest.mark.slow))
+KINDS = ("folder", *S3_KINDS)
 
 
 @contextlib.contextmanager
 def s3_server(monkeypatch):
     """Serve S3 on a free port; AWS's settings point to it. Yields the URL of a new bucket."""
     pytest.importorskip("moto", reason="needs the extra dev")
-    import boto3
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        settings = {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        bucket = f"runs-{secrets.token_hex(4)}"
-        boto3.client("s3").create_bucket(Bucket=bucket)
-        yield f"s3://{bucket}/lab"
+        yield _new_bucket(monkeypatch, f"http://{host}:{port}", "test", "test")
     finally:
         server.stop()
+
+
+def ceph_url(monkeypatch):
+    """Return the URL of a new bucket on a real server; AWS's settings point to it."""
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    from support.ceph import KEY, SECRET, shared_cluster, why_not
+
+    if reason := why_not():
+        pytest.skip(reason)
+    return _new_bucket(monkeypatch, shared_cluster().endpoint, KEY, SECRET)
+
+
+def _new_bucket(monkeypatch, endpoint, key, secret):
+    import boto3
+
+    settings = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"runs-{secrets.token_hex(4)}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    return f"s3://{bucket}/lab"
 
 
 def ignore_conditions(store):
@@ -73,10 +89,19 @@ def fail_requests(store, share, seed=0):
 
 
 @contextlib.contextmanager
+def url_of(kind, tmp_path, monkeypatch):
+    """Yield the URL of an empty store of a kind."""
+    if kind == "folder":
+        yield str(tmp_path / "store")
+    elif kind == "ceph":
+        yield ceph_url(monkeypatch)
+    else:
+        with s3_server(monkeypatch) as url:
+            yield url
+
+
+@contextlib.contextmanager
 def store_of(kind, tmp_path, monkeypatch):
     """Yield an empty store of a kind."""
-    if kind == "folder":
-        yield open_store(tmp_path / "store")
-        return
-    with s3_server(monkeypatch) as url:
+    with url_of(kind, tmp_path, monkeypatch) as url:
         yield open_store(url)
