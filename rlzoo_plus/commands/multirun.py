@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     view = SweepView(make_console)
     sweep = multirun.Multirun(arguments, view, tune)
     sweep.execute()
-    if sweep.jobs:
+    if sweep.jobs and not sweep.is_left:
         from rlzoo_plus.sweeps.ledger import Ledger
 
         print_summary(Ledger(sweep.jobs[0].sweep), sweep.jobs, view.console)

@@ -73,6 +73,13 @@ def _check_infra(config: RunConfig) -> None:
 
     if config.infra.name in ("debug", "workers"):
         make_launcher(config.infra, 1, (), store=config.store)
+    is_far = config.infra.name == "workers" and "://" in str(config.store)
+    if is_far and config.init_from is not None:
+        raise ConfigError(
+            f"init_from={config.init_from} is a path of this machine, which workers of "
+            f"{config.store} may not have. Train these runs with infra=local, or keep them in a "
+            "folder that the machines share: store=FOLDER."
+        )
 
 
 def _check_device(config: RunConfig) -> None:
@@ -98,7 +105,7 @@ def _check_tracker(config: RunConfig) -> None:
 
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
-    (_check_infra, {"infra": True, "store": True}),
+    (_check_infra, {"infra": True, "store": True, "init_from": True}),
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
     (_check_tracker, {"tracker": True, "infra": {"name"}}),

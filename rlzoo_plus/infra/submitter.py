@@ -9,14 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlzoo_plus.analysis.progress import about_run
-from rlzoo_plus.analysis.series import finite
-from rlzoo_plus.config.resolve import validate_config
-from rlzoo_plus.config.schema import InfraConfig, RunConfig
+from rlzoo_plus.config.resolve import config_hash, validate_config
+from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.infra.leases import Live, LiveRecords
 from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
-from rlzoo_plus.store.lease import CANCELLED, FAILED, FINISHED, reopen
+from rlzoo_plus.store.lease import CANCELLED, FAILED, reopen
+from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.store.submissions import Submissions
 
@@ -47,7 +45,6 @@ class Submitter:
     Attributes:
         store: The store.
         sweep: The sweep's name there.
-        live: What the leases of its runs say.
     """
 
     def __init__(self, store: ArtifactStore, sweep: str, code: Sequence[str] = ()) -> None:
@@ -59,7 +56,7 @@ class Submitter:
             code: Folders and files that the jobs need.
         """
         self.store, self.sweep = store, sweep
-        self.live = LiveRecords(store, sweep)
+        self._live = LiveRecords(store, sweep, on_disk=False)
         self._submissions = Submissions(store, sweep)
         self._code = code
         self._about: dict[str, Any] | None = None
@@ -67,6 +64,15 @@ class Submitter:
     def run(self, key: str) -> str:
         """Return the name of a run in the store."""
         return f"{self.sweep}/{key}"
+
+    def live(self) -> dict[str, LiveRecord]:
+        """Return what the leases of the sweep's runs say, by their keys.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        found = self._live.read()
+        return {run.removeprefix(f"{self.sweep}/"): live for run, live in found.items()}
 
     def keys(self) -> set[str]:
         """Return the keys of all jobs that are submitted.
@@ -77,16 +83,14 @@ class Submitter:
         return set(self._submissions.records())
 
     def submit(self, records: Sequence[Mapping[str, Any]]) -> Submitted:
-        """Submit the jobs that are missing, and let workers take again what ended too early.
-
-        That is a failed or cancelled run, and a finished one that is to be longer now.
+        """Submit the jobs that are missing, and let workers take failed and cancelled ones again.
 
         Raises:
             StoreError: A request failed; the same call may be made again.
             ConfigError: The code cannot be sent.
         """
         about = self._begin()
-        known = self.live.look()
+        known = self.live()
         others = {
             record["job"]: problem
             for record in records
@@ -96,9 +100,9 @@ class Submitter:
         number = self._submissions.add(mine, about)
         new = [s.records for s in self._submissions.read() if s.number == number]
         # Workers that take a run now find the newest configuration.
-        again = [(r["job"], s) for r in mine if (s := _too_early(r, known.get(r["job"])))]
+        again = [r["job"] for r in mine if _is_over_too_early(known.get(r["job"]))]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
-            opened = list(pool.map(lambda pair: self._reopen(*pair), again))
+            opened = list(pool.map(lambda key: reopen(self.store, self.run(key)), again))
         return Submitted(sum(map(len, new)), sum(opened), others)
 
     def _begin(self) -> dict[str, Any]:
@@ -119,19 +123,23 @@ class Submitter:
             self._about = {"version": __version__, "code": sha}
         return self._about
 
-    def _other_run(self, record: Mapping[str, Any], live: Live | None) -> str | None:
+    def _other_run(self, record: Mapping[str, Any], live: LiveRecord | None) -> str | None:
         """Return why a run cannot have its name, if the store has another run of that name."""
         if live is None or "config_hash" not in live.record or "config" not in record:
             return None
-        if live.record["config_hash"] == about_run(_config(record))["config_hash"]:
+        key, config = record["job"], {**record["config"], "run_dir": None}
+        own = config_hash(validate_config(config, check_types))
+        # A name that is made of the hash cannot be that of another run.
+        if own in key or live.record["config_hash"] == own:
             return None
         return (
-            f"{self.store.url} has another run {self.run(record['job'])}. Choose another name: "
+            f"{self.store.url} has another run {self.run(key)}. Choose another name, "
             "hpo.study=NAME, or another store"
         )
 
-    def _reopen(self, key: str, states: Sequence[str]) -> bool:
-        return reopen(self.store, self.run(key), states)
+
+def _is_over_too_early(live: LiveRecord | None) -> bool:
+    return live is not None and live.state in (FAILED, CANCELLED)
 
 
 def run_record(key: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -147,18 +155,3 @@ def run_record(key: str, config: Mapping[str, Any], command: str) -> dict[str, A
     kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
     config = {**kept, "infra": limits.model_dump()}
     return {"event": "added", "job": key, "config": config, "command": command}
-
-
-def _config(record: Mapping[str, Any]) -> RunConfig:
-    return validate_config({**record["config"], "run_dir": None}, check_types)
-
-
-def _too_early(record: Mapping[str, Any], live: Live | None) -> tuple[str, ...]:
-    """Return the states in which a run is to be opened again; none if it goes on or is done."""
-    if live is None or "config" not in record:
-        return ()
-    if live.state != FINISHED:
-        return (FAILED, CANCELLED)
-    trained = finite(live.record.get("n_timesteps"))
-    is_longer = trained is not None and record["config"]["n_timesteps"] > trained
-    return (FINISHED,) if is_longer else ()

@@ -29,12 +29,12 @@ from rlzoo_plus.infra.launcher import (
     JobSpec,
     LauncherOptions,
 )
-from rlzoo_plus.infra.leases import Live
 from rlzoo_plus.infra.node import sleep_until
 from rlzoo_plus.infra.submitter import Submitter, run_record
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
 from rlzoo_plus.store.home import append_log, bring_run
 from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, KILL, STOP, ask
+from rlzoo_plus.store.live import LiveRecord
 
 # Trials of a study at once, if infra.workers is not set.
 DEFAULT_SLOTS = 16
@@ -76,7 +76,7 @@ class WorkersLauncher:
                 "the present directory."
             )
         self._buffer: list[WorkersHandle] = []
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveRecord] = {}
         self._looked = float("-inf")
         self._problem = ""
 
@@ -122,7 +122,7 @@ class WorkersLauncher:
             self.safely(self._exchange)
         return self._looked
 
-    def live(self, key: str) -> Live | None:
+    def live(self, key: str) -> LiveRecord | None:
         """Return what was last read of the lease of a job, None if there is none."""
         return self._live.get(key)
 
@@ -152,7 +152,7 @@ class WorkersLauncher:
             for handle in waiting:
                 handle.submitted(submitted.others.get(handle.key))
             self._buffer = [handle for handle in self._buffer if handle not in waiting]
-        self._live = self.submitter.live.look()
+        self._live = self.submitter.live()
 
 
 class WorkersHandle:
@@ -264,7 +264,7 @@ class WorkersHandle:
         else:
             bring_run(submitter.store, run, self._run_dir)
 
-    def _end_of(self, live: Live) -> JobEnd:
+    def _end_of(self, live: LiveRecord) -> JobEnd:
         record, state = live.record, live.state
         if state == FINISHED:
             return JobEnd(0)

@@ -54,6 +54,8 @@ class Multirun:
         """
         self.arguments, self.view = arguments, view
         self.code = 0
+        # Whether runs go on without this command: workers train them.
+        self.is_left = False
         self.jobs: list[SweepJob] = []
         self._tune, self._takes_signals = tune, takes_signals
         self._batch: list[SweepJob] = []
@@ -166,6 +168,7 @@ class Multirun:
         self.jobs += jobs
         code = run_jobs(jobs, launcher, self.view, takes_signals=self._takes_signals)
         self.code = max(self.code, code)
+        self.is_left = self.is_left or is_left(launcher, code)
         if code > 1:
             raise SweepStopped
 
@@ -174,8 +177,18 @@ def run_jobs(
     jobs: list[SweepJob], launcher: Launcher, view: SweepView, *, takes_signals: bool = True
 ) -> int:
     """Run jobs that are in their sweep's ledger; return 0, 1 if one failed, 75 or 130."""
+    from rlzoo_plus.infra.workers import WorkersLauncher
+    from rlzoo_plus.store.cache import forget_store
+
+    sweep = jobs[0].sweep
+    if isinstance(launcher, WorkersLauncher):
+        from rlzoo_plus.sweeps.submitting import submit_jobs
+
+        waits = launcher.settings.wait
+        return submit_jobs(jobs, launcher, view, waits=waits, takes_signals=takes_signals)
+    forget_store(sweep)
     controller = Controller(
-        Ledger(jobs[0].sweep),
+        Ledger(sweep),
         jobs,
         launcher,
         view.ended,
@@ -184,6 +197,13 @@ def run_jobs(
     )
     with view:
         return controller.run()
+
+
+def is_left(launcher: Launcher, code: int) -> bool:
+    """Return whether the runs of a sweep go on after `run_jobs` returned a code."""
+    from rlzoo_plus.infra.workers import WorkersLauncher
+
+    return isinstance(launcher, WorkersLauncher) and (code > 1 or not launcher.settings.wait)
 
 
 def launcher_for(configs: list[RunConfig]) -> Launcher:

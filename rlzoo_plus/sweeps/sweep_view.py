@@ -123,9 +123,9 @@ class SweepView(LiveView):
         """Print which jobs run, and where."""
         for note in notes:
             self.console.print(f"[yellow]note:[/] {note}")
-        self.console.print(
-            f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {launcher.slots} at once", markup=False
-        )
+        place = getattr(launcher, "place", None)
+        where = f"{launcher.slots} at once" if place is None else f"for workers of {place}"
+        self.console.print(f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {where}", markup=False)
         self.expect(len(jobs), launcher)
 
     def expect(self, total: int, launcher: Launcher) -> None:
@@ -165,6 +165,13 @@ class SweepView(LiveView):
         self._print_done_before()
         self.draw(lambda: self._table(controller))
 
+    def show(self, running: list[JobView], counts: Counter[JobState]) -> None:
+        """Draw jobs that run elsewhere, if it is time; `counts` are those of all jobs."""
+        self._print_done_before()
+        others = Counter(counts)
+        others.subtract({JobState.RUNNING: len(running), JobState.FAILED: len(self._failed)})
+        self.draw(lambda: self._live_table(running, max(len(running), 1), others))
+
     def _table(self, controller: Controller) -> Group:
         here, elsewhere = controller.active, controller.elsewhere
         views = [view_of(each.job.job, JobState.RUNNING) for each in here]
@@ -173,9 +180,14 @@ class SweepView(LiveView):
         others = Counter(controller.counts)
         others.subtract({JobState.RUNNING: len(here), JobState.WAITING: len(elsewhere)})
         others.subtract({JobState.FAILED: len(self._failed)})
+        return self._live_table(views, self._launcher.slots, others)
+
+    def _live_table(
+        self, running: list[JobView], workers: int, others: Mapping[JobState, int]
+    ) -> Group:
         return live_table(
-            [*views, *self._failed],
-            self._launcher.slots,
+            [*running, *self._failed],
+            workers,
             sum(self._times) / len(self._times) if self._times else None,
             others=others,
             lines=self.console.height,

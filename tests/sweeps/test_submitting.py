@@ -1,0 +1,239 @@
+"""Sweeps that are submitted to a store: added once, watched, brought home, left alone by Ctrl-C."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from support.store_worker import fail, finish, wait_for_request, worker_in_a_thread
+from support.stores import KINDS, s3_server
+
+import rlzoo_plus as rz
+from rlzoo_plus.commands.multirun import main
+from rlzoo_plus.store.cache import store_of
+from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
+from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.sweeps.ledger import open_sweep
+from rlzoo_plus.sweeps.states import JobState, look_at
+
+TINY = [
+    "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "device=cpu",
+    "network.net_arch=[8]", "eval.episodes=2", "algo.hyperparams.n_steps=32",
+    "algo.hyperparams.batch_size=16", "n_timesteps=64", "infra=workers", "infra.look_s=0.1",
+    "sweep=mine",
+]  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+def url(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if request.param == "folder":
+        yield str(tmp_path / "shared")
+        return
+    with s3_server(monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return str(tmp_path / "shared")
+
+
+def train(url, *words):
+    return main(["-m", *TINY, f"store={url}", *words])
+
+
+def submissions(url):
+    return [len(each.records) for each in Submissions(open_store(url), "mine").read()]
+
+
+def states():
+    views = look_at(open_sweep("mine").read())
+    return [view.state for view in views]
+
+
+def test_runs_are_trained_by_a_worker_and_come_home(url, capsys):
+    with worker_in_a_thread(open_store(url), "mine") as taken:
+        assert train(url, "seed=1,2") == 0
+    assert len(taken) == 2
+    text = capsys.readouterr().out
+    assert f"submitted 2 runs to {url}/mine" in text.replace("\n", "")
+    assert f"rlzoo-plus worker {url}/mine --trust" in text.replace("\n", "")
+    assert states() == [JobState.DONE] * 2
+    runs = rz.Sweep.open("mine")
+    assert [view.best for view in runs.views()] == [1.0, 2.0]
+    assert [run.config.seed for run in runs] == [1, 2]
+    assert store_of(runs.path) == f"{url}/mine"
+
+
+def test_what_is_submitted_says_nothing_of_this_machine(folder):
+    assert train(folder, "seed=1", "infra.wait=false", "infra.memory_gib=2") == 0
+    record = next(iter(Submissions(open_store(folder), "mine").records().values()))
+    config = record["config"]
+    assert not {"run_dir", "sweep", "store"} & set(config)
+    assert config["infra"]["name"] == "local"
+    assert config["infra"]["memory_gib"] == 2
+    assert record["about"]["version"] == rz.__version__
+
+
+def test_the_same_command_adds_what_is_missing(folder, capsys):
+    for words in (["seed=1"], ["seed=1"], ["seed=1,2"]):
+        assert train(folder, *words, "infra.wait=false") == 0
+    text = capsys.readouterr().out
+    assert submissions(folder) == [1, 1]
+    assert "submitted 0 runs" in text
+    assert "1 were there already" in text
+    assert "next: rlzoo-plus sweep status|cancel mine" in text
+
+
+def test_what_is_finished_here_is_not_submitted_again(folder, capsys):
+    with worker_in_a_thread(open_store(folder), "mine"):
+        train(folder, "seed=1")
+    assert train(folder, "seed=1") == 0
+    assert submissions(folder) == [1]
+    assert "1 of 1 jobs were done already" in capsys.readouterr().out
+
+
+def test_a_failed_run_is_told_and_tried_again_by_the_same_command(folder, capsys):
+    store = open_store(folder)
+    with worker_in_a_thread(store, "mine", fail):
+        assert train(folder, "seed=1") == 1
+    text = capsys.readouterr().out
+    assert "failed: the gearbox broke" in text
+    assert states() == [JobState.FAILED]
+    assert next(iter(rz.Sweep.open("mine").failed.values())) == "the gearbox broke"
+    assert "gearbox" in (rz.Sweep.open("mine")._jobs[0].path / "log.txt").read_text()
+    with worker_in_a_thread(store, "mine"):
+        assert train(folder, "seed=1") == 0
+    assert "1 of them may be taken again" in capsys.readouterr().out
+    assert states() == [JobState.DONE]
+
+
+def test_a_cancelled_run_ends_the_waiting(folder, capsys):
+    store = open_store(folder)
+    key = []
+
+    def cancel():
+        while not list_leases(store, "mine"):
+            time.sleep(0.02)
+        key.append(next(iter(Submissions(store, "mine").records())))
+        ask(store, f"mine/{key[0]}", STOP, "sweep cancel")
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with worker_in_a_thread(store, "mine", wait_for_request):
+        assert train(folder, "seed=1") == 1
+    thread.join()
+    assert "cancelled: sweep cancel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_ends_the_waiting_and_nothing_else(folder, capsys, number, code):
+    store = open_store(folder)
+
+    def interrupt():
+        while not list_leases(store, "mine"):
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    def train_on(job):
+        while not is_over.is_set():
+            job.beat()
+            time.sleep(0.02)
+        return finish(job)
+
+    is_over = threading.Event()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with worker_in_a_thread(store, "mine", train_on) as taken:
+        assert train(folder, "seed=1") == code
+        thread.join()
+        text = capsys.readouterr().out
+        assert "go on wherever workers train them" in text
+        assert "sweep status|cancel mine" in text
+        assert "sweep resume" not in text
+        is_over.set()
+        # The same command waits again.
+        assert train(folder, "seed=1") == 0
+    assert len(taken) == 1
+
+
+def test_a_run_that_another_command_removes_is_not_waited_for(folder, monkeypatch, capsys):
+    from rlzoo_plus.sweeps import submitting
+
+    monkeypatch.setattr(submitting, "_REMOVED_S", 0.1)
+    store = open_store(folder)
+
+    def remove():
+        submitted = Submissions(store, "mine")
+        while not submitted.records():
+            time.sleep(0.02)
+        key = next(iter(submitted.records()))
+        submitted.add([{"event": "removed", "job": key}], {})
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    assert train(folder, "seed=1") == 1
+    thread.join()
+    assert "another command removed it" in capsys.readouterr().out
+
+
+def test_two_commands_at_once_submit_each_run_once(folder):
+    store = open_store(folder)
+    codes = []
+
+    def command(seeds):
+        found = rz.sweep([*TINY, f"store={folder}", f"seed={seeds}"], quiet=True)
+        codes.append([view.state for view in found.views()])
+
+    with worker_in_a_thread(store, "mine") as taken:
+        command("1,2")
+        command("2,3")
+    assert sorted(submissions(folder)) == [1, 2]
+    assert len(taken) == 3
+    assert codes == [[JobState.DONE] * 2] * 2
+
+
+def test_from_python_runs_are_given_to_the_caller_as_they_end(folder):
+    seen = []
+    with worker_in_a_thread(open_store(folder), "mine"):
+        runs = rz.sweep([*TINY, f"store={folder}"], seed=(0, 1), quiet=True, on_end=seen.append)
+    assert [run.config.seed for run in runs] == [0, 1]
+    assert {run.config.seed for run in seen} == {0, 1}
+
+
+def test_a_sweep_that_is_submitted_only_is_left_to_workers(folder):
+    runs = rz.sweep([*TINY, f"store={folder}", "infra.wait=false"], seed=(0, 1), quiet=True)
+    assert [view.state for view in runs.views()] == [JobState.WAITING] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "infra=workers needs a store"),
+        (["store=s3://bucket/lab", "sweep=a b/c:d"], "cannot be the name of a sweep"),
+        (["store=s3://bucket/lab", "infra.code=[nowhere]"], "there is no such folder"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("sweep=a b/c:d", "sweep='x/a?b'") for word in words]
+    with pytest.raises(rz.ConfigError, match=said):
+        main(["-m", *(w for w in TINY if not w.startswith("sweep=")), "seed=1,2", *words])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_finished_and_cancelled_are_told_apart(folder):
+    store = open_store(folder)
+    assert train(folder, "seed=1", "infra.wait=false") == 0
+    key = next(iter(Submissions(store, "mine").records()))
+    assert ask(store, f"mine/{key}", STOP, "not now") == CANCELLED
+    with worker_in_a_thread(store, "mine"):
+        # The same command wants it again.
+        assert train(folder, "seed=1") == 0
+    assert FINISHED in store.get(f"live/mine/{key}.json", 2**16)[0].decode()
