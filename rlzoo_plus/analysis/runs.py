@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,13 +197,13 @@ def cells(run: RunSummary) -> tuple[str, ...]:
     )
 
 
-def aligned(table: list[tuple[str, ...]]) -> list[str]:
-    """Return the rows, the head first, as lines with aligned columns."""
+def aligned(table: list[tuple[str, ...]], right: Collection[str] = RIGHT) -> list[str]:
+    """Return the rows, the head first, as lines; columns named in `right` end alike."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
         cells = zip(table[0], row, widths, strict=True)
-        line = (c.rjust(width) if name in RIGHT else c.ljust(width) for name, c, width in cells)
+        line = (c.rjust(width) if name in right else c.ljust(width) for name, c, width in cells)
         lines.append("  ".join(line).rstrip())
     return lines
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 
+from rlzoo_plus.analysis.progress import about_run, read_report
 from rlzoo_plus.artifacts.run_dir import FINISHED, OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.open import find_place
+from rlzoo_plus.runs.open import find_place, read_config
 
 
 def main(arguments: list[str]) -> int:
@@ -41,6 +42,8 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"--name {printable(name)} must be FOLDER/NAME, without special characters."
         )
+    # The store's other commands find runs by it.
+    about = about_run(read_config(place))
     store = open_store(options.store)
     lease = RunLease(store, name, f"push-{secrets.token_hex(8)}")
     if not lease.claim(list_leases(store, name.rpartition("/")[0]), take_ended=True):
@@ -56,7 +59,7 @@ def main(arguments: list[str]) -> int:
             lease.beat(RELEASED)
         raise
     is_finished = run.read_status().get("state") == FINISHED
-    lease.beat(ENDED if is_finished else RELEASED, step=sent.step)
+    lease.beat(ENDED if is_finished else RELEASED, step=sent.step, **about, **read_report(run))
     print(f"sent {sent.objects} objects, {sent.size / 1e6:.2f} MB")
     print(f"{store.url}/{RUNS}/{name}")
     return 0

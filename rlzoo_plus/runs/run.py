@@ -383,6 +383,7 @@ class Run:
             "deterministic": deterministic,
             "episodes": episodes,
             "overrides": changed,
+            "successes": result.successes,
             **result.record(policy.step or 0),
         }
 

@@ -76,7 +76,11 @@ def cached_run(url: str) -> Path:
         DamagedFolderError: A policy in the store is damaged.
     """
     store_url, run = split_run_url(url)
-    store = open_store(store_url)
+    return copy_of_run(open_store(store_url), run)
+
+
+def copy_of_run(store: ArtifactStore, run: str) -> Path:
+    """Do what `cached_run` does for the run of this name in a store."""
     tags = {entry.name: entry.tag for entry in store.list(f"{RUNS}/{run}/")}
     folder = cache_of(store.url) / "whole" / hash_of(run)
     path = folder / hash_of(json.dumps(tags)) / run.rpartition("/")[2]

@@ -86,6 +86,9 @@ class FolderStore:
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects below a prefix, by name; see `ArtifactStore`."""
         with self._errors():
+            # Reading makes no folder.
+            if not self.root.is_dir():
+                return
             now = self._now()
             yield from self._walk(self._path(prefix.removesuffix("/")), prefix, now)
 
@@ -108,7 +111,6 @@ class FolderStore:
 
     def _now(self) -> float:
         """Return the time of the file system, which may be another machine's."""
-        self.root.mkdir(parents=True, exist_ok=True)
         clock = self.root / f"{_CLOCK}-{secrets.token_hex(8)}"
         try:
             clock.open("xb").close()

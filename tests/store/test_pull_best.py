@@ -1,0 +1,349 @@
+"""`pull --best` trusts what policies do here, not what records say of them."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+from support.stores import s3_server
+
+import rlzoo_plus as rz
+from rlzoo_plus.analysis.progress import about_run, read_report
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.commands.dispatch import run as run_verb
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs import best as best_module
+from rlzoo_plus.runs.best import find_best
+from rlzoo_plus.runs.run import Run
+from rlzoo_plus.store.contract import StoreError, open_store
+from rlzoo_plus.store.lease import lease_name
+from rlzoo_plus.store.mirror import RunMirror
+
+pytestmark = pytest.mark.training
+EPISODES = ("--episodes", 20)
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    """Return finished runs: a policy that balances the pole, and one that hardly began to learn."""
+    root = tmp_path_factory.mktemp("policies")
+    small = ("algo=ppo", "env=cartpole", "tuned=none", "n_envs=4", "algo.hyperparams.n_steps=128")
+    small += ("algo.hyperparams.batch_size=64", "algo.hyperparams.learning_rate=0.002")
+    small += ("eval.episodes=5", "log.tensorboard=false", "report.video=false", "report.plot=false")
+    for seed, (name, steps) in enumerate((("poor", 512), ("good", 8192)), 1):
+        length = (f"n_timesteps={steps}", f"eval.every_steps={steps}", f"run_dir={root / name}")
+        rz.train(*small, *length, seed=seed, quiet=True)
+    return root
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def store(here):
+    return open_store(here / "store")
+
+
+def _put(store, name, path, **claims):
+    """Put a run into a store, whose record makes some claims."""
+    RunMirror(store, name, path).push()
+    (path / ".store.json").unlink()
+    _claim(store, name, {**about_run(Run.open(path).config), **read_report(RunDir(path)), **claims})
+
+
+def _claim(store, name, claims):
+    store.put(lease_name(name), json.dumps({"format": 1, "state": "finished", **claims}).encode())
+
+
+def _returns(value):
+    return {"step": 512, "mean_return": value, "iqm_return": value}
+
+
+def _say(capsys, *arguments):
+    code = run_verb("pull", [str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_best_policy_is_brought_however_bad_its_record(store, policies, here, capsys):
+    _put(store, "sweep/poor", policies / "poor", best=_returns(499))
+    _put(store, "sweep/good", policies / "good", best=_returns(20))
+    _claim(store, "sweep/begun", {"state": "running", "env": "cartpole", "algo": "ppo"})
+    code, out, err = _say(capsys, store.url, "--best", "env=cartpole", *EPISODES)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "2 finished runs on cartpole; not finished: running (1)"
+    table = [line for line in lines if line.startswith(("algo ", "ppo "))]
+    assert [line.split()[-1] for line in table] == ["run", "sweep/good", "sweep/poor"]
+    assert "best: sweep/good" in lines
+    assert "outputs/sweep/good" in lines
+    assert lines[-1].endswith("rlzoo-plus export outputs/sweep/good")
+    kept = (here / "outputs/sweep/good/best/MANIFEST.json").read_bytes()
+    assert kept == (policies / "good/best/MANIFEST.json").read_bytes()
+
+
+def test_the_figures_are_those_of_evaluate(store, policies):
+    _put(store, "sweep/poor", policies / "poor")
+    _put(store, "sweep/good", policies / "good")
+    best = find_best(store.url, metric="mean", episodes=20)
+    assert best.n_tied == 1
+    for played, name in zip(best.played, ("good", "poor"), strict=True):
+        record = Run.open(policies / name).evaluate(20)
+        assert played.values.tolist() == record["returns"]
+        assert played.score.value == record["mean_return"]
+        assert played.score.low <= played.score.value <= played.score.high
+    first, second = best.played
+    assert first.behind is None
+    assert second.behind.value == pytest.approx(np.mean(first.values - second.values))
+    assert 0 < second.behind.low < second.behind.value < second.behind.high
+
+
+def test_two_copies_of_a_policy_are_a_tie(store, policies, here, capsys):
+    _put(store, "sweep/a", policies / "good", best=_returns(480))
+    _put(store, "sweep/b", policies / "good", best=_returns(490))
+    _put(store, "sweep/c", policies / "poor", best=_returns(470))
+    code, out, _ = _say(capsys, store.url, "--best", "--json", *EPISODES)
+    said = json.loads(out)
+    assert code == 0
+    assert sorted(said["tied"]) == ["sweep/a", "sweep/b"]
+    assert said["winner"] == "sweep/b"
+    assert said["runs"][1]["behind"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert said["path"] == "outputs/sweep/b"
+    code, out, _ = _say(capsys, store.url, "--best", *EPISODES, "--to", here / "again")
+    assert "cannot be told apart: the interval of their difference contains 0" in out
+    assert "taken: sweep/b, the best of them by record" in out
+    assert (here / "again/config.yaml").is_file()
+
+
+def test_a_sweep_of_a_store_is_searched_alone(store, policies):
+    _put(store, "one/poor", policies / "poor")
+    _put(store, "two/good", policies / "good")
+    best = find_best(f"{store.url}/one", episodes=20)
+    assert [played.candidate.run for played in best.played] == ["one/poor"]
+
+
+def test_in_s3_a_pushed_run_is_found_with_its_checkpoints(policies, here, monkeypatch, capsys):
+    with s3_server(monkeypatch) as url:
+        for name in ("poor", "good"):
+            run_verb("push", [str(policies / name), url, "--name", f"sweep/{name}"])
+            (policies / name / ".store.json").unlink()
+        capsys.readouterr()
+        code, out, _ = _say(
+            capsys, f"{url}/sweep", "--best", "algo=ppo", *EPISODES, "--state", "--to", "mine"
+        )
+        assert code == 0
+        assert "best: sweep/good" in out
+        assert "rlzoo-plus resume mine" in out
+
+
+def test_success_is_compared_where_it_is_reported(store, policies, here):
+    _put(store, "sweep/good", policies / "good", best={"success_rate": 1.0})
+    _put(store, "sweep/poor", policies / "poor", best={"success_rate": 7.0})
+    with pytest.raises(ConfigError, match="does not report success"):
+        find_best(store.url, metric="success", episodes=20)
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (["algo=sac"], "no finished run of algo=sac. There are: algo=ppo env=cartpole (2), "),
+        (["env=gone"], "no finished run of env=gone. There are: algo=ppo env=cartpole (2), "),
+        ([], "name one environment, env=NAME. There are: algo=ppo env=cartpole (2), algo=a2c en"),
+        (["env=hopper"], "no finished run of env=hopper. There are"),
+        (["seed=3"], "seed=3: runs are chosen by algo=NAME and env=NAME"),
+        (["--episodes", "5", "env=cartpole"], "episodes=5 must be at least"),
+        (["--to", ".", "env=cartpole"], ". exists. Choose another directory"),
+    ],
+)
+def test_a_mistake_is_one_line(store, here, capsys, filters, said):
+    for number in range(2):
+        _claim(store, f"s/{number}", {"env": "cartpole", "algo": "ppo", "best": _returns(1)})
+    _claim(store, "s/2", {"env": "pendulum", "algo": "a2c", "best": _returns(1)})
+    _claim(store, "s/3", {"env": "hopper", "algo": "a2c", "state": "failed"})
+    code, out, err = _say(capsys, store.url, "--best", *filters)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (here / "outputs").exists()
+
+
+@pytest.mark.parametrize("url", ["nothing", "s3:/", "store/gone/sweep"])
+def test_a_store_without_runs_is_one_line_and_stays_as_it_is(here, capsys, url):
+    (here / "store").mkdir()
+    code, _, err = _say(capsys, url, "--best")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert [path.name for path in here.iterdir() if path.name != "cache"] == ["store"]
+    assert not list((here / "store").iterdir())
+
+
+HOSTILE = {
+    "not a number": b'{"state": "finished", "env": "cartpole", "algo": "ppo", '
+    b'"best": {"iqm_return": NaN}}',
+    "infinite": b'{"state": "finished", "env": "cartpole", "algo": "ppo", '
+    b'"best": {"iqm_return": 1e999}}',
+    "no JSON": b"\xff\xfe",
+    "a list": b"[1]",
+    "deep": b'{"a":' * 200 + b"1" + b"}" * 200,
+}
+
+
+def _hostile(**changes):
+    base = {"state": "finished", "env": "cartpole", "algo": "ppo", "best": _returns(1e308)}
+    return json.dumps({**base, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *HOSTILE.values(),
+        _hostile(best={"iqm_return": "500"}),
+        _hostile(best=[500]),
+        _hostile(best={"iqm_return": True}),
+        _hostile(best={"iqm_return": 10**400}),
+        _hostile(best=None),
+        _hostile(algo=["ppo"]),
+        _hostile(env=None),
+        _hostile(state={"finished": 1}),
+        _hostile(algo="\x1b[2Jppo"),
+        b"0" * 10**6,
+    ],
+)
+def test_a_hostile_record_is_passed_over(store, policies, record, capsys):
+    _put(store, "sweep/good", policies / "good")
+    store.put("live/sweep/evil.json", record)
+    code, out, err = _say(capsys, store.url, "--best", "algo=ppo", *EPISODES)
+    assert (code, err) == (0, "")
+    assert "best: sweep/good" in out
+    assert "\x1b" not in out
+
+
+def _forge_zip(path, store):
+    store.put("runs/sweep/evil/best.zip", b"PK nothing")
+
+
+def _climb(path, store):
+    shutil.copytree(path / "best", path / "climbs")
+    import io
+    import zipfile
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("../../evil", b"x")
+    store.put("runs/sweep/evil/best.zip", packed.getvalue())
+
+
+def _another_algorithm(path, store):
+    text = (path / "config.yaml").read_text().replace("  name: cartpole", "  name: other")
+    store.put("runs/sweep/evil/config.yaml", text.encode())
+
+
+def _target(path, store):
+    text = (path / "config.yaml").read_text()
+    store.put("runs/sweep/evil/config.yaml", (text + "_target_: os.system\n").encode())
+
+
+def _other_policy(path, store):
+    """The bundle is whole, and of another environment."""
+    text = (path / "config.yaml").read_text().replace("CartPole-v1", "Acrobot-v1")
+    store.put("runs/sweep/evil/config.yaml", text.encode())
+
+
+def _no_files(path, store):
+    shutil.rmtree(store.root / "runs/sweep/evil")
+
+
+@pytest.mark.parametrize(
+    "forge", [_forge_zip, _climb, _another_algorithm, _target, _other_policy, _no_files]
+)
+def test_a_hostile_run_makes_room_for_the_next(store, policies, here, forge, capsys):
+    _put(store, "sweep/evil", policies / "good", best=_returns(1e308))
+    _put(store, "sweep/good", policies / "good")
+    forge(policies / "good", store)
+    before = sorted(path.name for path in here.iterdir())
+    code, out, err = _say(capsys, store.url, "--best", "--top", 1, *EPISODES)
+    assert (code, err) == (0, "")
+    (note,) = (line for line in out.splitlines() if line.startswith("note: "))
+    assert note.startswith("note: left out: sweep/evil: ")
+    assert "best: sweep/good" in out
+    assert sorted(path.name for path in here.iterdir()) == sorted({*before, "cache", "outputs"})
+
+
+def test_a_run_too_large_for_here_is_left_out(store, policies, monkeypatch):
+    _put(store, "sweep/evil", policies / "good", best=_returns(1e308))
+    _put(store, "sweep/good", policies / "good")
+    get_file = type(store).get_file
+
+    def claims_10_gb(self, name, path, largest):
+        if name.startswith("runs/sweep/evil"):
+            raise StoreError(f"{name} has 10000000000 bytes, more than the {largest} allowed")
+        return get_file(self, name, path, largest)
+
+    monkeypatch.setattr(type(store), "get_file", claims_10_gb)
+    best = find_best(store.url, episodes=20)
+    assert best.winner.candidate.run == "sweep/good"
+    assert "10000000000 bytes" in best.notes[0]
+
+
+def test_code_of_a_run_is_imported_only_with_trust(store, policies, here, capsys):
+    _put(store, "sweep/own", policies / "good", best=_returns(1e308))
+    _put(store, "sweep/good", policies / "good")
+    text = (policies / "good/config.yaml").read_text()
+    changed = text.replace("packages: []", "packages: [evil_package]")
+    assert changed != text
+    store.put("runs/sweep/own/config.yaml", changed.encode())
+    (here / "evil_package.py").write_text("open('imported', 'w').close()")
+    code, _, err = _say(capsys, store.url, "--best", *EPISODES)
+    assert code == 2
+    assert "evil_package" in err
+    assert "add --trust" in err
+    assert err.count("\n") == 1
+    assert not (here / "imported").exists()
+    assert not (here / "outputs").exists()
+
+
+def test_different_environments_are_told(store, policies, here):
+    _put(store, "sweep/a", policies / "good")
+    _put(store, "sweep/b", policies / "good")
+    text = (policies / "good/config.yaml").read_text()
+    changed = text.replace("time_limit: null", "time_limit: 100")
+    assert changed != text
+    store.put("runs/sweep/b/config.yaml", changed.encode())
+    best = find_best(store.url, episodes=20)
+    assert any("environments differ (time_limit)" in note for note in best.notes)
+
+
+@pytest.mark.slow
+def test_the_right_one_of_3000_runs_is_found(here, policies, monkeypatch):
+    """One listing for each 1,000 runs, each record once, and the files of three runs."""
+    with s3_server(monkeypatch) as url:
+        store = open_store(url)
+        draw, names = random.Random(0), [f"sweep/r{number:04d}" for number in range(3000)]
+        for name in names[3:]:
+            env = draw.choice(("cartpole", "pendulum", "hopper"))
+            state = draw.choice(("finished", "finished", "failed", "running"))
+            about = {"env": env, "algo": "ppo", "seed": draw.randrange(9), "steps": 10**6}
+            _claim(store, name, {**about, "state": state, "best": _returns(draw.gauss(200, 50))})
+        _put(store, names[0], policies / "poor", best=_returns(900))
+        _put(store, names[1], policies / "good", best=_returns(800))
+        _put(store, names[2], policies / "poor", best=_returns(700))
+        requests = []
+        monkeypatch.setattr(best_module, "open_store", lambda _: store)
+        store._client.meta.events.register(
+            "before-call.s3", lambda model, **_: requests.append(model.name)
+        )
+        best = find_best(f"{url}", env="cartpole", episodes=20)
+        assert best.winner.candidate.run == names[1]
+        assert best.n_tied == 1
+        first = len(requests)
+        assert requests.count("ListObjectsV2") <= 3 + 2 * 3
+        assert first < 3100
+        requests.clear()
+        find_best(url, env="cartpole", episodes=20)
+        # Nothing changed: the records and the runs are here.
+        assert requests == ["ListObjectsV2"] * (3 + 3)
