@@ -10,8 +10,6 @@ the command `aws`.
 from __future__ import annotations
 
 import argparse
-import logging
-import multiprocessing
 import os
 import secrets
 import shutil
@@ -19,11 +17,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.s3_server import BUCKET, serve_s3
 
 
 def main() -> None:
@@ -37,14 +35,14 @@ def main() -> None:
     has_aws = shutil.which("aws") is not None
     first: dict[str, list[float]] = {"push": [], "aws s3 sync": []}
     again: dict[str, list[float]] = {"push": [], "aws s3 sync": []}
-    with _server(args.latency_ms / 1e3), tempfile.TemporaryDirectory() as folder:
+    with serve_s3(args.latency_ms / 1e3), tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         _write_run(run, args.files, args.kilobytes * 1024)
         for number in range(args.rounds):
             tools = [("push", _push), ("aws s3 sync", _aws)][: 2 if has_aws else 1]
             for name, send in tools if number % 2 else tools[::-1]:
                 (run / ".store.json").unlink(missing_ok=True)
-                once = send(run, f"s3://bench/{secrets.token_hex(4)}")
+                once = send(run, f"{BUCKET}/{secrets.token_hex(4)}")
                 first[name].append(once())
                 again[name].append(once())
     for name in first:
@@ -80,46 +78,6 @@ def _write_run(path: Path, files: int, size: int) -> None:
         file = path / "monitor" / f"{number}.monitor.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(os.urandom(size))
-
-
-@contextmanager
-def _server(latency_s: float) -> Iterator[None]:
-    """Serve S3 in a process of its own; AWS's settings point to it."""
-    import boto3
-
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(latency_s, theirs), daemon=True)
-    process.start()
-    os.environ.update(
-        AWS_ENDPOINT_URL=f"http://127.0.0.1:{ours.recv()}",
-        AWS_ACCESS_KEY_ID="test",
-        AWS_SECRET_ACCESS_KEY="test",
-        AWS_DEFAULT_REGION="us-east-1",
-        AWS_EC2_METADATA_DISABLED="true",
-    )
-    boto3.client("s3").create_bucket(Bucket="bench")
-    try:
-        yield
-    finally:
-        process.kill()
-
-
-def _serve(latency_s: float, port: Connection) -> None:
-    """Run moto's S3 on a free port, each request the latency later."""
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    app = DomainDispatcherApplication(create_backend_app)
-
-    def slow(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        time.sleep(latency_s)
-        return app(environ, start_response)
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, slow, threaded=True)
-    port.send(server.port)
-    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ VERBS = {
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
     "plot": "plot learning curves of one or more runs",
     "runs": "list runs: state, algorithm, environment, best return",
+    "ls": "list the sweeps in S3 or in a shared folder",
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or from a shared folder",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",

@@ -1,4 +1,4 @@
-"""`rlzoo-plus sweep`: show, resume or stop a sweep, retry its failed jobs, tidy it."""
+"""`rlzoo-plus sweep`: show, resume or stop a sweep, retry failed jobs, read logs, tidy it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,29 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.ledger import REMOVED, Ledger, open_sweep
 from rlzoo_plus.sweeps.presence import ask_to_stop, living_controllers
 from rlzoo_plus.sweeps.states import JobState, look_at
+from rlzoo_plus.sweeps.store_sweep import find_store_sweep
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+# What is different for a sweep in a store.
+_IN_A_STORE = {
+    "logs": " Of a sweep in a store: as they were last sent, five minutes ago at most.",
+    "resume": " In a store: let workers take the cancelled runs again.",
+    "retry-failed": " In a store: let workers take the failed runs again.",
+    "cancel": " In a store: from any machine; no worker takes a cancelled run until `resume`.",
+    "prune": " In a store: from the list of its jobs; a lifecycle rule removes their objects.",
+}
 
 
 def main(arguments: list[str]) -> int:
     """Run a sub-command; return the exit code."""
     options = _parse(arguments)
+    found = find_store_sweep(options.sweep)
+    if found is not None:
+        from rlzoo_plus.commands.sweep_in_store import act
+
+        return act(found, options, make_console())
     return int(options.action(open_sweep(options.sweep), options, make_console()))
 
 
@@ -86,6 +101,14 @@ def _watch(ledger: Ledger, console: Console) -> None:
             time.sleep(1.0)
 
 
+def _logs(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.sweeps.logs import log_tail, print_logs
+
+    views = look_at(ledger.read())
+    print_logs(views, options.part, lambda job: log_tail(job, options.lines), console)
+    return 0
+
+
 def _cancel(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
     count = ask_to_stop(ledger.sweep)
     if not count:
@@ -124,21 +147,24 @@ def _prune(ledger: Ledger, options: argparse.Namespace, console: Console) -> int
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = command_parser(
         "sweep",
-        "Manage a sweep, the jobs of `rlzoo-plus train -m ... sweep=NAME`.",
+        "Manage a sweep, the jobs of `rlzoo-plus train -m ... sweep=NAME`, here or in a store.",
         "status default --watch",
     )
     verbs = parser.add_subparsers(metavar="COMMAND", required=True, dest="verb")
     actions = {
         "status": (_status, "show waiting, running, done and failed jobs"),
+        "logs": (_logs, "show the last lines of the logs of running and failed jobs"),
         "resume": (_run, "run the unfinished jobs; they resume bit for bit"),
         "retry-failed": (_run, "run the failed jobs again, from their last checkpoint"),
         "cancel": (_cancel, "stop the running jobs cleanly, with a checkpoint"),
         "prune": (_prune, "remove unfinished runs from the sweep"),
     }
     for name, (action, text) in actions.items():
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        told = f"{text[0].upper()}{text[1:]}.{_IN_A_STORE.get(name, '')}"
+        verb = verbs.add_parser(name, help=text, description=told)
         verb.set_defaults(action=action)
-        verb.add_argument("sweep", metavar="SWEEP", help="name below outputs/sweeps, or a path")
+        named = "name below outputs/sweeps, a path, or STORE/SWEEP such as s3://bucket/lab/first"
+        verb.add_argument("sweep", metavar="SWEEP", help=named)
         if action is _run:
             where = "where and how many at once, e.g. infra.workers=4"
             verb.add_argument("overrides", nargs="*", metavar="infra.KEY=VALUE", help=where)
@@ -147,6 +173,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         elif action is _status:
             verb.add_argument("--watch", action="store_true", help="update until the sweep ends")
             verb.add_argument("--json", action="store_true", help="print JSON, for programs")
+        elif action is _logs:
+            part = "jobs whose path has this part, e.g. a seed: -s3 (default: running and failed)"
+            verb.add_argument("part", nargs="?", metavar="PART", help=part)
+            count = "of each (default: %(default)s)"
+            verb.add_argument("--lines", type=int, default=20, metavar="N", help=count)
         elif action is _prune:
             yes = "remove them; without it they are only listed"
             verb.add_argument("--yes", action="store_true", help=yes)
@@ -156,4 +187,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         options.overrides += rest
+    if getattr(options, "lines", 1) < 1:
+        parser.error("--lines must be at least 1")
     return options

@@ -142,7 +142,7 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
 
 def cache_of(url: str) -> Path:
     """Return the folder of this machine that keeps copies of a store."""
-    return _base() / hash_of(url)
+    return _base() / hash_of(url if "://" in url else os.path.abspath(url))
 
 
 def _base() -> Path:

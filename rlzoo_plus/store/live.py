@@ -155,20 +155,16 @@ class LiveRecords:
         self._loaded.add(folder)
         try:
             kept = json.loads(read_plain_file(self._file(folder), _LARGEST_CACHE_BYTES))
-            for name, (tag, text) in kept.items():
-                if _folder_of(name) == folder and isinstance(tag, str):
-                    self._known[name] = (tag, read_record(text.encode()))
+            for name, (tag, record) in kept.items():
+                if _folder_of(name) == folder and isinstance(record, dict):
+                    self._known[name] = (str(tag), record)
         # It is a copy: whatever is wrong with it, the store has the records.
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return
 
     def _save(self, folder: str) -> None:
         """Keep the records of a folder; of two processes that do so at once, either is right."""
-        kept = {
-            name: (tag, json.dumps(record))
-            for name, (tag, record) in self._known.items()
-            if _folder_of(name) == folder
-        }
+        kept = {name: known for name, known in self._known.items() if _folder_of(name) == folder}
         write_atomic(self._file(folder), json.dumps(kept))
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.artifacts.untrusted import parse_json, printable
-from rlzoo_plus.store.contract import ArtifactStore
+from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.untrusted import parse_json, printable, read_plain_file
+from rlzoo_plus.store.cache import hash_of
+from rlzoo_plus.store.contract import ArtifactStore, Entry
 
 log = logging.getLogger(__name__)
 FOLDER = "submissions"
 LARGEST_BYTES = 2**30
 # The event of a record that takes a job out of the sweep.
 REMOVED = "removed"
+_MOST_WARNED = 10
 _NAME = re.compile(r"(?P<number>[0-9]{6})\.jsonl")
 
 
@@ -38,9 +43,15 @@ class Submission:
 class Submissions:
     """The submissions of one sweep; what was read is not read again."""
 
-    def __init__(self, store: ArtifactStore, sweep: str) -> None:
-        """Name a sweep; nothing is requested yet."""
-        self._store, self._prefix = store, f"{FOLDER}/{sweep}/"
+    def __init__(self, store: ArtifactStore, sweep: str, cache: Path | None = None) -> None:
+        """Name a sweep; nothing is requested yet.
+
+        Args:
+            store: Where the sweep is.
+            sweep: Its name.
+            cache: A folder that keeps what was read for the next process.
+        """
+        self._store, self._prefix, self._cache = store, f"{FOLDER}/{sweep}/", cache
         self._known: dict[int, Submission] = {}
 
     def read(self) -> list[Submission]:
@@ -52,7 +63,7 @@ class Submissions:
         for entry in self._store.list(self._prefix):
             found = _NAME.fullmatch(entry.name.removeprefix(self._prefix))
             if found is not None and int(found["number"]) not in self._known:
-                self._read(int(found["number"]))
+                self._read(int(found["number"]), entry)
         return [self._known[number] for number in sorted(self._known)]
 
     def records(self) -> dict[str, dict[str, Any]]:
@@ -97,18 +108,31 @@ class Submissions:
             if self._store.put_if_absent(name, data) is not None:
                 return number
 
-    def _read(self, number: int) -> None:
-        name = f"{self._prefix}{number:06d}.jsonl"
-        found = self._store.get(name, LARGEST_BYTES)
-        if found is None:
+    def _read(self, number: int, entry: Entry) -> None:
+        data = self._data(entry)
+        if data is None:
             return
         about, records = {}, []
-        for line in _lines(found[0], f"{self._store.url}/{name}"):
+        for line in _lines(data, f"{self._store.url}/{entry.name}"):
             if isinstance(line.get("job"), str):
                 records.append(line)
             elif line.get("event") == "submission":
                 about = line
         self._known[number] = Submission(number, about, records)
+
+    def _data(self, entry: Entry) -> bytes | None:
+        if self._cache is None:
+            found = self._store.get(entry.name, LARGEST_BYTES)
+            return None if found is None else found[0]
+        # By its tag: a sweep of the same name may have been another one before.
+        file = self._cache / f"{hash_of(f'{entry.name} {entry.tag}')}.jsonl"
+        with contextlib.suppress(OSError, ValueError):
+            return read_plain_file(file, LARGEST_BYTES)
+        found = self._store.get(entry.name, LARGEST_BYTES)
+        if found is None:
+            return None
+        write_atomic(file, found[0])
+        return found[0]
 
 
 def _is_same(
@@ -124,11 +148,14 @@ def _is_same(
 
 
 def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
+    n_damaged = 0
     for number, text in enumerate(data.splitlines(), 1):
         try:
             line = parse_json(text, allow_nan=True)
         except ValueError as error:
-            log.warning("left out: %s, line %d: %s", where, number, printable(error))
+            n_damaged += 1
+            if n_damaged <= _MOST_WARNED:
+                log.warning("left out: %s, line %d: %s", where, number, printable(error))
             continue
         if isinstance(line, dict):
             yield line

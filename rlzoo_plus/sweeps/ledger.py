@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from rlzoo_plus.sweeps.job import SWEEPS, SweepJob, load_job, sweep_dir
 log = logging.getLogger(__name__)
 
 NAME = "ledger.jsonl"
+_MOST_WARNED = 10
 ADDED, STARTED, DONE, FAILED, STOPPED, REMOVED = (
     *("added", "started", "done", "failed", "stopped", "removed"),
 )
@@ -48,7 +49,7 @@ class Ledger:
     def __init__(self, sweep: Path) -> None:
         self.sweep = sweep
         self.path = sweep / NAME
-        self._damaged: set[str] = set()
+        self._loader = JobLoader(sweep)
 
     def add(self, jobs: Iterable[SweepJob]) -> None:
         """Record the jobs that are not in it yet, or with another configuration."""
@@ -69,15 +70,7 @@ class Ledger:
     def read(self) -> Past:
         """Return its content; a job whose record is damaged is left out, with one warning."""
         records, last = self._records()
-        past = Past(last=last)
-        for key, record in records.items():
-            try:
-                past.jobs[key] = load_job(self.sweep, record)
-            except ConfigError as error:
-                if key not in self._damaged:
-                    log.warning("left out: %s", error)
-                self._damaged.add(key)
-        return past
+        return Past(self._loader.load(records), last)
 
     def _records(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         """Return the record of each job that is in the sweep, and its last event, by key."""
@@ -98,6 +91,35 @@ class Ledger:
             else:
                 last[key] = record
         return records, last
+
+
+class JobLoader:
+    """Makes the jobs of a sweep from their records; warns once of each that is damaged."""
+
+    def __init__(self, sweep: Path, name: str | None = None) -> None:
+        """Name a sweep.
+
+        Args:
+            sweep: Its directory, which need not exist.
+            name: What it is called in warnings, None for the directory.
+        """
+        self._sweep, self._name = sweep, name or str(sweep)
+        self._damaged: set[str] = set()
+
+    def load(self, records: Mapping[str, dict[str, Any]]) -> dict[str, SweepJob]:
+        """Return the job of each record by its key, without those that are damaged."""
+        jobs, n_damaged = {}, len(self._damaged)
+        for key, record in records.items():
+            try:
+                jobs[key] = load_job(self._sweep, record)
+            except ConfigError as error:
+                if key not in self._damaged and len(self._damaged) < n_damaged + _MOST_WARNED:
+                    log.warning("left out: %s", str(error).replace(str(self._sweep), self._name))
+                self._damaged.add(key)
+        n_more = len(self._damaged) - n_damaged - _MOST_WARNED
+        if n_more > 0:
+            log.warning("left out: %s: %s more jobs, for such reasons", self._name, f"{n_more:,}")
+        return jobs
 
 
 def open_sweep(name: str) -> Ledger:

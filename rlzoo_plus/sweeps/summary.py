@@ -118,7 +118,7 @@ def write_summary(sweep: Path, views: list[JobView], rows: list[Row]) -> list[Pa
     return files
 
 
-def as_data(sweep: Path, views: list[JobView], rows: list[Row]) -> dict[str, Any]:
+def as_data(sweep: Path | str, views: list[JobView], rows: list[Row]) -> dict[str, Any]:
     """Return the state of a sweep as plain data."""
     return {
         "sweep": str(sweep),

@@ -1,0 +1,63 @@
+"""`rlzoo-plus ls`: list the sweeps and folders of runs of a store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.commands.typed import command_parser, make_console, tell
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.contract import open_store
+
+_HEADS = ("name", "done", "failed", "running", "waiting", "last beat", "best return")
+
+
+def main(arguments: list[str]) -> int:
+    """Print a line for each sweep, and for each other folder of runs."""
+    parser = command_parser(
+        "ls",
+        "List the sweeps and other folders of runs in a store: how many runs are in each state, "
+        "when a worker gave its last sign of life, and the best mean return. It reads what workers "
+        "report while they train, one small object a run; `rlzoo-plus runs STORE` reads the files "
+        "of each run, and `rlzoo-plus sweep status STORE/SWEEP` knows runs that nobody has begun.",
+        "s3://my-bucket/lab",
+    )
+    parser.add_argument("store", metavar="STORE", help="s3://bucket/prefix, or a shared folder")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    options = parser.parse_args(arguments)
+
+    from rlzoo_plus.sweeps.store_folders import list_folders, shown_name
+
+    if "://" not in options.store and not Path(options.store).is_dir():
+        raise ConfigError(f"{printable(options.store)}: no such folder. Name one, or s3://...")
+    store = open_store(options.store)
+    folders = list_folders(store)
+    if options.json:
+        print(json.dumps([{**asdict(f), "url": f"{store.url}/{f.name}"} for f in folders]))
+        return 0
+    if not folders:
+        tell(f"nothing in {printable(store.url)} yet. Send a run: rlzoo-plus push RUN STORE")
+        return 0
+
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for head in _HEADS:
+        table.add_column(head, justify="left" if head == "name" else "right", no_wrap=True)
+    for folder in folders:
+        counts = [folder.counts[name] for name in _HEADS[1:5]]
+        cells = [f"{count:,}" if count else "-" for count in counts]
+        if folder.cancelled:
+            cells[-1] += f" ({folder.cancelled:,} cancelled)"
+        cells.append("-" if folder.newest_s is None else f"{duration(folder.newest_s)} ago")
+        cells.append("-" if folder.best is None else f"{folder.best:.1f}")
+        table.add_row(*map(Text, [shown_name(folder), *cells]))
+    console = make_console()
+    console.print(table)
+    if any(folder.is_sweep for folder in folders):
+        console.print(f"more: rlzoo-plus sweep status {printable(store.url)}/NAME", markup=False)
+    return 0

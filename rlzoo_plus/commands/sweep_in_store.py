@@ -1,0 +1,175 @@
+"""The sub-commands of `rlzoo-plus sweep` for a sweep in a store, which workers anywhere train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.contract import StoreError
+from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
+from rlzoo_plus.sweeps.states import JobState
+from rlzoo_plus.sweeps.store_sweep import StoreSweep, is_over, n_workers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WATCH_S, _AFTER_ERROR_S = 5.0, 30.0
+
+
+def act(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    """Run a sub-command; return the exit code."""
+    return _ACTIONS[options.verb](sweep, options, console)
+
+
+def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.sweeps.summary import summarise
+    from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
+
+    if options.watch:
+        _watch(sweep, console)
+    views = sweep.views()
+    rows = summarise([*views])
+    if options.json:
+        print(json.dumps(sweep.data(views, rows)))
+        return 0
+    console.print(f"sweep {sweep.url}", markup=False)
+    console.print(state_of([*views], console.height))
+    print_rows(rows, console)
+    print_failed([*views], console)
+    n_cancelled = sum(view.is_cancelled for view in views)
+    if n_cancelled:
+        console.print(f"{n_cancelled:,} of those that wait are cancelled, until `sweep resume`")
+    count = n_workers(views)
+    if count:
+        console.print(f"{_counted(count, 'worker')} at work")
+    elif is_over(views):
+        console.print("no worker at work")
+    else:
+        console.print(f"no worker at work; start some: {_workers(sweep)}", markup=False)
+    return 0
+
+
+def _watch(sweep: StoreSweep, console: Console) -> None:
+    """Show the sweep until no job runs or waits for a worker; else a line whenever it changed."""
+    from rich.live import Live
+
+    from rlzoo_plus.sweeps.sweep_view import state_of
+
+    before = None
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            try:
+                views = sweep.views()
+            except StoreError as error:
+                console.print(f"{error}; trying again", markup=False, style="yellow")
+                time.sleep(_AFTER_ERROR_S)
+                continue
+            if is_over(views):
+                return
+            if console.is_terminal:
+                live.update(state_of([*views], console.height), refresh=True)
+            elif (text := state_of([*views], console.height, on_one_line=True)) != before:
+                console.print(before := text)
+            time.sleep(_WATCH_S)
+
+
+def _logs(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.sweeps.logs import print_logs
+
+    print_logs(sweep.views(), options.part, lambda job: sweep.log_tail(job, options.lines), console)
+    return 0
+
+
+def _cancel(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    ended = (JobState.DONE, JobState.FAILED)
+    views = [v for v in sweep.views() if v.state not in ended and not v.is_cancelled]
+    if not views:
+        console.print(f"{sweep.url}: no run to cancel", markup=False)
+        return 0
+    changed = sweep.cancel(views, "sweep cancel")
+    asked, cancelled = changed.answers.count(RUNNING), changed.answers.count(CANCELLED)
+    if cancelled:
+        console.print(f"cancelled {_counted(cancelled, 'run')} that no worker trains")
+    if asked:
+        console.print(
+            f"asked the workers of {_counted(asked, 'run')} to stop: within half a minute or so "
+            "they write a checkpoint and send it"
+        )
+    return _say_error(changed.error, console)
+
+
+def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    """Let workers take cancelled runs again, or with `retry-failed` the failed ones."""
+    if options.overrides or options.trust:
+        given = " ".join([*options.overrides, *(["--trust"] if options.trust else [])])
+        raise ConfigError(
+            f"{printable(given)}: the runs of {sweep.url} are trained by workers; where and how "
+            f"many is said to them: {_workers(sweep)} --slots N. Leave it out."
+        )
+    views = sweep.views()
+    failed = [view for view in views if view.state is JobState.FAILED]
+    retries = options.verb == "retry-failed"
+    chosen = failed if retries else [view for view in views if view.is_cancelled]
+    changed = sweep.reopen(chosen, (FAILED,) if retries else (CANCELLED,))
+    reopened = sum(changed.answers)
+    waiting = [v for v in views if v.state is JobState.WAITING and not v.is_cancelled]
+    if reopened:
+        which = "failed" if retries else "cancelled"
+        console.print(f"workers may take {_counted(reopened, f'{which} run')} again")
+    if reopened or waiting:
+        console.print(f"{_counted(reopened + len(waiting), 'run')} wait for a worker")
+        console.print(f"next: {_workers(sweep)}", markup=False)
+    else:
+        console.print(f"{sweep.url}: nothing to do", markup=False)
+    if failed and not retries:
+        console.print(f"{len(failed)} jobs had failed before, and were left alone")
+        return 1
+    return _say_error(changed.error, console)
+
+
+def _prune(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
+    views = [v for v in sweep.views() if v.state in (JobState.WAITING, JobState.FAILED)]
+    if options.yes and views:
+        sweep.remove(views)
+    for view in views:
+        did = "removed" if options.yes else "would remove"
+        shown = f"{view.job.key} ({view.state}, {view.progress.steps:,} steps)"
+        console.print(f"{did} {shown}", markup=False)
+    if not views:
+        console.print("nothing to remove")
+    elif options.yes:
+        console.print("their objects stay in the store, until a lifecycle rule removes them")
+    else:
+        console.print("nothing was removed; add --yes")
+    return 0
+
+
+def _workers(sweep: StoreSweep) -> str:
+    return f"rlzoo-plus worker {printable(sweep.url)}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _say_error(error: StoreError | None, console: Console) -> int:
+    if error is None:
+        return 0
+    console.print(f"others could not be changed: {error}", markup=False, style="red")
+    console.print("the same command again goes on")
+    return 1
+
+
+_ACTIONS: dict[str, Callable[[StoreSweep, argparse.Namespace, Console], int]] = {
+    "status": _status,
+    "logs": _logs,
+    "cancel": _cancel,
+    "resume": _resume,
+    "retry-failed": _resume,
+    "prune": _prune,
+}
