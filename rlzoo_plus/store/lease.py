@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from rlzoo_plus.artifacts.untrusted import parse_json
+from rlzoo_plus.artifacts.atomic import finite
+from rlzoo_plus.artifacts.untrusted import parse_json, printable
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 
@@ -18,17 +19,23 @@ ENDED = (FINISHED, FAILED, CANCELLED)
 # What the worker of a run can be asked to do.
 STOP, KILL = "stop", "kill"
 LARGEST_BYTES = 2**16
+# Room for a request and what it says.
+_LARGEST_OWN_BYTES = LARGEST_BYTES - 2**12
 # Six beats of thirty seconds may fail.
 EXPIRES_S = 180.0
 _ATTEMPTS = 4
 
 
 class LeaseLostError(RunError):
-    """Another worker has the run now: stop, and write nothing more to the store."""
+    """Another worker has the run now, or somebody ended it: stop, and write nothing more."""
 
 
 class RunLease:
-    """The right to train one run; each beat renews it and reports progress in one request."""
+    """The right to train one run; each beat renews it and reports progress in one request.
+
+    A record with a worker's id is what that worker wrote last, and perhaps a request: whoever ends
+    or reopens a run without being its worker takes the id out.
+    """
 
     def __init__(self, store: ArtifactStore, run: str, worker: str) -> None:
         """Name a run; nothing is requested yet.
@@ -64,36 +71,39 @@ class RunLease:
             StoreError: A request failed; the claim may be made again.
         """
         entry = listed.get(self.name)
-        if entry is None:
-            return self._take(self._store.put_if_absent(self.name, self._record(RUNNING, {})))
+        if entry is None and self._take(self._store.put_if_absent(self.name, self._new())):
+            return True
         found = self._store.get(self.name, LARGEST_BYTES)
-        if found is None or found[1] != entry.tag:
-            # Somebody wrote it since the listing; our own write, if its answer was lost.
-            return found is not None and self._adopt(*found)
+        if found is None:
+            return False
         record = read_record(found[0])
         state = record.get("state")
-        if self._adopt(*found) and state == RUNNING:
+        # Our own claim, if its answer was lost.
+        if state == RUNNING and self._adopt(*found):
             return True
+        if entry is None or found[1] != entry.tag:
+            # Somebody wrote it since the listing.
+            return False
         if (state in ENDED and not take_ended) or (state == RUNNING and entry.age_s < expires_s):
             return False
         request = request_in(record)
         if request is not None and not take_ended:
             # Its worker died before it could obey.
-            new = self._record(CANCELLED, {"reason": request.get("reason", "")})
+            new = json.dumps(_ended(record, CANCELLED, _reason_in(request))).encode()
             self._store.put_if_unchanged(self.name, new, entry.tag)
             return False
-        new = self._record(RUNNING, {})
-        return self._take(self._store.put_if_unchanged(self.name, new, entry.tag))
+        return self._take(self._store.put_if_unchanged(self.name, self._new(), entry.tag))
 
     def beat(self, state: str = RUNNING, **progress: Any) -> None:
         """Renew the lease, or end it with another state; learn what was asked of this worker.
 
         Args:
-            state: `running`, or another one to end it.
+            state: `running`, or another one to end it. A run that was asked to end is `cancelled`
+                instead of `released`: nobody else would know of the request.
             progress: Plain data that `status` commands show.
 
         Raises:
-            LeaseLostError: Another worker took the run.
+            LeaseLostError: Another worker took the run, or it was ended without this one.
             StoreError: The request failed; beat again.
         """
         for _ in range(_ATTEMPTS):
@@ -103,15 +113,25 @@ class RunLease:
             # `ask` has changed the tag, or a beat whose answer was lost: go on from there.
             found = self._store.get(self.name, LARGEST_BYTES)
             if found is None or not self._adopt(*found):
-                break
-        raise LeaseLostError(f"{self._store.url}/{self.name}: another worker has this run")
+                raise LeaseLostError(
+                    f"{self._store.url}/{self.name}: another worker has this run, or it was ended"
+                )
+        raise StoreError(f"{self._store.url}/{self.name}: others wrote it each time; beat again")
+
+    def _new(self) -> bytes:
+        return self._record(RUNNING, {})
 
     def _record(self, state: str, progress: Mapping[str, Any]) -> bytes:
         self._beats += 1
         own = {"format": 1, "worker": self.worker, "beat": self._beats, "state": state}
-        if self.request is not None and state == RUNNING:
-            own["request"] = self.request
-        return json.dumps({**progress, **own}).encode()
+        if self.request is not None:
+            if state == RUNNING:
+                own["request"] = self.request
+            elif state == RELEASED:
+                own |= {"state": CANCELLED, "reason": _reason_in(self.request)}
+        # A NaN would make the record unreadable, and the run free for anyone.
+        data = json.dumps({**finite(progress), **own}).encode()
+        return data if len(data) <= _LARGEST_OWN_BYTES else json.dumps(own).encode()
 
     def _take(self, tag: str | None) -> bool:
         self._tag = tag or self._tag
@@ -148,12 +168,12 @@ def ask(
         state = record.get("state")
         if state in ENDED:
             return record
-        asks = {"ask": request, "reason": reason}
-        if state == RUNNING and tag != gone:
-            return {**record, "request": asks}
-        ended = {"format": 1, **record, "state": CANCELLED, "reason": reason}
-        # A worker that was only frozen finds it.
-        return {**ended, "request": asks} if state == RUNNING else ended
+        if state != RUNNING or tag == gone:
+            return _ended(record, CANCELLED, reason)
+        before = request_in(record)
+        if before is not None and before.get("ask") == KILL:
+            return record
+        return {**record, "request": {"ask": request, "reason": reason}}
 
     return _change(store, run, asked)
 
@@ -180,9 +200,10 @@ def reopen(
 
     def released(record: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
         nonlocal changed
-        changed = record.get("state") in states or tag == gone
-        kept = {name: value for name, value in record.items() if name != "request"}
-        return {**kept, "state": RELEASED, "reason": ""} if changed else record
+        if record.get("state") not in states and tag != gone:
+            return record
+        changed = True
+        return _ended(record, RELEASED, "")
 
     _change(store, run, released)
     return changed
@@ -192,6 +213,16 @@ def request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a record says was asked of its worker, None if nothing was."""
     request = record.get("request")
     return request if isinstance(request, dict) else None
+
+
+def _reason_in(request: Mapping[str, Any]) -> str:
+    return printable(request.get("reason", ""))
+
+
+def _ended(record: Mapping[str, Any], state: str, reason: str) -> dict[str, Any]:
+    """Return a record after somebody else than its worker ended it: that worker has lost it."""
+    kept = {name: value for name, value in record.items() if name != "request"}
+    return {"format": 1, **kept, "worker": "", "state": state, "reason": printable(reason)}
 
 
 def _change(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 # A beat renews the lease and carries the progress; a push sends all that changed.
 BEAT_S, PUSH_S = 30.0, 300.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 10.0
+# Of the beats whose request failed.
+_BEATS_AGAIN = 3
 
 
 class RunSync:
@@ -52,7 +56,7 @@ class RunSync:
         self._store, self._lease, self._report = store, lease, report
         self._mirror = make_mirror(self._check)
         self._beat_s, self._push_s, self._expires_s = beat_s, push_s, expires_s
-        self._beaten = time.monotonic()
+        self._beaten = _now()
         self._is_over, self._push_now = threading.Event(), threading.Event()
         # `finish` does what the threads do, too.
         self._pushing, self._beating = threading.Lock(), threading.Lock()
@@ -92,12 +96,15 @@ class RunSync:
         deadline = time.monotonic() + patience_s
         self._push_now.set()
         try:
-            problem = self._patiently(self._push, deadline)
+            problem = self._patiently(lambda: self._push(deadline), deadline)
             # A run is only told as ended where everything of it is there.
             end = state if problem is None else RELEASED
             self._is_over.set()
-            self._threads[0].join(max(deadline - time.monotonic(), 0.1))
-            unsaid = self._patiently(lambda: self._beat(end, **more), deadline)
+            with self._held(self._pushing, deadline) as is_quiet:
+                if not is_quiet:
+                    # The next worker must not begin while something of ours is still on its way.
+                    return f"{problem or 'a push is not done yet'}: the lease is left to expire"
+                unsaid = self._patiently(lambda: self._beat(end, **more), deadline)
             return problem or unsaid
         finally:
             self._is_over.set()
@@ -115,9 +122,21 @@ class RunSync:
             time.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 
+    @contextmanager
+    def _held(self, lock: threading.Lock, deadline: float) -> Iterator[bool]:
+        left_s = min(max(deadline - time.monotonic(), 0.1), threading.TIMEOUT_MAX)
+        is_ours = lock.acquire(timeout=left_s)
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                lock.release()
+
     def _run_beats(self) -> None:
-        while not self._is_over.wait(self._beat_s) and not self.is_lost:
-            self._try(self._beat)
+        pause_s = self._beat_s
+        while not self._is_over.wait(pause_s) and not self.is_lost:
+            is_done = self._try(self._beat)
+            pause_s = self._beat_s if is_done else self._beat_s / _BEATS_AGAIN
 
     def _run_pushes(self) -> None:
         while not self._is_over.is_set() and not self.is_lost:
@@ -126,9 +145,10 @@ class RunSync:
             if not self._is_over.is_set():
                 self._try(self._push)
 
-    def _try(self, act: Callable[[], object]) -> None:
+    def _try(self, act: Callable[[], object]) -> bool:
         try:
             act()
+            return True
         except LeaseLostError as error:
             log.error("%s: nothing more is sent", error)
             self.is_lost = True
@@ -137,16 +157,30 @@ class RunSync:
             if problem != self._problem:
                 log.warning("%s; training goes on, and this is tried again", problem)
             self._problem = problem
+        return False
 
     def _beat(self, state: str = RUNNING, **more: Any) -> None:
-        report = {**self._report(), **more}
+        report = {**self._read_report(), **more}
         with self._beating:
-            began = time.monotonic()
+            if state == RUNNING and self._is_over.is_set():
+                # It was waiting here while `finish` ended the lease.
+                return
+            began = _now()
             self._lease.beat(state, **report)
             self._beaten = began
 
-    def _push(self) -> Sent:
-        with self._pushing:
+    def _read_report(self) -> dict[str, Any]:
+        try:
+            return self._report()
+        except Exception:
+            # Without a beat another worker would take the run.
+            log.exception("the progress of the run cannot be read")
+            return {}
+
+    def _push(self, deadline: float = math.inf) -> Sent:
+        with self._held(self._pushing, deadline) as is_ours:
+            if not is_ours:
+                raise StoreError(f"{self._store.url}: a push is not done yet")
             sent = self._mirror.push()
         self.sent_objects += sent.objects
         self.sent_bytes += sent.size
@@ -156,5 +190,13 @@ class RunSync:
         """Let nothing be sent that the next worker of the run might have replaced by now."""
         if self.is_lost:
             raise LeaseLostError(f"{self._store.url}: another worker has this run")
-        if time.monotonic() - self._beaten > self._expires_s / 2:
+        if self._is_over.is_set():
+            raise StoreError(f"{self._store.url}: the lease has been given back")
+        if _now() - self._beaten > self._expires_s / 2:
             raise StoreError(f"{self._store.url}: the lease could not be renewed for a while")
+
+
+def _now() -> float:
+    """Return a time that goes on while the machine sleeps, where the system has one [s]."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -14,6 +14,7 @@ from rlzoo_plus.store.lease import (
     RELEASED,
     RUNNING,
     STOP,
+    LeaseLostError,
     RunLease,
     ask,
     list_leases,
@@ -145,9 +146,10 @@ def test_a_run_whose_worker_is_gone_is_cancelled_at_once(store):
     frozen = _claimed(store)
     assert ask(store, RUN, STOP, "enough", gone=_tag(store)) == CANCELLED
     assert _claimed(store, "two", expires_s=0.0) is None
-    # The worker was only frozen: it finds out what was asked of it.
-    frozen.beat(RUNNING)
-    assert frozen.request == {"ask": STOP, "reason": "enough"}
+    # The worker was only frozen: it finds out.
+    with pytest.raises(LeaseLostError, match="it was ended"):
+        frozen.beat(RUNNING)
+    assert _claimed(store, "two", expires_s=0.0) is None
 
 
 def test_a_worker_that_has_beaten_since_is_asked(store):
