@@ -6,12 +6,10 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rlzoo_plus.config.resolve import config_hash, validate_config
 from rlzoo_plus.config.schema import InfraConfig
-from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
 from rlzoo_plus.store.lease import CANCELLED, FAILED, reopen
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
@@ -31,12 +29,10 @@ class Submitted:
     Attributes:
         new: Number of jobs that were not in the store before, or with another content.
         reopened: Number of ended runs that workers may take again.
-        others: Why a job cannot be submitted, by its key: the store has another run there.
     """
 
     new: int = 0
     reopened: int = 0
-    others: dict[str, str] = field(default_factory=dict)
 
 
 class Submitter:
@@ -89,21 +85,14 @@ class Submitter:
             StoreError: A request failed; the same call may be made again.
             ConfigError: The code cannot be sent.
         """
-        about = self._begin()
-        known = self.live()
-        others = {
-            record["job"]: problem
-            for record in records
-            if (problem := self._other_run(record, known.get(record["job"]))) is not None
-        }
-        mine = [record for record in records if record["job"] not in others]
-        number = self._submissions.add(mine, about)
+        number = self._submissions.add(records, self._begin())
         new = [s.records for s in self._submissions.read() if s.number == number]
         # Workers that take a run now find the newest configuration.
-        again = [r["job"] for r in mine if _is_over_too_early(known.get(r["job"]))]
+        known = self.live()
+        again = [r["job"] for r in records if _is_over_too_early(known.get(r["job"]))]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             opened = list(pool.map(lambda key: reopen(self.store, self.run(key)), again))
-        return Submitted(sum(map(len, new)), sum(opened), others)
+        return Submitted(sum(map(len, new)), sum(opened))
 
     def _begin(self) -> dict[str, Any]:
         from rlzoo_plus import __version__
@@ -122,20 +111,6 @@ class Submitter:
                 sha = send_code(self.store, self.sweep, self._code)
             self._about = {"version": __version__, "code": sha}
         return self._about
-
-    def _other_run(self, record: Mapping[str, Any], live: LiveRecord | None) -> str | None:
-        """Return why a run cannot have its name, if the store has another run of that name."""
-        if live is None or "config_hash" not in live.record or "config" not in record:
-            return None
-        key, config = record["job"], {**record["config"], "run_dir": None}
-        own = config_hash(validate_config(config, check_types))
-        # A name that is made of the hash cannot be that of another run.
-        if own in key or live.record["config_hash"] == own:
-            return None
-        return (
-            f"{self.store.url} has another run {self.run(key)}. Choose another name, "
-            "hpo.study=NAME, or another store"
-        )
 
 
 def _is_over_too_early(live: LiveRecord | None) -> bool:

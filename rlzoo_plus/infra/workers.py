@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from rlzoo_plus.infra.node import sleep_until
 from rlzoo_plus.infra.submitter import Submitter, run_record
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
 from rlzoo_plus.store.home import append_log, bring_run
-from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, KILL, STOP, ask
+from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, KILL, RUNNING, STOP, ask
 from rlzoo_plus.store.live import LiveRecord
 
 # Trials of a study at once, if infra.workers is not set.
@@ -133,7 +133,11 @@ class WorkersLauncher:
             self._buffer.remove(handle)
         return is_here
 
-    def safely(self, act: Any) -> bool:
+    def bring(self, key: str, path: Path) -> None:
+        """Bring a run without its checkpoints into its directory; see `bring_run`."""
+        bring_run(self.submitter.store, self.submitter.run(key), path)
+
+    def safely(self, act: Callable[[], object]) -> bool:
         """Do something in the store; return whether it worked: it is tried again if not."""
         try:
             act()
@@ -148,9 +152,9 @@ class WorkersLauncher:
     def _exchange(self) -> None:
         if self._buffer:
             waiting = list(self._buffer)
-            submitted = self.submitter.submit([handle.record for handle in waiting])
+            self.submitter.submit([handle.record for handle in waiting])
             for handle in waiting:
-                handle.submitted(submitted.others.get(handle.key))
+                handle.is_submitted = True
             self._buffer = [handle for handle in self._buffer if handle not in waiting]
         self._live = self.submitter.live()
 
@@ -179,10 +183,11 @@ class WorkersHandle:
                 "limits": asdict(spec.limits),
             }
         self._end: JobEnd | None = None
-        self._is_submitted = False
-        # What is to be asked of its worker, with the reason, and what was.
-        self._wish: tuple[str, str] | None = None
+        self.is_submitted = False
+        # What its worker is asked, why, and whether that is in the store.
         self._asked: str | None = None
+        self._reason = ""
+        self._is_told = False
         self._is_enough = False
         self._seen_step, self._tried = 0, float("-inf")
 
@@ -223,32 +228,31 @@ class WorkersHandle:
         live = self._launcher.live(self.key)
         return Progress() if live is None else progress_of(live.record)
 
-    def submitted(self, problem: str | None) -> None:
-        """Learn that it is in the store, or why it cannot be."""
-        self._is_submitted = True
-        if problem is not None:
-            self._end = JobEnd(EXIT_FAILED, problem)
-
     def _ask(self, request: str, reason: str) -> None:
         if self._end is not None or self._asked in (KILL, request):
             return
         if self._launcher.forget(self):
             self._end = JobEnd(-signal.SIGKILL if request == KILL else EXIT_SIGTERM)
             return
-        self._asked, self._wish = request, (request, reason)
+        self._asked, self._reason, self._is_told = request, reason, False
         self._carry_out()
 
     def _carry_out(self) -> None:
-        if self._wish is not None and self._is_submitted:
-            request, reason = self._wish
-            submitter = self._launcher.submitter
-            if self._launcher.safely(
-                lambda: ask(submitter.store, submitter.run(self.key), request, reason)
-            ):
-                self._wish = None
+        request, live = self._asked, self._launcher.live(self.key)
+        if request is None or not self.is_submitted:
+            return
+        # Nobody obeys where the worker is gone: the lease is ended here then.
+        is_gone = live is not None and live.state == RUNNING and not live.is_trained
+        gone = live.tag if live is not None and is_gone else None
+        if self._is_told and gone is None:
+            return
+        submitter = self._launcher.submitter
+        run, reason = submitter.run(self.key), self._reason
+        ask_it = functools.partial(ask, submitter.store, run, request, reason, gone=gone)
+        self._is_told = self._launcher.safely(ask_it)
 
     def _find_end(self) -> JobEnd | None:
-        live = self._launcher.live(self.key) if self._is_submitted else None
+        live = self._launcher.live(self.key) if self.is_submitted else None
         if live is None or live.state not in ENDED:
             return None
         try:
@@ -257,12 +261,11 @@ class WorkersHandle:
             return JobEnd(EXIT_FAILED, printable(error))
 
     def _bring(self) -> None:
-        submitter = self._launcher.submitter
-        run = submitter.run(self.key)
         if self._run_dir is None:
-            append_log(submitter.store, run, self._spec.log)
+            submitter = self._launcher.submitter
+            append_log(submitter.store, submitter.run(self.key), self._spec.log)
         else:
-            bring_run(submitter.store, run, self._run_dir)
+            self._launcher.bring(self.key, self._run_dir)
 
     def _end_of(self, live: LiveRecord) -> JobEnd:
         record, state = live.record, live.state

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.analysis.series import finite
@@ -25,7 +26,7 @@ from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, RUNNING
 from rlzoo_plus.store.live import LiveRecord
 from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.sweeps.controller import Entry
-from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.job import SWEEPS, SweepJob
 from rlzoo_plus.sweeps.ledger import DONE, FAILED, Ledger
 from rlzoo_plus.sweeps.states import JobState, JobView
 
@@ -75,14 +76,11 @@ def submit_jobs(
         trust = " --trust" if any(own_code(entry.job.config) for entry in todo.values()) else ""
         say(f"a worker, on any machine: rlzoo-plus worker {launcher.place}{trust}", markup=False)
     if not waits:
-        _say_how(launcher, sweep.name, view)
+        _say_how(launcher, sweep, view)
         return 0
-    watch = _Watch(entries, records, launcher, view)
-    for key, problem in done.others.items():
-        watch.end(todo[key], JobState.FAILED, problem)
-    code = watch.run(takes_signals=takes_signals)
+    code = _Watch(entries, records, launcher, view).run(takes_signals=takes_signals)
     if code > 1:
-        _say_how(launcher, sweep.name, view)
+        _say_how(launcher, sweep, view)
     return code
 
 
@@ -109,7 +107,7 @@ class _Watch:
         with self._signals(takes_signals), self._view:
             for entry in self._entries:
                 if entry.job.key not in self._records:
-                    self.end(entry, JobState.DONE)
+                    self._end(entry, JobState.DONE)
             look_at = 0.0
             while self._open and self._signal is None:
                 if time.monotonic() >= look_at:
@@ -123,7 +121,7 @@ class _Watch:
         failed = any(entry.state is JobState.FAILED for entry in self._entries)
         return EXIT_FAILED if failed else 0
 
-    def end(self, entry: Entry, state: JobState, reason: str = "", ran_s: float = 0.0) -> None:
+    def _end(self, entry: Entry, state: JobState, reason: str = "", ran_s: float = 0.0) -> None:
         """Record and show how a job ended."""
         entry.state, entry.reason, entry.ran_s = state, reason, ran_s
         if self._open.pop(entry.job.key, None) is not None:
@@ -142,7 +140,7 @@ class _Watch:
             with stop_signals_go_to(stop) if takes_signals else contextlib.nullcontext():
                 yield
         except KeyboardInterrupt:
-            _say_how(self._launcher, self._ledger.sweep.name, self._view)
+            _say_how(self._launcher, self._ledger.sweep, self._view)
             raise
 
     def _look(self) -> None:
@@ -179,12 +177,12 @@ class _Watch:
         reason = record.get("limit") or record.get("reason")
         told = printable(reason) if isinstance(reason, str) and reason else "no reason is given"
         if problem is not None:
-            self.end(entry, JobState.FAILED, problem, ran_s)
+            self._end(entry, JobState.FAILED, problem, ran_s)
         elif live.state == FINISHED:
-            self.end(entry, JobState.DONE, "", ran_s)
+            self._end(entry, JobState.DONE, "", ran_s)
         else:
             prefix = "cancelled: " if live.state == CANCELLED else ""
-            self.end(entry, JobState.FAILED, prefix + told, ran_s)
+            self._end(entry, JobState.FAILED, prefix + told, ran_s)
 
     def _drop_removed(self, live: dict[str, LiveRecord]) -> None:
         now = time.monotonic()
@@ -192,14 +190,15 @@ class _Watch:
             return
         self._looked_for_removed = now
         for key in set(self._open) - set(live) - self._submitter.keys():
-            self.end(self._open[key], JobState.FAILED, "another command removed it")
+            self._end(self._open[key], JobState.FAILED, "another command removed it")
 
 
 def _record(job: SweepJob) -> dict[str, Any]:
     return run_record(job.key, job.config.model_dump(), job.command)
 
 
-def _say_how(launcher: WorkersLauncher, sweep: str, view: SweepView) -> None:
+def _say_how(launcher: WorkersLauncher, sweep: Path, view: SweepView) -> None:
     say = view.console.print
+    name = sweep.name if sweep.parent == SWEEPS else sweep
     say(f"the runs of {launcher.place} go on wherever workers train them", markup=False)
-    say(f"next: rlzoo-plus sweep status|cancel {sweep}", markup=False)
+    say(f"next: rlzoo-plus sweep status|cancel {name}", markup=False)

@@ -12,7 +12,9 @@ from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import JobSpec, Launcher
+from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.scheduler import JobsStopped, run_together
+from rlzoo_plus.infra.workers import WorkersLauncher
 from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.multirun import run_jobs
@@ -28,7 +30,7 @@ from rlzoo_plus.tuning.study_report import (
     write_report,
 )
 from rlzoo_plus.tuning.study_view import TuningView
-from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED
+from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED, PRELOAD
 from rlzoo_plus.tuning.trials import TrialView
 
 
@@ -187,6 +189,10 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
     known = _read(file)
     if known is not None and known.episodes == episodes:
         return known
+    if isinstance(launcher, WorkersLauncher):
+        # Workers train; its policy plays here.
+        launcher.bring(job.key, job.path)
+        launcher = LocalLauncher(1, PRELOAD)
     data = {"run": str(job.path), "config": job.config.model_dump(), "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")
     run_together(launcher, [spec])

@@ -19,9 +19,12 @@ from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import config_options
+from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import Launcher, make_launcher
+from rlzoo_plus.infra.workers import WorkersLauncher
+from rlzoo_plus.store.cache import remember_store
 from rlzoo_plus.sweeps.job import busy_cores
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.experiment_file import check_target
@@ -198,13 +201,35 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
         raise ConfigError(f"hpo.study={plan.folder} cannot be made: {error}") from error
     study = Study.open(plan.name, plan.folder, plan.hpo, about_study(plan), grid=plan.grid())
     write_study_file(plan, config_options(arguments))
-    notes: list[str] = []
+    notes = _of_workers(launcher, plan, study) if isinstance(launcher, WorkersLauncher) else []
     if plan.hpo.warm_start and plan.hpo.sampler != "grid":
         # The first trial is exactly what `train` takes; its parameters are the nearest ones.
         params, unlike = plan.space.encode(plan.fixed_values)
         if params and study.enqueue(params):
-            notes = [f"first trial, to the sampler: {note}" for note in unlike]
+            notes += [f"first trial, to the sampler: {note}" for note in unlike]
     return study, launcher, notes
+
+
+def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> list[str]:
+    """Return what the user should know of a study whose runs go to a store.
+
+    Raises:
+        ConfigError: The store has another study of that name.
+        StoreError: A request failed.
+    """
+    if not launcher.settings.wait:
+        raise ConfigError(
+            "infra.wait=false: a study needs its command, which chooses the values of the trials. "
+            "Leave it out."
+        )
+    if not study.trials() and launcher.submitter.keys():
+        raise ConfigError(
+            f"{launcher.place} has jobs of another sweep or study of that name. Choose another "
+            "one: hpo.study=NAME."
+        )
+    remember_store(plan.folder, launcher.place)
+    trust = " --trust" if own_code(plan.base) else ""
+    return [f"a worker, on any machine: rlzoo-plus worker {launcher.place} --stay{trust}"]
 
 
 def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:

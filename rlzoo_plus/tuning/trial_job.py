@@ -77,13 +77,16 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
 
 def examine(data: dict[str, Any]) -> int:
     """Evaluate the best policy of `run`, which the study trained with `config`, on `episodes`."""
+    from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.resolve import config_hash, validate_config
     from rlzoo_plus.runs.plan import stored_config
     from rlzoo_plus.runs.run import Run
 
     stored = stored_config(RunDir(Path(data["run"])))
     # A run that was there before may be anybody's; the code of this study's own is the user's.
-    is_own = config_hash(stored) == config_hash(validate_config(data["config"]))
+    own = validate_config(data["config"])
+    # No hash has the packages.
+    is_own = config_hash(stored) == config_hash(own) and own_code(stored) == own_code(own)
     run = Run.open(data["run"], trust=is_own)
     n_envs = run.config.eval.n_envs
     record = run.evaluate(data["episodes"], n_envs=10 if n_envs == "auto" else n_envs)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
+from rlzoo_plus.infra.workers import WorkersHandle
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
 from rlzoo_plus.tuning.objectives import RUNGS, mean_metrics, run_metrics, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
-from rlzoo_plus.tuning.trial_job import TRIAL
+from rlzoo_plus.tuning.trial_job import TRIAL, follow
 from rlzoo_plus.tuning.trials import TrialState
 
 _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
@@ -32,6 +35,11 @@ class Outcome:
     metrics: dict[str, float] = field(default_factory=dict)
     reason: str = ""
     missing: tuple[str, ...] = ()  # Objectives that no finished run measures
+
+
+@dataclass
+class _Wish:
+    reason: str | None = None  # Why the present run is to end, as its watcher says
 
 
 class TrialRun:
@@ -49,6 +57,10 @@ class TrialRun:
         # When its next run may begin, in `time.monotonic` [s]; never while one runs.
         self._due = -math.inf
         self._reporter = study.reporter(self.number)
+        # Of a run that a worker elsewhere trains: what its evaluations are given to here.
+        self._watcher: Any = None
+        self._watched_step, self._wish = 0, _Wish()
+        self._told = Progress()
 
     @property
     def job(self) -> SweepJob:
@@ -58,7 +70,7 @@ class TrialRun:
     @property
     def progress(self) -> Progress:
         """How far that run is."""
-        return read_progress(self.job.run_dir)
+        return self._told if self._told.steps else read_progress(self.job.run_dir)
 
     def skip_finished(self) -> Outcome | None:
         """Go on to the first run that is not finished; return the outcome if there is none."""
@@ -83,6 +95,8 @@ class TrialRun:
             "earlier": [str(job.path) for job in self._jobs[: self.seed_index]],
             "trial": None if reporter is None else asdict(reporter),
         }
+        self._watcher = follow(report, self.job.config.n_timesteps)
+        self._watched_step, self._wish, self._told = 0, _Wish(), Progress()
         seed = f", seed {self.job.config.seed}" if self.seed_index else ""
         data = {**spec.data, "report": report}
         return replace(spec, name=f"trial {self.number}{seed}", data=data, is_run=True)
@@ -102,6 +116,26 @@ class TrialRun:
     def _ended(self, state: TrialState, reason: str) -> Outcome:
         return Outcome(state, metrics=self._metrics(), reason=reason)
 
+    def watch(self, handle: WorkersHandle) -> None:
+        """Report what the worker of the present run told, and let it end the run if pruned."""
+        self._told = handle.progress()
+        self._report(handle.evaluations())
+        if self._wish.reason is not None:
+            handle.end_early(self._wish.reason)
+
+    def report_rest(self) -> None:
+        """Report the evaluations of a worker's run that were not seen while it trained."""
+        self._report(iter_records(self.job.run_dir.evaluations_file))
+
+    def _report(self, records: Iterable[dict[str, Any]]) -> None:
+        for record in records:
+            step = record.get("step")
+            if self._watcher is None or self._wish.reason is not None:
+                return
+            if type(step) is int and step > self._watched_step:
+                self._watched_step = step
+                self._watcher(record, self._wish)
+
     def judge(self, end: JobEnd) -> Outcome | None:
         """Return what an ended process means; None if the trial goes on, with another one."""
         self._due = time.monotonic()
@@ -109,7 +143,8 @@ class TrialRun:
             return self.skip_finished()
         reason = explain_end(end, self.job)
         if end.limit is None and end.code == EXIT_ENDED:
-            message = self.job.run_dir.read_status().get("message", "pruned")
+            told = self.job.run_dir.read_status().get("message", "pruned")
+            message = self._wish.reason or told
             return self._ended(TrialState.PRUNED, str(message))
         if end.limit is None and end.code < 0:
             self.killed += 1

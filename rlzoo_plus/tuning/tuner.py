@@ -18,6 +18,7 @@ from rlzoo_plus.config.own_code import UntrustedError
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
 from rlzoo_plus.infra.scheduler import Scheduler, stop_code
+from rlzoo_plus.infra.workers import WorkersHandle, WorkersLauncher
 from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
@@ -101,7 +102,10 @@ class Tuner(Scheduler[TrialRun]):
         self._is_over = False
 
     def after_round(self) -> None:
-        """Let the caller show how far it is."""
+        """Report what workers elsewhere told, and let the caller show how far it is."""
+        for each in self.active:
+            if isinstance(each.handle, WorkersHandle):
+                each.job.watch(each.handle)
         self._tick(self)
 
     def run_rounds(self) -> None:
@@ -138,6 +142,8 @@ class Tuner(Scheduler[TrialRun]):
 
     def on_end(self, job: TrialRun, end: JobEnd, ran_s: float) -> None:
         """Let a trial go on with its next run, or end it."""
+        if isinstance(self.launcher, WorkersLauncher):
+            job.report_rest()
         is_final = end.limit is not None or end.code in (0, 1, 2, EXIT_ENDED)
         if self.stop_signal is not None and not is_final:
             self.running.remove(job)

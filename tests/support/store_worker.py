@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 from rlzoo_plus.analysis.progress import read_report
+from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.store.lease import CANCELLED, FAILED, FINISHED, RunLease, list_leases
 from rlzoo_plus.store.mirror import RunMirror
@@ -24,9 +25,17 @@ class Job:
 
     def beat(self, **more):
         """Beat; return what is asked of the worker."""
-        about = {name: self.config[name] for name in ("n_timesteps", "seed") if name in self.config}
-        self.lease.beat(**about, **read_report(self.run_dir), **more)
+        self.lease.beat(**self.report(), **more)
         return self.lease.request
+
+    def report(self):
+        about = {name: self.config[name] for name in ("n_timesteps", "seed") if name in self.config}
+        return {**about, **read_report(self.run_dir)}
+
+    def write(self, *records):
+        """Write evaluations."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        append_records(self.run_dir.evaluations_file, list(records))
 
     def finish(self, mean_return=1.0):
         """Write what a training writes that finishes."""
@@ -77,8 +86,7 @@ def worker_in_a_thread(store, sweep, act=finish):
                 job.beat()
                 state, more = act(job)
                 RunMirror(store, f"{sweep}/{key}", job.path).push()
-                about = {n: job.config[n] for n in ("n_timesteps", "seed") if n in job.config}
-                lease.beat(state, **about, **read_report(job.run_dir), **more)
+                lease.beat(state, **job.report(), **more)
 
     def guarded():
         try:

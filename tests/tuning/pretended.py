@@ -79,7 +79,7 @@ def base_fixture():
 def make_fixture(base, tmp_path):
     """Return a function: what a run does, and settings, to a tuner."""
 
-    def make_tuner(act, compose=lambda overrides: base, slots=1, **changes):
+    def make_tuner(act=None, compose=lambda overrides: base, slots=1, launcher=None, **changes):
         hpo = settings(**{"n_trials": 3, "sampler": "random", "warm_start": False, **changes})
         plan = StudyPlan(
             name="s",
@@ -93,7 +93,7 @@ def make_fixture(base, tmp_path):
         )
         plan.folder.mkdir(exist_ok=True)
         study = Study.open("s", plan.folder, hpo, about_study(plan))
-        return Tuner(plan, study, Launcher(act, slots))
+        return Tuner(plan, study, launcher or Launcher(act, slots))
 
     return make_tuner
 
