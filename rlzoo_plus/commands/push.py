@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 
-from rlzoo_plus.analysis.progress import about_run, read_report
-from rlzoo_plus.artifacts.run_dir import FINISHED, OUTPUTS, RunDir
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
-from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place, read_config
 
 
@@ -31,19 +29,22 @@ def main(arguments: list[str]) -> int:
     if place.is_bundle or place.is_copy:
         raise ConfigError(f"{printable(options.run)} is not a run directory. Name one.")
 
+    from rlzoo_plus.analysis.progress import about_run, read_report
+    from rlzoo_plus.runs.store_sender import last_state
+    from rlzoo_plus.runs.store_sync import name_in_store
     from rlzoo_plus.store.contract import is_name, open_store
-    from rlzoo_plus.store.lease import FINISHED as ENDED
-    from rlzoo_plus.store.lease import RELEASED, RunLease, list_leases
+    from rlzoo_plus.store.lease import RunLease, list_leases
     from rlzoo_plus.store.mirror import RUNS, RunMirror
+    from rlzoo_plus.store.sync import RunSync
 
-    run = RunDir(place.path)
-    name = options.name or _name(run)
+    run, config = RunDir(place.path), read_config(place)
+    name = options.name or name_in_store(run.path, config.sweep)
     if not is_name(name) or "/" not in name:
         raise ConfigError(
             f"--name {printable(name)} must be FOLDER/NAME, without special characters."
         )
     # The store's other commands find runs by it.
-    about = about_run(read_config(place))
+    about = about_run(config)
     store = open_store(options.store)
     lease = RunLease(store, name, f"push-{secrets.token_hex(8)}")
     if not lease.claim(list_leases(store, name.rpartition("/")[0]), take_ended=True):
@@ -51,21 +52,18 @@ def main(arguments: list[str]) -> int:
             f"{store.url}/{RUNS}/{name}: a worker trains this run now, or a push was killed in the "
             "last three minutes. Wait until that is over, or send this one under another --name."
         )
-    try:
-        sent = RunMirror(store, name, run.path).push()
-    except BaseException:
-        # The next push need not wait until the lease expires.
-        with contextlib.suppress(RunError):
-            lease.beat(RELEASED)
-        raise
-    is_finished = run.read_status().get("state") == FINISHED
-    lease.beat(ENDED if is_finished else RELEASED, step=sent.step, **about, **read_report(run))
-    print(f"sent {sent.objects} objects, {sent.size / 1e6:.2f} MB")
+    # Its beats keep the lease, however long the push takes.
+    sync = RunSync(
+        store,
+        lease,
+        lambda check: RunMirror(store, name, run.path, check),
+        lambda: {**about, **read_report(run)},
+    )
+    sync.start()
+    state, reason = last_state(run)
+    sync.finish(state, 0.0, reason=reason)
+    if sync.error is not None:
+        raise sync.error
+    print(f"sent {sync.sent_objects} objects, {sync.sent_bytes / 1e6:.2f} MB")
     print(f"{store.url}/{RUNS}/{name}")
     return 0
-
-
-def _name(run: RunDir) -> str:
-    path, outputs = run.path.resolve(), OUTPUTS.resolve()
-    root = outputs if path.is_relative_to(outputs) else path.parent.parent
-    return path.relative_to(root).as_posix()

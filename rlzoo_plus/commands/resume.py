@@ -11,9 +11,9 @@ def main(arguments: list[str]) -> int:
     parser = command_parser(
         "resume",
         "Resume an unfinished run from its newest whole checkpoint, bit for bit as if it had never "
-        "stopped. Only the run directory is needed. A larger n_timesteps extends a run, also a "
-        "finished one; such a run is not exact: it differs from one that had this length from the "
-        "start.",
+        "stopped. Only the run directory is needed; a run in S3 is brought to outputs/ first, and "
+        "sent there again while it trains. A larger n_timesteps extends a run, also a finished "
+        "one; such a run is not exact: it differs from one that had this length from the start.",
         "outputs/cartpole_bullet/ppo/2026-01-31_12-00-00-s0",
     )
     add = parser.add_argument
@@ -23,9 +23,10 @@ def main(arguments: list[str]) -> int:
         nargs="*",
         metavar="KEY=VALUE",
         help="what may change: n_timesteps (only larger; the run is then not exact), "
-        "checkpoint.*, log.*, report.*, export.*, tracker",
+        "checkpoint.*, log.*, report.*, export.*, tracker, store",
     )
-    add("--trust", action="store_true", help="import the run's packages, wrappers and callbacks")
+    trust = "import the run's packages, wrappers and callbacks, use its tracker and store"
+    add("--trust", action="store_true", help=trust)
     options = parser.parse_args(arguments)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.train import train_plan

@@ -116,7 +116,8 @@ def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     options = _saved_policy(run_dir) + (" --trust" if own_code(config, "play") else "")
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
-    trust = " --trust" if "--trust" in options or config.callbacks or config.tracker else ""
+    is_foreign = config.callbacks or config.tracker or config.store
+    trust = " --trust" if "--trust" in options or is_foreign else ""
     resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     beside = Path(sys.executable).parent / "tensorboard"
     tensorboard = program_path(beside) if beside.is_file() else "tensorboard"

@@ -1,4 +1,4 @@
-"""What training would refuse only after composing: environment, device, callbacks, tracker.
+"""What training would refuse only after composing: environment, device, callbacks, tracker, store.
 
 Environments are tried in a process of their own, which they may crash or leave.
 """
@@ -103,12 +103,20 @@ def _check_tracker(config: RunConfig) -> None:
         check_tracker(config.tracker, installed_here=config.infra.name in ON_THIS_MACHINE)
 
 
+def _check_store(config: RunConfig) -> None:
+    from rlzoo_plus.runs.store_sync import check_store
+
+    if config.infra.name in ON_THIS_MACHINE:
+        check_store(config)
+
+
 # Each check, and the part of a configuration that decides.
 _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
     (_check_infra, {"infra": True, "store": True, "init_from": True}),
     (_check_device, {"device": True, "infra": {"name"}}),
     (_check_callbacks, {"callbacks": True}),
     (_check_tracker, {"tracker": True, "infra": {"name"}}),
+    (_check_store, {"store": True, "infra": {"name"}}),
 )
 
 

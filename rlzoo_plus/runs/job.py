@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from rlzoo_plus.runs.printing import (
     print_result,
     set_up_logging,
 )
+from rlzoo_plus.runs.store_sync import check_store, kept_in_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +81,7 @@ def check_before_building(plan: Plan) -> str | None:
         from rlzoo_plus.tracking import check_tracker
 
         check_tracker(plan.config.tracker)
+    check_store(plan.config)
     if plan.run_dir is not None:
         path = plan.run_dir.path
         try:
@@ -122,7 +125,8 @@ def run_plan(
 
     Returns:
         The run directory, the result, and the exit code: 0, or 130 or 75 after a signal, or 74 if
-        the watcher has asked to stop.
+        the watcher or a request in the store has asked to stop, or 73 if another worker has the
+        run in the store.
 
     Raises:
         RunError: The run failed.
@@ -143,23 +147,44 @@ def run_plan(
     request = stop or StopRequest()
     if stop is None:
         request.listen()
+    is_resumed = plan.start is Start.RESUME
+    # A job of a sweep has the name of its content: the same one may be in the store already.
+    may_replace = is_sweep or plan.start is not Start.NEW
+    keep = kept_in_store(
+        config, run_dir, request, console, resumes=is_resumed, take_ended=may_replace
+    )
     try:
-        print_header(console, config, run_dir, problem)
-        manager = ExpManager(
-            config,
-            run_dir,
-            request,
-            make_progress(config, console, bar=None if stop is None else False),
-            report=lambda: write_media(console, config, run_dir, is_sweep=is_sweep),
-            on_evaluation=None if watch is None else lambda record, _: watch(record, request),
-        )
-        result = manager.train()
-        print_result(console, config, result, manager.files)
+        with keep as sync, _explained(run_dir, is_resumed=is_resumed):
+            print_header(console, config, run_dir, problem)
+            manager = ExpManager(
+                config,
+                run_dir,
+                request,
+                make_progress(config, console, bar=None if stop is None else False),
+                report=lambda: write_media(console, config, run_dir, is_sweep=is_sweep),
+                on_evaluation=None if watch is None else lambda record, _: watch(record, request),
+            )
+            result = manager.train()
+            print_result(console, config, result, manager.files)
+        if result.state != INTERRUPTED:
+            return run_dir, result, 0
+        if sync is not None and sync.is_lost:
+            return run_dir, result, EXIT_BUSY
         codes = {None: EXIT_ENDED, signal.SIGINT: EXIT_SIGINT}
-        stopped = codes.get(request.signal_number, EXIT_SIGTERM)
-        return run_dir, result, stopped if result.state == INTERRUPTED else 0
+        return run_dir, result, codes.get(request.signal_number, EXIT_SIGTERM)
+    finally:
+        if stop is None:
+            request.restore()
+        lock.release()
+
+
+@contextlib.contextmanager
+def _explained(run_dir: RunDir, *, is_resumed: bool) -> Iterator[None]:
+    """Discard a new run that is refused, and say from where one that failed goes on."""
+    try:
+        yield
     except ConfigError:
-        if plan.start is not Start.RESUME:
+        if not is_resumed:
             run_dir.discard()
         raise
     except RunError as error:
@@ -168,10 +193,6 @@ def run_plan(
         if steps:
             kept = f"Its last checkpoint: step {steps[-1]:,}. rlzoo-plus resume {run_dir.path}"
         raise RunError(f"{error} {kept}") from error
-    finally:
-        if stop is None:
-            request.restore()
-        lock.release()
 
 
 def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir, RunLock]:

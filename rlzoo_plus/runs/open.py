@@ -31,13 +31,19 @@ class Place:
         path: A run directory; or a bundle outside of one, as a folder or a zip.
         which: The policy that was named: `best`, `final` or the step of a checkpoint.
         is_bundle: Whether it is a bundle.
-        is_copy: Whether it is a copy of a run in S3, without its checkpoints.
+        url: Of the run in S3 that the path is a copy of, without its checkpoints; empty if it is
+            no copy.
     """
 
     path: Path
     which: str = "best"
     is_bundle: bool = False
-    is_copy: bool = False
+    url: str = ""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is a copy of a run in S3."""
+        return bool(self.url)
 
 
 def find_place(name: str | Path) -> Place:
@@ -56,7 +62,7 @@ def find_place(name: str | Path) -> Place:
         from rlzoo_plus.store.cache import cached_run
 
         try:
-            return Place(cached_run(str(name)), is_copy=True)
+            return Place(cached_run(str(name)), url=str(name))
         except DamagedFolderError as error:
             raise ConfigError(f"{printable(name)} is damaged: {error}.") from error
     path = Path(name)
@@ -145,7 +151,7 @@ def require_trust(
         config: The run.
         path: Where it is, for the message.
         trust: Whether the user trusts it.
-        to_train: Its callbacks and tracker count, too.
+        to_train: Its callbacks, tracker and store count, too.
 
     Raises:
         ConfigError: The run needs trust.
@@ -167,7 +173,8 @@ def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
 
     Args:
         config: The run.
-        to_train: To train it, not only to evaluate it; then where it sends its metrics counts, too.
+        to_train: To train it, not only to evaluate it; then where it sends metrics and files
+            counts, too.
     """
     from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.references import variables_in
@@ -179,6 +186,7 @@ def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
         names += own_code(config)
         names += [f"the variable {name}" for name in variables_in(config.callbacks)]
         names += [] if config.tracker is None else [f"tracker {config.tracker.name}"]
+        names += [] if config.store is None else [f"store {config.store}"]
     return list(dict.fromkeys(names))
 
 

@@ -222,10 +222,12 @@ class Run:
     def resume(self, quiet: bool = False, **overrides: Any) -> Run:
         """Resume the run from its newest whole checkpoint, bit for bit.
 
+        A run in S3 is brought to outputs/ first, and goes on being sent to its store.
+
         Args:
             quiet: Print nothing.
-            **overrides: What may change: `checkpoint`, `log`, `report`, and `n_timesteps`, which
-                may grow; such a run is not exact.
+            **overrides: What may change: `checkpoint`, `log`, `report`, `store`, and `n_timesteps`,
+                which may grow; such a run is not exact.
 
         Raises:
             ConfigError: The run cannot resume, an override may not change, or it needs trust.
@@ -239,12 +241,16 @@ class Run:
 
     def plan_to_resume(self, overrides: list[str]) -> Plan:
         """Return how the run resumes; raises what `resume` raises."""
-        if self._place is not None and self._place.is_copy:
-            raise ConfigError(
-                "a run in S3 is resumed in a directory of its own. Bring it here first: "
-                "rlzoo-plus pull STORE/runs/NAME --state."
-            )
-        self.require_trust(to_train=True)
+        # What was typed replaces what the run says.
+        typed = any(override.partition("=")[0].strip() == "store" for override in overrides)
+        is_copy = self._place is not None and self._place.is_copy
+        self.require_trust(to_train=True, without_store=typed or is_copy)
+        if self._place is not None and is_copy:
+            from rlzoo_plus.runs.store_sync import bring_to_resume
+
+            path, store = bring_to_resume(self._place.url)
+            self._place = Place(path)
+            overrides = overrides if typed else [f"store={store}", *overrides]
         return plan_resume(self.run_dir, self.config, overrides)
 
     def _train(self, *, quiet: bool, notes: Iterable[str] = ()) -> Run:
@@ -299,14 +305,16 @@ class Run:
         check_stack(self.config, policy)
         return policy
 
-    def require_trust(self, *, to_train: bool = False) -> None:
+    def require_trust(self, *, to_train: bool = False, without_store: bool = False) -> None:
         """Raise a ConfigError if the run needs trust, and was opened without `trust=True`.
 
         Args:
-            to_train: Its callbacks and tracker count, too.
+            to_train: Its callbacks, tracker and store count, too.
+            without_store: Its own store is not used.
         """
         if self._place is not None:
-            require_trust(self.config, self._place.path, trust=self._trust, to_train=to_train)
+            config = self.config.model_copy(update={"store": None} if without_store else {})
+            require_trust(config, self._place.path, trust=self._trust, to_train=to_train)
 
     def env(self, n_envs: int = 1, render_mode: str | None = None) -> VecEnv:
         """Return environments as evaluations see them, with the run's own wrappers.

@@ -90,6 +90,13 @@ class ArtifactStore(Protocol):
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects whose name begins with a prefix that ends in a slash, by name."""
 
+    def check_settings(self) -> None:
+        """Check what can be checked without the store itself.
+
+        Raises:
+            ConfigError: A folder cannot be made or written, or there are no credentials for S3.
+        """
+
 
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:

@@ -14,7 +14,9 @@ from filelock import FileLock, Timeout
 
 from rlzoo_plus.artifacts.atomic import sync_folder
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
-from rlzoo_plus.artifacts.untrusted import open_plain
+from rlzoo_plus.artifacts.run_dir import path_problem
+from rlzoo_plus.artifacts.untrusted import open_plain, printable
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
 
 # Hidden: neither locks nor files that are being written are objects.
@@ -91,6 +93,23 @@ class FolderStore:
                 return
             now = self._now()
             yield from self._walk(self._path(prefix.removesuffix("/")), prefix, now)
+
+    def check_settings(self) -> None:
+        """Make the folder; see `ArtifactStore`."""
+        problem = path_problem(self.root)
+        try:
+            if problem is None:
+                self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            is_file = isinstance(error, (FileExistsError, NotADirectoryError))
+            problem = "there is a file" if is_file else str(error.strerror)
+        if problem is None and not os.access(self.root, os.W_OK | os.X_OK):
+            problem = "it cannot be written to"
+        if problem is not None:
+            raise ConfigError(
+                f"store={printable(self.url)} cannot be used: {problem}. Choose another folder, "
+                "s3://bucket/prefix, or store=null."
+            )
 
     def _walk(self, folder: Path, prefix: str, now: float) -> Iterator[Entry]:
         try:

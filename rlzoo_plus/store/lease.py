@@ -209,6 +209,20 @@ def reopen(
     return changed
 
 
+def holder(store: ArtifactStore, run: str, expires_s: float = EXPIRES_S) -> str | None:
+    """Return the id of the worker that has a run now, None if anyone may take it.
+
+    Raises:
+        StoreError: A request failed.
+    """
+    entry = list_leases(store, run.rpartition("/")[0]).get(lease_name(run))
+    found = None if entry is None else store.get(entry.name, LARGEST_BYTES)
+    if entry is None or found is None or entry.age_s >= expires_s:
+        return None
+    record = read_record(found[0])
+    return str(record.get("worker")) if record.get("state") == RUNNING else None
+
+
 def request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a record says was asked of its worker, None if nothing was."""
     request = record.get("request")

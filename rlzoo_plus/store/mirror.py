@@ -315,6 +315,17 @@ def _pull_state(store: ArtifactStore, run: str, here: Path) -> int | None:
     return None
 
 
+def newest_step(store: ArtifactStore, run: str) -> int | None:
+    """Return the step of the newest checkpoint that a store lists for a run, None without any.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    found = store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES)
+    listed = [] if found is None else _read_head(found[0])
+    return int(listed[0][0]) if listed else None
+
+
 def _read_head(data: bytes) -> list[tuple[str, str]]:
     """Return name and hash of the manifest of each listed checkpoint, newest first."""
     try:

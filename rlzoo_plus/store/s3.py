@@ -14,9 +14,14 @@ import boto3
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
 
-from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
 
@@ -132,6 +137,24 @@ class S3Store:
                     if is_name(name):
                         age = (now - found["LastModified"]).total_seconds()
                         yield Entry(name, found["Size"], found["ETag"].strip('"'), max(age, 0.0))
+
+    def check_settings(self) -> None:
+        """Get credentials, as the first request would; see `ArtifactStore`."""
+        try:
+            credentials = boto3.Session().get_credentials()
+            if credentials is not None:
+                credentials.get_frozen_credentials()
+                return
+            problem = "there are no credentials"
+        except (EndpointConnectionError, HTTPClientError):
+            # Single sign-on cannot be asked now; the requests to come try again.
+            return
+        except (BotoCoreError, Boto3Error, ClientError, ValueError) as error:
+            problem = one_line(error).rstrip(".")
+        raise ConfigError(
+            f"store={printable(self.url)} cannot be used: {problem}. Set AWS_PROFILE, or "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in with `aws sso login`."
+        )
 
     def _put_if(self, name: str, data: bytes, condition: dict[str, str]) -> str | None:
         with self._errors(name):

@@ -67,6 +67,8 @@ class RunSync:
         ]
         self.is_lost = False
         self.sent_objects = self.sent_bytes = 0
+        # Why `finish` gave up, None if it did not.
+        self.error: Exception | None = None
 
     @property
     def request(self) -> dict[str, Any] | None:
@@ -94,7 +96,6 @@ class RunSync:
             LeaseLostError: Another worker has the run.
         """
         deadline = time.monotonic() + patience_s
-        self._push_now.set()
         try:
             problem = self._patiently(lambda: self._push(deadline), deadline)
             # A run is only told as ended where everything of it is there.
@@ -118,6 +119,7 @@ class RunSync:
                 return None
             except (StoreError, OutsideError, DamagedFolderError, OSError) as error:
                 if time.monotonic() + delay_s > deadline or isinstance(error, OutsideError):
+                    self.error = self.error or error
                     return one_line(error)
             time.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)

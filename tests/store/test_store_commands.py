@@ -72,14 +72,6 @@ def test_runs_of_a_store_are_listed_evaluated_and_exported(trained, url, tmp_pat
 
 
 @pytest.mark.training
-def test_a_run_in_s3_is_pulled_before_it_is_resumed(trained, url, capsys):
-    _say(capsys, "push", trained, url, "--name", "sweep/a")
-    code, _, err = _say(capsys, "resume", f"{url}/runs/sweep/a")
-    assert code == 2
-    assert "rlzoo-plus pull STORE/runs/NAME --state" in err
-
-
-@pytest.mark.training
 def test_the_cache_follows_the_store(trained, url, tmp_path, capsys):
     _say(capsys, "push", trained, url, "--name", "sweep/a")
     first = Run.open(f"{url}/runs/sweep/a").path
@@ -92,6 +84,14 @@ def test_the_cache_follows_the_store(trained, url, tmp_path, capsys):
     assert RunDir(Run.open(f"{url}/runs/sweep/a").path).read_status()["state"] == "failed"
     _, out, _ = _say(capsys, "runs", url, "--json")
     assert json.loads(out)[0]["state"] == "failed"
+
+
+@pytest.mark.training
+def test_what_was_pushed_says_how_far_it_is(trained, tmp_path, capsys):
+    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
+    record = json.loads((tmp_path / "store/live/sweep/a.json").read_text())
+    assert (record["state"], record["steps"], record["env"]) == ("finished", 64, "pendulum")
+    assert record["best"]["step"] == 64
 
 
 @pytest.mark.training
