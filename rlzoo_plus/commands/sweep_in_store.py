@@ -18,6 +18,8 @@ from rlzoo_plus.sweeps.store_sweep import StoreSweep, is_over, n_workers
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlzoo_plus.sweeps.job import SweepJob
+
 _WATCH_S, _AFTER_ERROR_S = 5.0, 30.0
 
 
@@ -81,7 +83,13 @@ def _watch(sweep: StoreSweep, console: Console) -> None:
 def _logs(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
     from rlzoo_plus.sweeps.logs import print_logs
 
-    print_logs(sweep.views(), options.part, lambda job: sweep.log_tail(job, options.lines), console)
+    def tail(job: SweepJob) -> list[str] | None:
+        try:
+            return sweep.log_tail(job, options.lines)
+        except StoreError as error:
+            return [str(error)]
+
+    print_logs(sweep.views(), options.part, tail, console)
     return 0
 
 

@@ -159,3 +159,5 @@ def _lines(data: bytes, where: str) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(line, dict):
             yield line
+    if n_damaged > _MOST_WARNED:
+        log.warning("left out: %s: %s more lines", where, f"{n_damaged - _MOST_WARNED:,}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.records import append_records, iter_records
 from rlzoo_plus.artifacts.secrets import redact_all
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.sections import SharedSections
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.job import SWEEPS, SweepJob, load_job, sweep_dir
@@ -96,14 +97,17 @@ class Ledger:
 class JobLoader:
     """Makes the jobs of a sweep from their records; warns once of each that is damaged."""
 
-    def __init__(self, sweep: Path, name: str | None = None) -> None:
+    def __init__(
+        self, sweep: Path, name: str | None = None, is_key: Callable[[str], bool] = lambda _: True
+    ) -> None:
         """Name a sweep.
 
         Args:
             sweep: Its directory, which need not exist.
             name: What it is called in warnings, None for the directory.
+            is_key: Returns whether a run can be called so, beside what `load_job` asks for.
         """
-        self._sweep, self._name = sweep, name or str(sweep)
+        self._sweep, self._name, self._is_key = sweep, name or str(sweep), is_key
         self._damaged: set[str] = set()
 
     def load(self, records: Mapping[str, dict[str, Any]]) -> dict[str, SweepJob]:
@@ -111,6 +115,8 @@ class JobLoader:
         jobs, n_damaged = {}, len(self._damaged)
         for key, record in records.items():
             try:
+                if not self._is_key(key):
+                    raise ConfigError(f"{self._name}: {printable(repr(key))} is no name of a run")
                 jobs[key] = load_job(self._sweep, record)
             except ConfigError as error:
                 if key not in self._damaged and len(self._damaged) < n_damaged + _MOST_WARNED:

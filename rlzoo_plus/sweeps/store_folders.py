@@ -55,9 +55,9 @@ def list_folders(store: ArtifactStore) -> list[Folder]:
     Raises:
         StoreError: A request failed.
     """
-    prefix = f"{submissions.FOLDER}/"
-    sweeps = {entry.name.split("/")[1] for entry in store.list(prefix)}
-    folders = {name: Folder(name, is_sweep=True) for name in sweeps}
+    # Each is `submissions/SWEEP/000001.jsonl`.
+    parts = (entry.name.split("/") for entry in store.list(f"{submissions.FOLDER}/"))
+    folders = {each[1]: Folder(each[1], is_sweep=True) for each in parts if len(each) == 3}
     for run, live in LiveRecords(store).read().items():
         name = run.partition("/")[0]
         folders.setdefault(name, Folder(name, is_sweep=False)).add(live)

@@ -73,7 +73,9 @@ class StoreSweep:
         self._submissions = submissions.Submissions(store, name, kept)
         self._live = LiveRecords(store, name)
         # Nothing is written there: what is here of a run is its lease's record.
-        self._loader = JobLoader(folder / "sweeps" / name, self.url)
+        self._loader = JobLoader(
+            folder / "sweeps" / name, self.url, lambda key: is_name(f"{name}/{key}")
+        )
         self._jobs: dict[str, SweepJob] = {}
         self._n_submissions = 0
 
