@@ -53,12 +53,7 @@ def serve_s3(latency_s: float = 0.0) -> Iterator[Requests]:
 def _serve(latency_s: float, port: Connection, counter: Any) -> None:
     """Run moto's S3 on a free port."""
     from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Handler(WSGIRequestHandler):
-        # As S3 does it: a connection serves many requests.
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+    from werkzeug.serving import make_server
 
     app = DomainDispatcherApplication(create_backend_app)
 
@@ -69,6 +64,6 @@ def _serve(latency_s: float, port: Connection, counter: Any) -> None:
         return app(environ, start_response)
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, slow, threaded=True, request_handler=Handler)
+    server = make_server("127.0.0.1", 0, slow, threaded=True)
     port.send(server.port)
     server.serve_forever()

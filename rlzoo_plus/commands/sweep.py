@@ -174,7 +174,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             verb.add_argument("--watch", action="store_true", help="update until the sweep ends")
             verb.add_argument("--json", action="store_true", help="print JSON, for programs")
         elif action is _logs:
-            part = "jobs whose path has this part, e.g. a seed: -s3 (default: running and failed)"
+            part = "a part of the path of each, e.g. ppo (default: running and failed jobs)"
             verb.add_argument("part", nargs="?", metavar="PART", help=part)
             count = "of each (default: %(default)s)"
             verb.add_argument("--lines", type=int, default=20, metavar="N", help=count)
