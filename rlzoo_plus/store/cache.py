@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from rlzoo_plus.artifacts.atomic import write_json
-from rlzoo_plus.artifacts.untrusted import printable, read_json
+from rlzoo_plus.artifacts.atomic import MOST_FILES, write_json
+from rlzoo_plus.artifacts.untrusted import printable, read_json, read_plain_file
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
 from rlzoo_plus.store.mirror import RUNS, get_all, pull_run
@@ -55,7 +56,9 @@ def mirror_light_files(store: ArtifactStore) -> Path:
             for entry in store.list(f"{RUNS}/")
             if entry.name.rpartition("/")[2] in LIGHT_FILES and entry.size <= LARGEST_LIGHT_BYTES
         }
-        known = read_json(folder / _KNOWN)
+        # No file can be where another one needs a folder.
+        found = {n: e for n, e in found.items() if not any(p in found for p in _folders_of(n))}
+        known = _read_known(folder / _KNOWN)
         for name in set(known) - set(found):
             if is_name(name):
                 (folder / name).unlink(missing_ok=True)
@@ -81,7 +84,8 @@ def cached_run(url: str) -> Path:
 
 def copy_of_run(store: ArtifactStore, run: str) -> Path:
     """Do what `cached_run` does for the run of this name in a store."""
-    tags = {entry.name: entry.tag for entry in store.list(f"{RUNS}/{run}/")}
+    listed = islice(store.list(f"{RUNS}/{run}/"), MOST_FILES + 1)
+    tags = {entry.name: entry.tag for entry in listed}
     folder = cache_of(store.url) / "whole" / hash_of(run)
     path = folder / hash_of(json.dumps(tags)) / run.rpartition("/")[2]
     with _lock(folder):
@@ -120,6 +124,19 @@ def _submitted(sweep: Path) -> Path:
     return _base() / _SUBMITTED / f"{hash_of(os.path.abspath(sweep))}.json"
 
 
+def _read_known(file: Path) -> dict[str, str]:
+    """Return the tag of each file that is here."""
+    try:
+        known = json.loads(read_plain_file(file, LARGEST_LIGHT_BYTES))
+        return known if isinstance(known, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _folders_of(name: str) -> list[str]:
+    return [str(folder) for folder in PurePosixPath(name).parents]
+
+
 def _lock(folder: Path) -> FileLock:
     folder.mkdir(parents=True, exist_ok=True)
     return FileLock(folder / ".lock", timeout=_PATIENCE_S)
@@ -137,6 +154,8 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
         path.unlink(missing_ok=True)
     get_all(store, new, LARGEST_LIGHT_BYTES)
     for name, path in new.items():
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
         os.replace(path, folder / name)
 
 

@@ -12,7 +12,8 @@ from typing import BinaryIO, Protocol
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError, RunError
 
-LONGEST_NAME = 900
+# Bytes of a name, and of each of its parts: files beside it have that name, and more.
+LONGEST_NAME, LONGEST_PART = 900, 220
 # Files of that name exist on every system; a leading dot is for what is no object.
 _PART = re.compile(r"[^\s./\\:*?\"<>|](?:[^/\\:*?\"<>|]*[^\s./\\:*?\"<>|])?")
 
@@ -120,7 +121,7 @@ def check_name(name: str) -> str:
         ValueError: It could lead out of a folder, or not every file system takes it.
     """
     parts = name.split("/")
-    plain = all(_PART.fullmatch(part) for part in parts)
+    plain = all(_PART.fullmatch(part) and len(part.encode()) <= LONGEST_PART for part in parts)
     if not plain or not name.isprintable() or len(name.encode()) > LONGEST_NAME:
         raise ValueError(f"{printable(name)!r} is no name of an object")
     return name

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from filelock import FileLock, Timeout
 
 from rlzoo_plus.artifacts.atomic import sync_folder
-from rlzoo_plus.artifacts.inside import OutsideError, check_inside
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import path_problem
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError
@@ -51,18 +51,19 @@ class FolderStore:
 
     def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
         """Return content and tag of an object; see `ArtifactStore`."""
-        with self._errors():
+        with self._errors(name):
             try:
                 with open_plain(self._path(name)) as file:
                     info = os.fstat(file.fileno())
                     self._check_size(name, info.st_size, largest)
-                    return file.read(), _tag(info)
+                    # Not more, should it grow meanwhile.
+                    return file.read(info.st_size), _tag(info)
             except FileNotFoundError:
                 return None
 
     def get_file(self, name: str, path: Path, largest: int) -> bool:
         """Write an object to a new file; see `ArtifactStore`."""
-        with self._errors():
+        with self._errors(name):
             try:
                 with open_plain(self._path(name)) as file:
                     self._check_size(name, os.fstat(file.fileno()).st_size, largest)
@@ -74,7 +75,7 @@ class FolderStore:
 
     def put(self, name: str, data: bytes | Path) -> None:
         """Write an object, or replace it; see `ArtifactStore`."""
-        with self._errors():
+        with self._errors(name):
             self._replace(self._path(name), data)
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
@@ -87,7 +88,7 @@ class FolderStore:
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects below a prefix, by name; see `ArtifactStore`."""
-        with self._errors():
+        with self._errors(prefix.removesuffix("/")):
             # Reading makes no folder.
             if not self.root.is_dir():
                 return
@@ -141,10 +142,13 @@ class FolderStore:
             clock.unlink(missing_ok=True)
 
     def _put_if(self, name: str, data: bytes, tag: str | None) -> str | None:
-        with self._errors():
+        with self._errors(name):
             path = self._path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(path.with_name(f".{path.name}.lock"), timeout=_PATIENCE_S):
+            lock = path.with_name(f".{path.name}.lock")
+            # Acquiring a lock opens its file for writing.
+            check_inside(self.root, lock)
+            with FileLock(lock, timeout=_PATIENCE_S):
                 found = _tag(path.lstat()) if path.exists() else None
                 return self._replace(path, data) if found == tag else None
 
@@ -165,7 +169,7 @@ class FolderStore:
         return tag
 
     def _path(self, name: str) -> Path:
-        path = self.root / check_name(name)
+        path = self.root / name
         check_inside(self.root, path)
         return path
 
@@ -174,8 +178,10 @@ class FolderStore:
             raise StoreError(f"{self.url}/{name} has {size} bytes, more than the {largest} allowed")
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, name: str) -> Iterator[None]:
+        check_name(name)
         try:
             yield
-        except (OSError, Timeout, OutsideError) as error:
-            raise StoreError(f"{self.url}: {error}") from error
+        # ValueError: what is there is no plain file. It includes an `OutsideError`.
+        except (OSError, Timeout, ValueError) as error:
+            raise StoreError(f"{self.url}/{name}: {error}") from error

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -42,6 +43,7 @@ SENT_FILE = ".store.json"
 CONNECTIONS = 16
 LARGEST_FILE_BYTES = 2**36
 _CHECKPOINTS = "checkpoints"
+_CUT_ROWS = "checkpoints/cut_rows.json"
 _BUNDLES = ("best", "final")
 # Written last: they say that everything before is there.
 _LAST = ("status.json", "result.json")
@@ -186,9 +188,8 @@ class RunMirror:
             prefix = "" if here == "." else f"{here}/"
             folders[:] = [name for name in folders if prefix or name not in skipped]
             yield from (prefix + name for name in sorted(files) if is_name(prefix + name))
-        cut_rows = f"{_CHECKPOINTS}/cut_rows.json"
-        if (self._path / cut_rows).is_file():
-            yield cut_rows
+        if (self._path / _CUT_ROWS).is_file():
+            yield _CUT_ROWS
 
     def _send_files(self, names: Iterable[str]) -> None:
         waiting = []
@@ -270,13 +271,7 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
         here = Path(staging) / path.name
-        names = [entry.name for entry in store.list(f"{RUNS}/{run}/")]
-        if not names:
-            raise StoreError(f"{store.url} has no run {printable(run)!r}")
-        if len(names) > MOST_FILES:
-            raise StoreError(
-                f"{store.url}/{RUNS}/{printable(run)} has more than {MOST_FILES} files"
-            )
+        names = _names_of(store, run, shutil.disk_usage(path.parent).free)
         get_all(store, {name: here / name.removeprefix(f"{RUNS}/{run}/") for name in names})
         for which in _BUNDLES:
             zipped = here / f"{which}.zip"
@@ -287,6 +282,23 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
         step = _pull_state(store, run, here) if state else None
         here.rename(path)
     return step
+
+
+def _names_of(store: ArtifactStore, run: str, free: int) -> list[str]:
+    """Return the files of a run that can be brought to a disk with so many bytes free."""
+    prefix = f"{RUNS}/{run}/"
+    entries = list(islice(store.list(prefix), MOST_FILES + 1))
+    if not entries:
+        raise StoreError(f"{store.url} has no run {printable(run)!r}")
+    if len(entries) > MOST_FILES:
+        raise StoreError(f"{store.url}/{prefix} has more than {MOST_FILES} files")
+    size = sum(entry.size for entry in entries)
+    if size > free:
+        raise StoreError(f"{store.url}/{prefix} has {size} bytes, and {free} are free here")
+    # Of those, a push sends zips and one file, never a folder.
+    folders = tuple(f"{prefix}{folder}/" for folder in (_CHECKPOINTS, *_BUNDLES))
+    names = [entry.name for entry in entries]
+    return [n for n in names if not n.startswith(folders) or n == prefix + _CUT_ROWS]
 
 
 def _pull_state(store: ArtifactStore, run: str, here: Path) -> int | None:
@@ -348,8 +360,12 @@ def get_all(
 
     Raises:
         StoreError: A request failed.
-        DamagedFolderError: One does not exist.
+        DamagedFolderError: One does not exist, or is where another needs a folder.
     """
+    paths = set(wanted.values())
+    for name, path in wanted.items():
+        if not paths.isdisjoint(path.parents):
+            raise DamagedFolderError(f"{store.url}/{name} is below another object")
 
     def get(name: str, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,12 +20,15 @@ from botocore.exceptions import (
     EndpointConnectionError,
     HTTPClientError,
 )
+from botocore.parsers import ResponseParserError
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
 
 CONNECTIONS = 32
+# In one listing; each takes memory here.
+MOST_OBJECTS = 2_000_000
 MULTIPART_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
@@ -126,17 +129,22 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects below a prefix, by name; see `ArtifactStore`."""
-        with self._errors(prefix):
+        wanted, n_found = f"{self._key(prefix.removesuffix('/'))}/", 0
+        with self._errors(prefix.removesuffix("/")):
             pages = self._client.get_paginator("list_objects_v2")
-            for page in pages.paginate(
-                Bucket=self._bucket, Prefix=self._key(prefix.removesuffix("/")) + "/"
-            ):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=wanted):
+                contents = page.get("Contents", ())
+                # A page that is empty counts, too: a hostile server has more and more of them.
+                n_found += max(len(contents), 1)
+                if n_found > MOST_OBJECTS:
+                    raise StoreError(f"{self.url}/{prefix} has more than {MOST_OBJECTS:,} objects")
                 now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
-                for found in page.get("Contents", ()):
+                for found in contents:
                     name = found["Key"][len(self._prefix) :]
-                    if is_name(name):
+                    if found["Key"].startswith(wanted) and is_name(name):
                         age = (now - found["LastModified"]).total_seconds()
-                        yield Entry(name, found["Size"], found["ETag"].strip('"'), max(age, 0.0))
+                        size, tag = max(found["Size"], 0), found["ETag"].strip('"')
+                        yield Entry(name, size, tag, max(age, 0.0))
 
     def check_settings(self) -> None:
         """Get credentials, as the first request would; see `ArtifactStore`."""
@@ -190,9 +198,11 @@ class S3Store:
             if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
                 return None
             raise
-        if answer["ContentLength"] > largest:
+        # A server need not tell the size before the end.
+        size = answer.get("ContentLength", 0)
+        if size > largest:
             answer["Body"].close()
-            self._refuse_size(name, answer["ContentLength"], largest)
+            self._refuse_size(name, size, largest)
         return answer
 
     def _parts(self, name: str, answer: dict[str, Any], largest: int) -> Iterator[bytes]:
@@ -214,6 +224,7 @@ class S3Store:
     @contextlib.contextmanager
     def _errors(self, name: str) -> Iterator[None]:
         where = f"{self.url}/{name}"
+        check_name(name)
         try:
             yield
         except ClientError as error:
@@ -223,6 +234,9 @@ class S3Store:
         # OSError: a local file, or a socket below botocore.
         except (BotoCoreError, Boto3Error, HTTPClientError, OSError) as error:
             raise StoreError(f"{where}: {error}") from error
+        # Something that answers, and is no S3: a proxy's page, or an answer without its fields.
+        except (LookupError, TypeError, ValueError, OverflowError, ResponseParserError) as error:
+            raise StoreError(f"{where}: no answer as S3 gives it ({error!r})") from error
 
 
 def _tag(answer: dict[str, Any]) -> str:

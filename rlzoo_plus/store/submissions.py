@@ -14,7 +14,7 @@ from typing import Any
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import parse_json, printable, read_plain_file
 from rlzoo_plus.store.cache import hash_of
-from rlzoo_plus.store.contract import ArtifactStore, Entry
+from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 
 log = logging.getLogger(__name__)
 FOLDER = "submissions"
@@ -105,6 +105,8 @@ class Submissions:
             lines = [{"event": "submission", "format": 1, **about}, *new]
             data = "".join(json.dumps(line) + "\n" for line in lines).encode()
             name = f"{self._prefix}{number:06d}.jsonl"
+            if not _NAME.fullmatch(f"{number:06d}.jsonl") or len(data) > LARGEST_BYTES:
+                raise StoreError(f"{self._store.url}/{name} would not be read: it is too much")
             if self._store.put_if_absent(name, data) is not None:
                 return number
 
