@@ -25,6 +25,7 @@ from rlzoo_plus.store.cache import copy_of_run
 from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
 from rlzoo_plus.store.lease import ENDED, FINISHED, RELEASED, RUNNING
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
+from rlzoo_plus.store.mirror import RUNS
 
 # Of an evaluation's record, and of what each episode is worth.
 METRICS = {"iqm": "iqm_return", "mean": "mean_return", "success": "success_rate"}
@@ -156,7 +157,9 @@ def find_best(
             break
         say(f"playing {episodes} held-out episodes with {candidate.run}")
         try:
-            run = Run(Place(copy_of_run(store, candidate.run), is_copy=True), trust=trust)
+            path = copy_of_run(store, candidate.run)
+            place = Place(path, url=f"{store.url}/{RUNS}/{candidate.run}")
+            run = Run(place, trust=trust)
             _check_record(candidate, run)
         except (ConfigError, RunError, DamagedFolderError) as error:
             notes.append(f"left out: {candidate.run}: {one_line(error)}")
