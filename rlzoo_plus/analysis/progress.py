@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.series import finite
-from rlzoo_plus.artifacts.records import parse_record
-from rlzoo_plus.artifacts.result import EVALUATION_NUMBERS
+from rlzoo_plus.artifacts.records import parse_record, read_records
+from rlzoo_plus.artifacts.result import EVALUATION_NUMBERS, recorded_numbers
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import read_plain_tail
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
+
+# What a lease may carry.
+MOST_EVALUATIONS, LARGEST_EVALUATIONS = 200, 48_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,23 @@ def read_report(run: RunDir) -> dict[str, Any]:
         report |= {name: numbers_of(result.get(name)) for name in ("best", "final")}
         report |= {name: result.get(name) for name in ("training_time_s", "exact")}
     return report
+
+
+def read_evaluations(run: RunDir) -> list[dict[str, float | None]]:
+    """Return the numbers of the newest evaluations, the oldest of them first; None if not finite.
+
+    There are at most `MOST_EVALUATIONS`, and `LARGEST_EVALUATIONS` bytes of them as JSON.
+    """
+    newest: list[dict[str, float | None]] = []
+    size = 0
+    for record in reversed(read_records(run.evaluations_file)[-MOST_EVALUATIONS:]):
+        values = {**recorded_numbers(record), "step": record.get("step")}
+        numbers = {name: finite(value) for name, value in values.items()}
+        size += len(json.dumps(numbers)) + 2
+        if size > LARGEST_EVALUATIONS:
+            break
+        newest.insert(0, numbers)
+    return newest
 
 
 def about_run(config: RunConfig) -> dict[str, Any]:

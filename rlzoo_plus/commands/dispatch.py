@@ -24,6 +24,7 @@ VERBS = {
     "new-robot": "write an environment for your own URDF",
     "inspect": "show an environment: joints, rewards, speed, image",
     "sweep": "manage the jobs of train -m: status, resume, ...",
+    "worker": "train runs of a sweep that is in a store",
     "study": "show a hyperparameter study: show, plot, best, ...",
     "checkpoint": "ask a training process for a checkpoint",
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",

@@ -105,7 +105,7 @@ class RunMirror:
 
         Raises:
             StoreError: A request failed; what was sent before is not sent again.
-        OutsideError: A link in the directory leads elsewhere.
+            OutsideError: A link in the directory leads elsewhere.
         """
         self._count, self._size = 0, 0
         # Read before the logs: a checkpoint needs logs that are at least as long.
@@ -126,8 +126,7 @@ class RunMirror:
                     self._send(*zipped)
             self._send_files(_LAST)
         finally:
-            if self._path.is_dir():
-                write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
+            self._write_sent()
         in_store = [step for step in wanted if self._checkpoint(step)[1] in self._sent]
         return Sent(self._count, self._size, max(in_store, default=None))
 
@@ -143,6 +142,43 @@ class RunMirror:
             # Without a checkpoint in the store, a run begins anew, or goes on from what is here.
             return True
         return self._sent.get(name) == hashlib.sha256(found[0]).hexdigest()
+
+    def knows_copy(self) -> bool:
+        """Return whether the directory was sent to this place of this store, or came from there."""
+        return bool(self._sent)
+
+    def forget_files(self) -> None:
+        """Let the next push send logs and policies again: another worker may have replaced them."""
+        kept = f"{self._state}/"
+        self._sent = {name: mark for name, mark in self._sent.items() if name.startswith(kept)}
+        self._write_sent()
+
+    def note_files(self) -> None:
+        """Let the next push leave out the logs and policies that came from the store just now."""
+        for name in self._plain_files():
+            self._sent[f"{self._files}/{name}"] = _file_mark((self._path / name).lstat())
+        for which in _BUNDLES:
+            if (mark := _manifest_hash(self._path / which)) is not None:
+                self._sent[f"{self._files}/{which}.zip"] = mark
+        self._write_sent()
+
+    def note_state(self, step: int, head: bytes) -> None:
+        """Let the next push leave out a checkpoint that came from the store just now, and is whole.
+
+        Args:
+            step: The step of the checkpoint.
+            head: The content of the store's list of checkpoints.
+        """
+        self._sent[f"{self._state}/{_HEAD}"] = hashlib.sha256(head).hexdigest()
+        folder, name = self._checkpoint(step)
+        self._sent[name] = _manifest_hash(folder) or ""
+        indices = CheckpointStore(self._path / _CHECKPOINTS).chunks_at(step).values()
+        for chunk in {chunk for index in indices for chunk in index.names}:
+            self._sent[f"{self._state}/chunks/{chunk}"] = chunk
+
+    def _write_sent(self) -> None:
+        if self._path.is_dir():
+            write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
 
     def _is_kept(self, step: int) -> bool:
         try:
@@ -200,7 +236,7 @@ class RunMirror:
                 continue
             if not stat.S_ISREG(info.st_mode):
                 continue
-            mark = f"{info.st_size}-{info.st_mtime_ns}"
+            mark = _file_mark(info)
             if self._sent.get(f"{self._files}/{name}") != mark:
                 waiting.append((name, mark))
         with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -238,12 +274,25 @@ class RunMirror:
         self._send(f"{self._state}/chunks/{name}", path, name)
 
 
+def _file_mark(info: os.stat_result) -> str:
+    return f"{info.st_size}-{info.st_mtime_ns}"
+
+
 def _manifest_hash(folder: Path) -> str | None:
     try:
         manifest = read_plain_file(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
     except (OSError, ValueError):
         return None
     return hashlib.sha256(manifest).hexdigest()
+
+
+def has_state(store: ArtifactStore, run: str) -> bool:
+    """Return whether a store has a checkpoint of a run.
+
+    Raises:
+        StoreError: The request failed.
+    """
+    return store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES) is not None
 
 
 def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) -> int | None:
@@ -279,7 +328,15 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
                 unzip(zipped, here / which)
                 read_folder(here / which)
                 zipped.unlink()
-        step = _pull_state(store, run, here) if state else None
+        mirror = RunMirror(store, run, here)
+        step = None
+        if state:
+            found = store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES)
+            head = b"{}" if found is None else found[0]
+            step = _pull_state(store, run, here, head)
+            if step is not None:
+                mirror.note_state(step, head)
+        mirror.note_files()
         here.rename(path)
     return step
 
@@ -301,11 +358,10 @@ def _names_of(store: ArtifactStore, run: str, free: int) -> list[str]:
     return [n for n in names if not n.startswith(folders) or n == prefix + _CUT_ROWS]
 
 
-def _pull_state(store: ArtifactStore, run: str, here: Path) -> int | None:
+def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int | None:
     prefix = f"{STATE}/{run}/"
-    found = store.get(prefix + _HEAD, LARGEST_MANIFEST_BYTES)
     checkpoints = CheckpointStore(here / _CHECKPOINTS)
-    for name, manifest in _read_head(b"{}" if found is None else found[0]):
+    for name, manifest in _read_head(head):
         zipped, folder = here / f"{name}.zip", here / _CHECKPOINTS / name
         try:
             get_all(store, {f"{prefix}{name}.zip": zipped})

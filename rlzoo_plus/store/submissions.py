@@ -13,8 +13,9 @@ from typing import Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import parse_json, printable, read_plain_file
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.cache import hash_of
-from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
+from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError, is_name
 
 log = logging.getLogger(__name__)
 FOLDER = "submissions"
@@ -23,6 +24,21 @@ LARGEST_BYTES = 2**30
 REMOVED = "removed"
 _MOST_WARNED = 10
 _NAME = re.compile(r"(?P<number>[0-9]{6})\.jsonl")
+
+
+def split_sweep_url(url: str) -> tuple[str, str]:
+    """Return store and name of the sweep at `STORE/SWEEP`.
+
+    Raises:
+        ConfigError: It is no such URL.
+    """
+    store, _, sweep = url.rstrip("/").rpartition("/")
+    if not is_name(sweep) or not store or store.endswith((":", "/")):
+        raise ConfigError(
+            f"{printable(url)} names no sweep. Write STORE/SWEEP: s3://bucket/prefix/SWEEP, or a "
+            "folder of a store."
+        )
+    return store, sweep
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ class Controller(Scheduler[Entry]):
             self._become(job, JobState.WAITING)
             self.ledger.write(STOPPED, job.job, code=end.code)
         else:
-            self._end(job, JobState.FAILED, explain_end(end, job.job), code=end.code)
+            self._end(job, JobState.FAILED, explain_end(end, job.job.run_dir), code=end.code)
 
     def _failed_elsewhere(self, entry: Entry) -> str | None:
         """Return why the attempt of another controller failed while this one worked."""

@@ -97,21 +97,19 @@ def view_of(job: SweepJob, state: JobState, reason: str = "") -> JobView:
     return JobView(job, state, reason, Progress(steps), best, final, time_s)
 
 
-def explain_end(end: JobEnd, job: SweepJob) -> str:
+def explain_end(end: JobEnd, run: RunDir) -> str:
     """Return in one line why a job did not finish."""
     if end.limit is not None:
         return end.limit
     if end.code < 0:
         known = {int(number): number.name for number in signal.Signals}
         return f"killed by {known.get(-end.code, end.code)}"
-    status = job.run_dir.read_status()
+    status = run.read_status()
     if status.get("state") == FAILED and end.code == EXIT_FAILED:
         return printable(status.get("message") or "an error")
     if end.code in (EXIT_SIGTERM, EXIT_SIGINT):
         return "stopped by a signal from outside; it can go on"
-    tail = [
-        line.decode("utf-8", "replace") for line in read_plain_tail(log_file(job.run_dir), 4096)
-    ]
+    tail = [line.decode("utf-8", "replace") for line in read_plain_tail(log_file(run), 4096)]
     said = [line.strip() for line in tail if line.strip() and not line.startswith("--- ")]
     return f"exit code {end.code}" + (f": {printable(said[-1])}" if said else "")
 

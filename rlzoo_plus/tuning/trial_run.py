@@ -141,7 +141,7 @@ class TrialRun:
         self._due = time.monotonic()
         if self.job.is_finished():
             return self.skip_finished()
-        reason = explain_end(end, self.job)
+        reason = explain_end(end, self.job.run_dir)
         if end.limit is None and end.code == EXIT_ENDED:
             told = self.job.run_dir.read_status().get("message", "pruned")
             message = self._wish.reason or told

@@ -139,13 +139,13 @@ def test_a_job_that_was_started_again_has_not_failed(tmp_path):
 
 def test_the_reason_of_a_failure_is_one_line(tmp_path):
     job = job_of(tmp_path)
-    assert explain_end(JobEnd(-9), job) == "killed by SIGKILL"
-    assert explain_end(JobEnd(-9, "used 3 GiB"), job) == "used 3 GiB"
+    assert explain_end(JobEnd(-9), job.run_dir) == "killed by SIGKILL"
+    assert explain_end(JobEnd(-9, "used 3 GiB"), job.run_dir) == "used 3 GiB"
     job.path.mkdir(parents=True)
     (job.path / "log.txt").write_text("--- now\nerror: device=cuda is not here\n\n")
-    assert explain_end(JobEnd(2), job) == "exit code 2: error: device=cuda is not here"
+    assert explain_end(JobEnd(2), job.run_dir) == "exit code 2: error: device=cuda is not here"
     job.run_dir.write_status("failed", message="RuntimeError: two\nlines")
-    assert "\n" not in explain_end(JobEnd(1), job)
+    assert "\n" not in explain_end(JobEnd(1), job.run_dir)
 
 
 def test_progress_is_read_from_the_ends_of_the_files(tmp_path):

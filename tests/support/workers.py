@@ -1,0 +1,82 @@
+"""Sweeps in stores and workers for tests, with times that are short."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from rlzoo_plus import __version__
+from rlzoo_plus.infra.local import LocalLauncher
+from rlzoo_plus.store.lease import LARGEST_BYTES, RunLease, lease_name, list_leases, read_record
+from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.task import Rules
+from rlzoo_plus.sweeps.worker import Times, Worker
+
+SWEEP = "sweep"
+QUICK = Times(
+    *(0.1, 0.3, 0.1),
+    expires_s=5.0,
+    patience_s=5.0,
+    stop_patience_s=5.0,
+)
+ABOUT = {"version": __version__, "code": None}
+
+
+def run_record(config, **more):
+    """Return the record of a run, as a command that submits writes it."""
+    return {"event": "added", **make_job(config).record(), **more}
+
+
+def task_record(key, function, **data):
+    """Return the record of a job that calls a function of the tests."""
+    target = function if ":" in function else f"rlzoo_plus.testing.jobs:{function}"
+    return {"event": "added", "job": key, "title": key, "target": target, "data": data}
+
+
+def submit(store, *records, **about):
+    """Submit records; return their keys."""
+    Submissions(store, SWEEP).add(records, {**ABOUT, **about})
+    return [record["job"] for record in records]
+
+
+def make_worker(store, folder, *, slots=2, times=QUICK, targets=(), trust=True, **options):
+    """Return a worker that trusts the tests."""
+    rules = Rules(trust, options.pop("any_version", False), targets)
+    launcher = options.pop("launcher", None) or LocalLauncher(slots)
+    return Worker(store, SWEEP, Path(folder), launcher, rules=rules, times=times, **options)
+
+
+def state_of(store, key):
+    """Return what the lease of a run says, empty without one."""
+    found = store.get(lease_name(f"{SWEEP}/{key}"), LARGEST_BYTES)
+    return {} if found is None else read_record(found[0])
+
+
+def take(store, key, worker="another"):
+    """Take a run as another worker; return its lease."""
+    lease = RunLease(store, f"{SWEEP}/{key}", worker)
+    assert lease.claim(list_leases(store, SWEEP), 0.0)
+    return lease
+
+
+def when(condition, act, timeout_s=120.0):
+    """Act in a thread as soon as a condition holds."""
+
+    def wait():
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if condition():
+                act()
+                return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def press(number=signal.SIGTERM):
+    """Send this process a signal."""
+    os.kill(os.getpid(), number)
