@@ -62,6 +62,14 @@ class ArtifactStore(Protocol):
             largest: The most bytes it may have; a larger one is a `StoreError`.
         """
 
+    def get_tail(self, name: str, most: int) -> bytes | None:
+        """Return the last bytes of an object, however large it is; None if there is none.
+
+        Args:
+            name: The object.
+            most: How many bytes; all of a smaller object.
+        """
+
     def get_file(self, name: str, path: Path, largest: int) -> bool:
         """Write an object to a new file; return whether there is one.
 

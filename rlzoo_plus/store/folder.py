@@ -61,6 +61,16 @@ class FolderStore:
             except FileNotFoundError:
                 return None
 
+    def get_tail(self, name: str, most: int) -> bytes | None:
+        """Return the last bytes of an object; see `ArtifactStore`."""
+        with self._errors(name):
+            try:
+                with open_plain(self._path(name)) as file:
+                    file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
+                    return file.read(most)
+            except FileNotFoundError:
+                return None
+
     def get_file(self, name: str, path: Path, largest: int) -> bool:
         """Write an object to a new file; see `ArtifactStore`."""
         with self._errors(name):

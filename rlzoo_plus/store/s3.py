@@ -32,7 +32,7 @@ MOST_OBJECTS = 2_000_000
 MULTIPART_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
-_MISSING, _CONFLICT, _CHANGED = 404, 409, 412
+_MISSING, _CONFLICT, _CHANGED, _NO_SUCH_RANGE = 404, 409, 412, 416
 _LARGEST_COMPARED = 2**30
 # Of a conditional write that another one was in the way of.
 _ATTEMPTS = 5
@@ -92,6 +92,19 @@ class S3Store:
                 return None
             data = b"".join(self._parts(name, answer, largest))
             return data, _tag(answer)
+        raise AssertionError
+
+    def get_tail(self, name: str, most: int) -> bytes | None:
+        """Return the last bytes of an object; see `ArtifactStore`."""
+        with self._errors(name):
+            try:
+                answer = self._open(name, most, Range=f"bytes=-{most}")
+            except ClientError as error:
+                if _status(error) != _NO_SUCH_RANGE:
+                    raise
+                # It is empty.
+                return b""
+            return None if answer is None else b"".join(self._parts(name, answer, most))
         raise AssertionError
 
     def get_file(self, name: str, path: Path, largest: int) -> bool:
@@ -189,10 +202,10 @@ class S3Store:
         )
         return _tag(answer)
 
-    def _open(self, name: str, largest: int) -> dict[str, Any] | None:
+    def _open(self, name: str, largest: int, **part: str) -> dict[str, Any] | None:
         try:
             answer: dict[str, Any] = self._client.get_object(
-                Bucket=self._bucket, Key=self._key(name)
+                Bucket=self._bucket, Key=self._key(name), **part
             )
         except ClientError as error:
             if error.response["Error"]["Code"] in ("NoSuchKey", "404"):

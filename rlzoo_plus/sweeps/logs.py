@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.sweeps.job import SweepJob
 
+# Of a log: enough for hundreds of lines.
+TAIL_BYTES = 2**18
 _MOST_JOBS = 10
-_TAIL_BYTES = 2**18
 
 
 def log_tail(job: SweepJob, n_lines: int) -> list[str] | None:
     """Return the last lines of a job's log, None if it has none."""
     if not log_file(job.run_dir).is_file():
         return None
-    return last_lines(b"\n".join(read_plain_tail(log_file(job.run_dir), _TAIL_BYTES)), n_lines)
+    return last_lines(b"\n".join(read_plain_tail(log_file(job.run_dir), TAIL_BYTES)), n_lines)
 
 
 def last_lines(data: bytes, n_lines: int) -> list[str]:
     """Return the last lines of an untrusted text, safe to print; of a bar, what it showed last."""
-    lines = data[-_TAIL_BYTES:].decode("utf-8", "replace").rstrip().split("\n")
+    lines = data.decode("utf-8", "replace").rstrip().split("\n")
     shown = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
     return [printable(line, LONGEST_LINE) for line in shown[-n_lines:]]
 

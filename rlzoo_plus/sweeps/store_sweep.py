@@ -20,14 +20,13 @@ from rlzoo_plus.store.live import CONNECTIONS, LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS
 from rlzoo_plus.sweeps.job import SweepJob, sweep_dir
 from rlzoo_plus.sweeps.ledger import JobLoader
-from rlzoo_plus.sweeps.logs import last_lines
+from rlzoo_plus.sweeps.logs import TAIL_BYTES, last_lines
 from rlzoo_plus.sweeps.states import JobState, JobView
 from rlzoo_plus.sweeps.summary import Row, as_data
 
 # No return, time or count of steps is larger; what is would break tables.
 _LARGEST = 1e15
 _SLOWEST = 1e-6
-_LARGEST_LOG_BYTES = 2**26
 _STATES = {lease.FINISHED: JobState.DONE, lease.FAILED: JobState.FAILED}
 
 
@@ -133,10 +132,10 @@ class StoreSweep:
         """Return the last lines of what a job printed, as far as it was sent; None if nothing was.
 
         Raises:
-            StoreError: The request failed, or the log is larger than 64 MiB.
+            StoreError: The request failed.
         """
-        found = self._store.get(f"{RUNS}/{self.name}/{job.key}/log.txt", _LARGEST_LOG_BYTES)
-        return None if found is None else last_lines(found[0], n_lines)
+        found = self._store.get_tail(f"{RUNS}/{self.name}/{job.key}/log.txt", TAIL_BYTES)
+        return None if found is None else last_lines(found, n_lines)
 
     def cancel(self, views: Iterable[StoreView], reason: str) -> Changed:
         """Cancel runs; answers are `running` for one whose worker was asked to stop, or an end."""

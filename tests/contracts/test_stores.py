@@ -137,6 +137,13 @@ def test_a_name_is_a_plain_relative_path(store, name):
             call()
 
 
+def test_the_end_of_an_object_is_read_without_the_rest(store):
+    assert store.get_tail("runs/a/log.txt", 4) is None
+    for data, tail in ((b"", b""), (b"abc", b"abc"), (b"abcdefgh", b"efgh")):
+        store.put("runs/a/log.txt", data)
+        assert store.get_tail("runs/a/log.txt", 4) == tail
+
+
 def test_conditions_are_tried_before_they_are_relied_on(store):
     assert honours_conditions(store, "one")
 

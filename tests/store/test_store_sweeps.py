@@ -221,6 +221,22 @@ def test_logs_show_the_last_lines_of_running_and_failed_runs(store, say):
     assert err.count("\n") == 1
 
 
+def test_a_log_that_cannot_be_read_does_not_hide_the_others(folder, say, monkeypatch):
+    first, second = _submit(folder, 2)
+    tail = type(folder).get_tail
+
+    def flaky(store, name, most):
+        if first in name:
+            raise StoreError("busy")
+        return tail(store, name, most)
+
+    monkeypatch.setattr(type(folder), "get_tail", flaky)
+    folder.put(f"runs/first/{second}/log.txt", b"hello\n")
+    code, out, _ = say("sweep", "logs", f"{folder.url}/first", "ppo")
+    shown = [f"== {first} (waiting)", "busy", f"== {second} (waiting)", "hello"]
+    assert (code, out.splitlines()) == (0, shown)
+
+
 def test_logs_of_a_local_sweep(folder, say, tmp_path):
     (job,) = [make_job(tiny_config("ppo", "tests/TinyReach-v0", f"sweep={tmp_path}/here"))]
     Ledger(tmp_path / "here").add([job])
