@@ -91,6 +91,7 @@ class _Watched:
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
+        self._lock, self._on_their_way, self._is_closed = threading.Lock(), 0, False
         self.arrived = time.monotonic()
         self.problem = ""
 
@@ -99,12 +100,27 @@ class _Watched:
 
     def put(self, name: str, data: bytes | Path) -> None:
         """Write an object; see `ArtifactStore`."""
+        with self._lock:
+            if self._is_closed:
+                raise StoreError(f"{self._store.url}: nothing more is sent")
+            self._on_their_way += 1
         try:
             self._store.put(name, data)
+            self.arrived, self.problem = time.monotonic(), ""
         except StoreError as error:
             self.problem = one_line(error)
             raise
-        self.arrived, self.problem = time.monotonic(), ""
+        finally:
+            with self._lock:
+                self._on_their_way -= 1
+
+    def close(self, patience_s: float) -> bool:
+        """Send no more objects; return whether none is on its way any more."""
+        self._is_closed = True
+        deadline = time.monotonic() + patience_s
+        while self._on_their_way and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        return self._on_their_way == 0
 
 
 class Sender:
@@ -162,7 +178,7 @@ class Sender:
 
     def _claim(self) -> str | None:
         """Take the lease, however long the store is gone; return why it is not ours."""
-        delay_s, said, began = 1.0, "", time.monotonic()
+        delay_s, is_said, began = 1.0, False, time.monotonic()
         is_over_at: float | None = None
         while True:
             try:
@@ -175,9 +191,9 @@ class Sender:
                 problem = "an earlier process of this run still holds its lease"
             except StoreError as error:
                 problem = one_line(error)
-                if problem != said:
+                if not is_said:
                     self._say(warning=f"{problem}; training goes on, and this is tried again")
-                said = problem
+                is_said = True
             if self._is_over.is_set():
                 is_over_at = is_over_at or time.monotonic()
                 if time.monotonic() - is_over_at > self._stall_s:
@@ -254,13 +270,16 @@ class Sender:
             thread.join(_LOOK_S)
             now = time.monotonic()
             if now - max(began, self._store.arrived) > self._stall_s or now - began > LONGEST_END_S:
+                problem = self._store.problem
                 self._release()
-                seconds = f"nothing arrived there for {self._stall_s:.0f} s"
-                return self._store.problem or seconds
+                return problem or f"nothing arrived there for {self._stall_s:.0f} s"
         return answers[0]
 
     def _release(self) -> None:
-        """Let go of the lease if the store answers that at least."""
+        """Let go of the lease if the store answers that at least; else it expires."""
+        if not self._store.close(_RELEASE_S):
+            # The next worker must not begin before it has arrived.
+            return
 
         def beat() -> None:
             with contextlib.suppress(RunError, OSError):

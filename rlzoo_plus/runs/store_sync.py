@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.secrets import redact
@@ -171,7 +171,11 @@ class StoreSync:
     Attributes:
         url: Of the run in the store.
         is_lost: Whether another worker has the run.
+        intervals: Others than the usual ones, of the next runs: `beat_s`, `push_s` and `stall_s`,
+            as `Sender` takes them.
     """
+
+    intervals: ClassVar[dict[str, float]] = {}
 
     def __init__(
         self,
@@ -202,6 +206,7 @@ class StoreSync:
             "resumes": resumes,
             "take_ended": take_ended,
             "parent": os.getpid(),
+            **self.intervals,
         }
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _SENDER, str(Path(__file__).parents[2])],

@@ -60,7 +60,8 @@ class RunSync:
         self._is_over, self._push_now = threading.Event(), threading.Event()
         # `finish` does what the threads do, too.
         self._pushing, self._beating = threading.Lock(), threading.Lock()
-        self._problem: str | None = None
+        # What fails now: each is told once, until it has worked again.
+        self._failing: set[str] = set()
         self._threads = [
             threading.Thread(target=self._run_beats, name="beats", daemon=True),
             threading.Thread(target=self._run_pushes, name="pushes", daemon=True),
@@ -137,7 +138,7 @@ class RunSync:
     def _run_beats(self) -> None:
         pause_s = self._beat_s
         while not self._is_over.wait(pause_s) and not self.is_lost:
-            is_done = self._try(self._beat)
+            is_done = self._try("beat", self._beat)
             pause_s = self._beat_s if is_done else self._beat_s / _BEATS_AGAIN
 
     def _run_pushes(self) -> None:
@@ -145,20 +146,20 @@ class RunSync:
             self._push_now.wait(self._push_s)
             self._push_now.clear()
             if not self._is_over.is_set():
-                self._try(self._push)
+                self._try("push", self._push)
 
-    def _try(self, act: Callable[[], object]) -> bool:
+    def _try(self, name: str, act: Callable[[], object]) -> bool:
         try:
             act()
+            self._failing.discard(name)
             return True
         except LeaseLostError as error:
             log.error("%s: nothing more is sent", error)
             self.is_lost = True
         except (StoreError, OutsideError, DamagedFolderError, OSError) as error:
-            problem = one_line(error)
-            if problem != self._problem:
-                log.warning("%s; training goes on, and this is tried again", problem)
-            self._problem = problem
+            if name not in self._failing:
+                self._failing.add(name)
+                log.warning("%s; training goes on, and this is tried again", one_line(error))
         return False
 
     def _beat(self, state: str = RUNNING, **more: Any) -> None:
