@@ -102,10 +102,11 @@ class StoreSweep:
             StoreError: A request failed.
         """
         with ThreadPoolExecutor(1) as pool:
-            # Jobs of thousands are parsed in the time that the store takes to list their leases.
-            reading = pool.submit(self._live.read)
-            jobs = self._read_jobs()
-            live = reading.result()
+            # Thousands of jobs are parsed in the time that the store takes to list their leases.
+            # Here are the requests: Ctrl-C ends them.
+            parsing = pool.submit(self._read_jobs)
+            live = self._live.read()
+            jobs = parsing.result()
         return [_view(job, live.get(f"{self.name}/{job.key}")) for job in jobs.values()]
 
     def _read_jobs(self) -> dict[str, SweepJob]:
