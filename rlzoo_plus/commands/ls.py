@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         "List the sweeps and other folders of runs in a store: how many runs are in each state, "
         "when a worker gave its last sign of life, and the best mean return. It reads what workers "
         "report while they train, one small object a run; `rlzoo-plus runs STORE` reads the files "
-        "of each run, and `rlzoo-plus sweep status STORE/SWEEP` knows runs that nobody has begun.",
+        "of each run.",
         "s3://my-bucket/lab",
     )
     parser.add_argument("store", metavar="STORE", help="s3://bucket/prefix, or a shared folder")

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from filelock import FileLock
 
@@ -23,6 +24,7 @@ LIGHT_FILES = ("config.yaml", "status.json", "result.json", "evaluations.jsonl",
 LARGEST_LIGHT_BYTES = 2**27
 _KNOWN = ".tags.json"
 _SUBMITTED = "submitted"
+_LARGEST_CACHED_BYTES = 2**30
 _PATIENCE_S = 600.0
 
 
@@ -58,7 +60,7 @@ def mirror_light_files(store: ArtifactStore) -> Path:
         }
         # No file can be where another one needs a folder.
         found = {n: e for n, e in found.items() if not any(p in found for p in _folders_of(n))}
-        known = _read_known(folder / _KNOWN)
+        known = read_cached(folder / _KNOWN)
         for name in set(known) - set(found):
             if is_name(name):
                 (folder / name).unlink(missing_ok=True)
@@ -124,13 +126,13 @@ def _submitted(sweep: Path) -> Path:
     return _base() / _SUBMITTED / f"{hash_of(os.path.abspath(sweep))}.json"
 
 
-def _read_known(file: Path) -> dict[str, str]:
-    """Return the tag of each file that is here."""
+def read_cached(file: Path) -> dict[str, Any]:
+    """Return a JSON mapping of the cache, an empty one if it is missing or damaged."""
     try:
-        known = json.loads(read_plain_file(file, LARGEST_LIGHT_BYTES))
-        return known if isinstance(known, dict) else {}
-    except (OSError, ValueError):
+        known = json.loads(read_plain_file(file, _LARGEST_CACHED_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _folders_of(name: str) -> list[str]:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic
-from rlzoo_plus.artifacts.untrusted import read_plain_file
-from rlzoo_plus.store.cache import cache_of, hash_of
+from rlzoo_plus.store.cache import cache_of, hash_of, read_cached
 from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 from rlzoo_plus.store.lease import (
     EXPIRES_S,
@@ -25,7 +24,6 @@ CONNECTIONS = 32
 MOST_RUNS = 1_000_000
 _MOST_FAILED, _MOST_ROUNDS = 2 * CONNECTIONS, 8
 _SUFFIX = ".json"
-_LARGEST_CACHE_BYTES = 2**30
 # Long, and only for those that steer a run.
 _NOT_CACHED = ("evaluations",)
 
@@ -153,14 +151,10 @@ class LiveRecords:
 
     def _load(self, folder: str) -> None:
         self._loaded.add(folder)
-        try:
-            kept = json.loads(read_plain_file(self._file(folder), _LARGEST_CACHE_BYTES))
-            for name, (tag, record) in kept.items():
-                if _folder_of(name) == folder and isinstance(record, dict):
-                    self._known[name] = (str(tag), record)
-        # It is a copy: whatever is wrong with it, the store has the records.
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            return
+        for name, known in read_cached(self._file(folder)).items():
+            # It is a copy: whatever is wrong with it, the store has the record.
+            if isinstance(known, list) and len(known) == 2 and isinstance(known[1], dict):
+                self._known[name] = (str(known[0]), known[1])
 
     def _save(self, folder: str) -> None:
         """Keep the records of a folder; of two processes that do so at once, either is right."""

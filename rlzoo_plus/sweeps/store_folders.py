@@ -1,17 +1,21 @@
-"""What a store holds, a line for each sweep or other folder of runs, from their leases alone."""
+"""What a store holds, a line for each sweep or other folder of runs: its leases and its jobs."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
+from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.store import submissions
-from rlzoo_plus.store.contract import ArtifactStore
+from rlzoo_plus.store.cache import cache_of, hash_of, read_cached
+from rlzoo_plus.store.contract import ArtifactStore, is_name
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.sweeps.states import JobState
 from rlzoo_plus.sweeps.store_sweep import mean_return, state_of
 
 _LONGEST_NAME = 60
+_JOBS = "jobs.json"
 
 
 @dataclass
@@ -21,7 +25,7 @@ class Folder:
     Attributes:
         name: Its name, the first part of the names of its runs.
         is_sweep: Whether workers can train it: jobs were submitted to it.
-        counts: Number of runs in each state; those of a sweep that nobody has begun are in none.
+        counts: Number of runs in each state.
         cancelled: Number of those that wait until they are opened again.
         newest_s: Time since the last sign of life of any worker [s], None if there was none.
         best: Highest mean return of an evaluation: the best of a finished run, else its last.
@@ -50,18 +54,43 @@ class Folder:
 
 
 def list_folders(store: ArtifactStore) -> list[Folder]:
-    """Return the folders of a store by name; runs are read again only where they changed.
+    """Return the folders of a store by name; only what changed is read again.
 
     Raises:
         StoreError: A request failed.
     """
-    # Each is `submissions/SWEEP/000001.jsonl`.
-    parts = (entry.name.split("/") for entry in store.list(f"{submissions.FOLDER}/"))
-    folders = {each[1]: Folder(each[1], is_sweep=True) for each in parts if len(each) == 3}
+    tags: dict[str, dict[str, str]] = {}
+    for entry in store.list(f"{submissions.FOLDER}/"):
+        # Each is `submissions/SWEEP/000001.jsonl`.
+        parts = entry.name.split("/")
+        if len(parts) == 3:
+            tags.setdefault(parts[1], {})[parts[2]] = entry.tag
+    folders = {name: Folder(name, is_sweep=True) for name in tags}
+    jobs = {name: _jobs(store, name, tags[name]) for name in tags}
     for run, live in LiveRecords(store).read().items():
-        name = run.partition("/")[0]
-        folders.setdefault(name, Folder(name, is_sweep=False)).add(live)
+        name, _, key = run.partition("/")
+        # A job that was taken out of its sweep has a lease still.
+        if jobs.get(name, {}).pop(key, True):
+            folders.setdefault(name, Folder(name, is_sweep=False)).add(live)
+    for name, unbegun in jobs.items():
+        folders[name].counts[JobState.WAITING] += sum(unbegun.values())
     return [folders[name] for name in sorted(folders)]
+
+
+def _jobs(store: ArtifactStore, sweep: str, tags: dict[str, str]) -> dict[str, bool]:
+    """Return whether each job that was ever submitted to a sweep is in it still, by its key."""
+    folder = cache_of(store.url) / submissions.FOLDER / hash_of(sweep)
+    file = folder / _JOBS
+    known = read_cached(file)
+    jobs = known.get("jobs")
+    if known.get("tags") == tags and isinstance(jobs, dict):
+        return {str(key): bool(is_in) for key, is_in in jobs.items()}
+    found = submissions.Submissions(store, sweep, folder)
+    seen = {record["job"] for submission in found.read() for record in submission.records}
+    kept = found.records()
+    jobs = {key: key in kept for key in seen if is_name(f"{sweep}/{key}")}
+    write_atomic(file, json.dumps({"tags": tags, "jobs": jobs}))
+    return jobs
 
 
 def shown_name(folder: Folder) -> str:

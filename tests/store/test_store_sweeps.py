@@ -323,12 +323,28 @@ def test_ls_has_a_line_for_each_sweep_and_each_folder_of_runs(store, say):
     assert (found["first"]["best"], found["first"]["best_run"]) == (99.0, f"first/{second}")
     assert found["first"]["newest_s"] < 60
     assert [found[name]["is_sweep"] for name in found] == [True, False, True]
-    assert found["unbegun"]["newest_s"] is None
+    assert (found["unbegun"]["newest_s"], found["unbegun"]["counts"]["waiting"]) == (None, 2)
     code, out, _ = say("ls", store.url)
     head, line, *_, last = out.splitlines()
     assert head.split()[:2] == ["name", "done"]
     assert line.split()[:7] == ["first", "1", "-", "1", "1", "(1", "cancelled)"]
     assert last == f"more: rlzoo-plus sweep status {store.url}/NAME"
+
+
+def test_ls_leaves_out_what_was_taken_out_of_a_sweep_and_counts_what_came_later(folder, say):
+    first, second, _ = _submit(folder, 3)
+    _train(folder, first, FAILED)
+    _train(folder, second, RUNNING)
+
+    def counts():
+        (found,) = json.loads(say("ls", folder.url, "--json")[1])
+        return found["counts"]
+
+    assert counts() == {"waiting": 1, "running": 1, "done": 0, "failed": 1}
+    say("sweep", "prune", f"{folder.url}/first", "--yes")
+    assert counts() == {"waiting": 0, "running": 1, "done": 0, "failed": 0}
+    _submit(folder, 5)
+    assert counts() == {"waiting": 3, "running": 1, "done": 0, "failed": 1}
 
 
 @pytest.mark.parametrize(
