@@ -6,10 +6,12 @@ by chance, too. Every figure that is reported comes from fresh episodes, the sam
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
 from rlzoo_plus.store.lease import ENDED, FINISHED, RELEASED, RUNNING
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS
+from rlzoo_plus.store.submissions import split_sweep_url
 
 # Of an evaluation's record, and of what each episode is worth.
 METRICS = {"iqm": "iqm_return", "mean": "mean_return", "success": "success_rate"}
@@ -151,7 +154,9 @@ def find_best(
     others = Counter(_state(record) for record in matching if record.state != FINISHED)
     also = f"; not finished: {_counted(others)}" if others else ""
     say(f"{len(matching) - others.total()} finished runs on {ranked[0].env}{also}")
-    played, environments, notes = [], [], []
+    played: list[Played] = []
+    environments: list[dict[str, Any]] = []
+    notes: list[str] = []
     for candidate in ranked[: top * _TRIES]:
         if len(played) == top:
             break
@@ -184,10 +189,11 @@ def _read(url: str) -> tuple[ArtifactStore, dict[str, LiveRecord]]:
     """Return the store at a URL, which may name a sweep in it, and the records of its runs."""
     store = open_store(url)
     records = LiveRecords(store).read()
-    parent, _, sweep = url.rstrip("/").rpartition("/")
-    if not records and is_name(sweep) and parent not in ("", "s3:/"):
-        store = open_store(parent)
-        records = LiveRecords(store, sweep).read()
+    if not records:
+        with contextlib.suppress(ConfigError):
+            parent, sweep = split_sweep_url(url)
+            store = open_store(parent)
+            records = LiveRecords(store, sweep).read()
     if not records:
         raise ConfigError(
             f"{printable(url)} has no runs. Give a store or STORE/SWEEP, as `rlzoo-plus ls STORE` "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.own_code import own_code
+from rlzoo_plus.config.own_code import own_code, own_modules
 from rlzoo_plus.infra.launcher import EXIT_FAILED
 from rlzoo_plus.infra.scheduler import POLL_S, stop_code
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
@@ -73,8 +74,13 @@ def submit_jobs(
     again = f"; {done.reopened:,} of them may be taken again" if done.reopened else ""
     say(f"submitted {done.new:,} runs to {launcher.place}{before}{again}", markup=False)
     if todo:
-        trust = " --trust" if any(own_code(entry.job.config) for entry in todo.values()) else ""
+        own = any(own_code(entry.job.config) for entry in todo.values())
+        trust = " --trust" if own or launcher.settings.code else ""
         say(f"a worker, on any machine: rlzoo-plus worker {launcher.place}{trust}", markup=False)
+        left = _left_here(todo.values(), launcher.settings.code) if own else []
+        if left:
+            text = f"workers need {', '.join(left)} from here: infra.code=[{','.join(left)}]"
+            say(text, markup=False)
     if not waits:
         _say_how(launcher, sweep, view)
         return 0
@@ -82,6 +88,14 @@ def submit_jobs(
     if code > 1:
         _say_how(launcher, sweep, view)
     return code
+
+
+def _left_here(entries: Iterable[Entry], sent: Iterable[str]) -> list[str]:
+    """Return the modules in the working directory that runs import and that are not sent."""
+    modules = dict.fromkeys(name for entry in entries for name in own_modules(entry.job.config))
+    there = {Path(os.path.relpath(path)).parts[0] if path != "." else "." for path in sent}
+    files = {name: name if Path(name).is_dir() else f"{name}.py" for name in modules}
+    return [f for f in files.values() if Path(f).exists() and not there & {f, "."}]
 
 
 class _Watch:

@@ -313,3 +313,19 @@ def test_a_damaged_zip_is_only_ever_refused(tmp_path):
         shutil.rmtree(folder, ignore_errors=True)
     assert refused > 1000
     assert sorted(os.listdir(tmp_path)) == ["x.zip"]
+
+
+def test_a_worker_ends_a_run_whose_code_is_forged(tmp_path):
+    from support.training import tiny_config
+    from support.workers import make_worker, run_record, state_of, submit
+
+    store, forged = open_store(tmp_path / "store"), _zip(("../evil.py", b"x"))
+    sha = hashlib.sha256(forged).hexdigest()
+    store.put(f"code/sweep/{sha}.zip", forged)
+    (key,) = submit(store, run_record(tiny_config()), code=sha)
+    assert make_worker(store, tmp_path / "here").run() == 1
+    record = state_of(store, key)
+    assert record["state"] == "failed"
+    assert record["reason"].startswith("damaged in the store: ")
+    assert "\n" not in record["reason"]
+    assert not list(tmp_path.rglob("evil.py"))
