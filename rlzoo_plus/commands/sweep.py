@@ -58,7 +58,8 @@ def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
         view = SweepView(lambda: console)
         view.begin(jobs, launcher)
         code = multirun.run_jobs(jobs, launcher, view)
-        print_summary(ledger, jobs, console)
+        if not multirun.is_left(launcher, code):
+            print_summary(ledger, jobs, console)
     else:
         console.print(f"{ledger.sweep}: nothing to do", markup=False)
     if failed and options.verb == "resume" and not code:

@@ -106,7 +106,7 @@ def _check_tracker(config: RunConfig) -> None:
 def _check_store(config: RunConfig) -> None:
     from rlzoo_plus.runs.store_sync import check_store
 
-    if config.infra.name in ON_THIS_MACHINE:
+    if config.infra.name in (*ON_THIS_MACHINE, "workers"):
         check_store(config)
 
 
