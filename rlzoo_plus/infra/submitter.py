@@ -85,7 +85,7 @@ class Submitter:
             StoreError: A request failed; the same call may be made again.
             ConfigError: The code cannot be sent.
         """
-        number = self._submissions.add(records, self._begin())
+        number = self._submissions.add(records, self.begin())
         new = [s.records for s in self._submissions.read() if s.number == number]
         # Workers that take a run now find the newest configuration.
         known = self.live()
@@ -94,7 +94,13 @@ class Submitter:
             opened = list(pool.map(lambda key: reopen(self.store, self.run(key)), again))
         return Submitted(sum(map(len, new)), sum(opened))
 
-    def _begin(self) -> dict[str, Any]:
+    def begin(self) -> dict[str, Any]:
+        """Send the code, unless that was done, and return what each submission says about it.
+
+        Raises:
+            StoreError: A request failed.
+            ConfigError: The code cannot be sent.
+        """
         from rlzoo_plus import __version__
 
         if self._about is None:

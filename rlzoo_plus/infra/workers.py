@@ -104,9 +104,10 @@ class WorkersLauncher:
         return f"{self.url.rstrip('/')}/{self.sweep}"
 
     def submit(self, spec: JobSpec) -> WorkersHandle:
-        """Keep a job until the next look; all that is kept is submitted together."""
+        """Submit a job, at a later look if the store is away."""
         handle = WorkersHandle(self, spec)
         self._buffer.append(handle)
+        self.look()
         return handle
 
     def wait(self, handles: Sequence[Any], timeout_s: float) -> None:
@@ -218,8 +219,11 @@ class WorkersHandle:
         """Return the evaluations that were recorded since the last call: numbers by name."""
         live = self._launcher.live(self.key)
         told = None if live is None else live.record.get("evaluations")
-        records: list[Any] = told if isinstance(told, list) else []
-        found = [r for r in records if _is_new(r, self._seen_step)]
+        found = []
+        for record in told if isinstance(told, list) else []:
+            step = finite(record.get("step")) if isinstance(record, dict) else None
+            if step is not None and step > self._seen_step:
+                found.append({**record, "step": int(step)})
         self._seen_step = max([self._seen_step, *(record["step"] for record in found)])
         return found
 
@@ -296,7 +300,3 @@ def progress_of(record: Mapping[str, Any]) -> Progress:
 
 def _text(value: object) -> str | None:
     return printable(value) if isinstance(value, str) and value else None
-
-
-def _is_new(record: Any, step: int) -> bool:
-    return isinstance(record, dict) and type(record.get("step")) is int and record["step"] > step

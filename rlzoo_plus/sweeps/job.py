@@ -196,12 +196,6 @@ def _stored(job: SweepJob, given: dict[str, Any], *, trust: bool) -> dict[str, A
             "other machines. If you know where the sweep comes from, add --trust. Otherwise say "
             "where it is to run: infra.name=local, or the same `train -m` command again."
         )
-    if not trust and name == "workers":
-        raise ConfigError(
-            f"{job.sweep}: infra=workers would connect to the store that the ledger names. If you "
-            "know where the sweep comes from, add --trust. Otherwise give the same `train -m` "
-            "command again."
-        )
     if trust and name == stored["name"]:
         return stored
     return {"name": name, **{key: stored[key] for key in _LIMITS}}

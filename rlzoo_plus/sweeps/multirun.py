@@ -156,7 +156,11 @@ class Multirun:
         return launcher
 
     def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
+        from rlzoo_plus.infra.workers import WorkersLauncher
+
         sweep = jobs[0].sweep
+        if isinstance(launcher, WorkersLauncher):
+            launcher.submitter.begin()
         try:
             sweep.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
+from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.own_code import own_code, own_modules
+from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.infra.launcher import EXIT_FAILED
 from rlzoo_plus.infra.scheduler import POLL_S, stop_code
 from rlzoo_plus.infra.stop_signals import stop_signals_go_to
@@ -32,6 +33,7 @@ from rlzoo_plus.sweeps.ledger import DONE, FAILED, Ledger
 from rlzoo_plus.sweeps.states import JobState, JobView
 
 if TYPE_CHECKING:
+    from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.sweeps.sweep_view import SweepView
 
 # How often is looked for jobs that another command took out of the sweep [s].
@@ -74,10 +76,9 @@ def submit_jobs(
     again = f"; {done.reopened:,} of them may be taken again" if done.reopened else ""
     say(f"submitted {done.new:,} runs to {launcher.place}{before}{again}", markup=False)
     if todo:
-        own = any(own_code(entry.job.config) for entry in todo.values())
-        trust = " --trust" if own or launcher.settings.code else ""
-        say(f"a worker, on any machine: rlzoo-plus worker {launcher.place}{trust}", markup=False)
-        left = _left_here(todo.values(), launcher.settings.code) if own else []
+        configs = [entry.job.config for entry in todo.values()]
+        say(f"a worker, on any machine: {worker_command(launcher, configs)}", markup=False)
+        left = _left_here(configs, launcher.settings.code)
         if left:
             text = f"workers need {', '.join(left)} from here: infra.code=[{','.join(left)}]"
             say(text, markup=False)
@@ -90,9 +91,20 @@ def submit_jobs(
     return code
 
 
-def _left_here(entries: Iterable[Entry], sent: Iterable[str]) -> list[str]:
+def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:
+    """Return the command that starts a worker for runs with these configurations."""
+    from rlzoo_plus.runs.open import foreign_code_of
+
+    # What is submitted has no store.
+    alone = (config.model_copy(update={"store": None}) for config in configs)
+    needs_trust = bool(launcher.settings.code) or any(map(foreign_code_of, alone))
+    words = ["rlzoo-plus", "worker", launcher.place, *(["--trust"] if needs_trust else [])]
+    return command_line(words)
+
+
+def _left_here(configs: Iterable[RunConfig], sent: Iterable[str]) -> list[str]:
     """Return the modules in the working directory that runs import and that are not sent."""
-    modules = dict.fromkeys(name for entry in entries for name in own_modules(entry.job.config))
+    modules = dict.fromkeys(name for config in configs for name in own_modules(config))
     there = {Path(os.path.relpath(path)).parts[0] if path != "." else "." for path in sent}
     files = {name: name if Path(name).is_dir() else f"{name}.py" for name in modules}
     return [f for f in files.values() if Path(f).exists() and not there & {f, "."}]

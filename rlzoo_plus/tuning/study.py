@@ -19,13 +19,13 @@ from optuna.trial import TrialState as OptunaState
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import config_options
-from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import Launcher, make_launcher
 from rlzoo_plus.infra.workers import WorkersLauncher
 from rlzoo_plus.store.cache import remember_store
 from rlzoo_plus.sweeps.job import busy_cores
+from rlzoo_plus.sweeps.submitting import worker_command
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.experiment_file import check_target
 from rlzoo_plus.tuning.lease import Leases
@@ -227,9 +227,9 @@ def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> lis
             f"{launcher.place} has jobs of another sweep or study of that name. Choose another "
             "one: hpo.study=NAME."
         )
+    launcher.submitter.begin()
     remember_store(plan.folder, launcher.place)
-    trust = " --trust" if own_code(plan.base) else ""
-    return [f"a worker, on any machine: rlzoo-plus worker {launcher.place} --stay{trust}"]
+    return [f"a worker, on any machine: {worker_command(launcher, [plan.base])} --stay"]
 
 
 def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:

@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from support.store_worker import fail, wait_for_request, worker_in_a_thread
+from support.pretended_worker import fail, wait_for_request, worker_in_a_thread
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import InfraConfig
@@ -55,14 +55,22 @@ def lease_of(store, key):
     return store.get(f"live/mine/{key}.json", 2**16)[0].decode()
 
 
-def test_jobs_that_come_together_are_one_submission(launcher, store, task):
-    handles = [launcher.submit(task(number=number)) for number in range(3)]
-    assert not list(store.list("submissions/"))
-    assert [handle.poll() for handle in handles] == [None] * 3
-    assert [len(each.records) for each in Submissions(store, "mine").read()] == [3]
+def test_a_job_is_submitted_at_once(launcher, store, task):
+    handles = [launcher.submit(task(number=number)) for number in range(2)]
+    assert [len(each.records) for each in Submissions(store, "mine").read()] == [1, 1]
+    assert [handle.poll() for handle in handles] == [None] * 2
     first = next(iter(records(store).values()))
     assert (first["target"], first["data"]) == ("module:function", {"number": 0})
     assert first["limits"] == {"memory_gib": 2, "time_s": None}
+
+
+def test_jobs_that_waited_for_the_store_are_one_submission(launcher, store, task, monkeypatch):
+    monkeypatch.setattr(launcher.submitter, "submit", _away)
+    handles = [launcher.submit(task(number=number)) for number in range(3)]
+    monkeypatch.undo()
+    time.sleep(0.03)
+    assert [handle.poll() for handle in handles] == [None] * 3
+    assert [len(each.records) for each in Submissions(store, "mine").read()] == [3]
 
 
 def test_a_run_is_named_by_its_place_and_comes_home_whole(launcher, store, run):
@@ -94,7 +102,8 @@ def test_the_output_of_a_task_is_appended(launcher, store, task, tmp_path):
     assert (tmp_path / "log.txt").read_text() == "the gearbox broke\n" * 2
 
 
-def test_a_job_that_nobody_was_told_of_is_dropped(launcher, store, task):
+def test_a_job_that_nobody_was_told_of_is_dropped(launcher, store, task, monkeypatch):
+    monkeypatch.setattr(launcher.submitter, "submit", _away)
     stopped, killed = launcher.submit(task()), launcher.submit(task())
     stopped.stop()
     killed.kill()
@@ -168,7 +177,7 @@ def test_how_a_job_ended_is_read_from_its_lease(launcher, store, task, state, re
 def test_evaluations_are_told_once_and_only_what_can_be_one(launcher, store, run):
     told = [
         [{"step": 10, "mean_return": 1.0}],
-        [{"step": 10, "mean_return": 1.0}, {"step": 20, "mean_return": None}, {"step": "30"}, 7],
+        [{"step": 10, "mean_return": 1.0}, {"step": 20.0, "mean_return": None}, {"step": "30"}, 7],
     ]
     handle = launcher.submit(run())
     handle.poll()
@@ -181,6 +190,7 @@ def test_evaluations_are_told_once_and_only_what_can_be_one(launcher, store, run
         assert handle.poll() is None
         found.append([record["step"] for record in handle.evaluations()])
     assert found == [[10], [20], []]
+    assert all(type(step) is int for steps in found for step in steps)
     assert (handle.progress().steps, handle.progress().rate) == (20, 5.0)
 
 

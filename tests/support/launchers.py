@@ -6,11 +6,16 @@ import os
 
 import pytest
 from support import fake_slurm
+from support.stores import store_of
+from support.worker_processes import worker_processes
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.infra.launcher import make_launcher
 
-KINDS = ("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray")
+KINDS = (
+    *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray"),
+    *("workers_folder", "workers_s3"),
+)
 # Set to 1, real jobs are submitted with the sbatch of this machine, which must be a node itself.
 REAL_SLURM = "RLZOO_PLUS_TEST_SLURM"
 SLOTS = 2
@@ -23,7 +28,22 @@ def launcher_of(kind, folder):
     if needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"{needs} is not installed")
     with pytest.MonkeyPatch.context() as patch:
+        if kind.startswith("workers"):
+            with launcher_of_workers(kind.removeprefix("workers_"), folder, patch) as made:
+                yield made
+            return
         yield make_launcher(infra_of(kind, folder, patch), 1, ())
+
+
+@contextlib.contextmanager
+def launcher_of_workers(kind, folder, patch):
+    """Yield a launcher whose jobs two workers take from a store of a kind."""
+    infra = InfraConfig(name="workers", workers=SLOTS, look_s=0.1)
+    with (
+        store_of(kind, folder, patch) as store,
+        worker_processes(store.url, "contract", folder / "workers", SLOTS),
+    ):
+        yield make_launcher(infra, 1, (), store=store.url, sweep="contract")
 
 
 def infra_of(kind, folder, patch):

@@ -1,22 +1,32 @@
 """Sweeps that are submitted to a store: added once, watched, brought home, left alone by Ctrl-C."""
 
+import io
 import os
 import signal
 import threading
 import time
+from collections import Counter
 
 import pytest
-from support.store_worker import fail, finish, wait_for_request, worker_in_a_thread
+from rich.console import Console
+from support.pretended_worker import fail, finish, wait_for_request, worker_in_a_thread
 from support.stores import KINDS, s3_server
+from support.training import make_config
 
 import rlzoo_plus as rz
+from rlzoo_plus.analysis.progress import Progress
 from rlzoo_plus.commands.multirun import main
+from rlzoo_plus.diagnosis.refusals import _check_infra
+from rlzoo_plus.infra.launcher import LauncherOptions
+from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.store.cache import store_of
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
 from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import open_sweep
-from rlzoo_plus.sweeps.states import JobState, look_at
+from rlzoo_plus.sweeps.states import JobState, JobView, look_at
+from rlzoo_plus.sweeps.sweep_view import SweepView
 
 TINY = [
     "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "device=cpu",
@@ -226,6 +236,38 @@ def test_mistakes_are_told_before_anything_is_written(tmp_path, monkeypatch, wor
     with pytest.raises(rz.ConfigError, match=said):
         main(["-m", *(w for w in TINY if not w.startswith("sweep=")), "seed=1,2", *words])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_on_this_machine_are_not_for_workers_of_s3():
+    config = make_config("infra=workers", "store=s3://bucket/lab")
+    far = config.model_copy(update={"init_from": "/here/policy"})
+    with pytest.raises(rz.ConfigError, match=r"init_from=/here/policy is a path of this machine"):
+        _check_infra(far)
+    _check_infra(far.model_copy(update={"store": "/shared/lab"}))
+
+
+def test_code_that_cannot_be_sent_is_told_before_anything_is_written(folder, tmp_path):
+    outside = tmp_path.parent / "elsewhere"
+    outside.mkdir(exist_ok=True)
+    with pytest.raises(rz.ConfigError, match=r"infra\.code"):
+        train(folder, "seed=1", f"infra.code=[{outside}]")
+    assert not (tmp_path / "outputs").exists()
+    assert not list(open_store(folder).list("submissions/"))
+
+
+def test_runs_elsewhere_are_drawn_as_those_here():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=30)
+    view = SweepView(lambda: console)
+    job = make_job(make_config("sweep=mine"))
+    launcher = WorkersLauncher(LauncherOptions(WorkersSettings(), store="shared", sweep="mine"))
+    view.begin([job] * 3, launcher)
+    with view:
+        running = JobView(job, JobState.RUNNING, "", Progress(5000, 100.0, 12.5))
+        view.show([running], Counter({JobState.RUNNING: 1, JobState.WAITING: 2}))
+    text = console.file.getvalue()
+    assert "for workers of shared/mine" in text
+    assert "2 waiting, 1 running" in text
+    assert "5,000/41k" in text
 
 
 def test_finished_and_cancelled_are_told_apart(folder):

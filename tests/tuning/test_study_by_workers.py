@@ -4,7 +4,7 @@ import time
 
 import pytest
 from pretended import STEPS, base_fixture, make_fixture, states  # noqa: F401
-from support.store_worker import fail, worker_in_a_thread
+from support.pretended_worker import fail, worker_in_a_thread
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
@@ -59,8 +59,9 @@ def obedient(job):
     assert job.record["follow"] is True
     if int(job.record["job"].split("/")[1]) < 2:
         return finishes(3.0, 3.0, 3.0, 3.0)(job)
-    first = evaluations([1.0])
-    job.write(*first)
+    # As a lease has it: JSON numbers, of which none is an integer for sure.
+    first = [{"step": float(QUARTERS[0]), "mean_return": 1.0}]
+    job.write(*evaluations([1.0]))
     deadline = time.monotonic() + 60
     while (request := job.beat(evaluations=first)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
