@@ -17,6 +17,7 @@ Train an agent.
   rlzoo-plus train algo=ppo algo.hyperparams.gamma=0.98 network.net_arch=[128,128]
   rlzoo-plus train -m algo=ppo,sac seed=1,2,3               a sweep: six runs side by side
   rlzoo-plus train -m hpo=ppo hpo.n_trials=20               a hyperparameter search
+  rlzoo-plus train algo=sac store=s3://my-bucket/lab        sent to S3 while it trains
   rlzoo-plus train study=cartpole_bullet-ppo trial=7        one trial of that study
 """
 _OPTIONS = """\

@@ -185,7 +185,8 @@ class Sender:
                 refusal = self._refusal()
                 if refusal is None:
                     return None
-                if time.monotonic() - began > EXPIRES_S or not self._is_predecessor():
+                is_over_due = time.monotonic() - began > EXPIRES_S + 2 * _LONGEST_RETRY_S
+                if is_over_due or not self._is_predecessor():
                     self._say(stop=refusal, lost=True)
                     return refusal
                 problem = "an earlier process of this run still holds its lease"

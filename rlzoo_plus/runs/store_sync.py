@@ -235,6 +235,9 @@ class StoreSync:
         if self._listener.is_alive():
             self._process.kill()
         self._process.wait()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         problem = self._end["end"]
         if problem is None:
             self._print(f"{'stored':<18}{self.url}")
@@ -276,6 +279,9 @@ class StoreSync:
             elif "stop" in event:
                 self.is_lost = self.is_lost or bool(event.get("lost"))
                 self._stop.reason = str(event["stop"])
+        self._process.stdout.close()
+        # Nobody else waits for it after `leave`.
+        self._process.wait()
 
     def _print(self, text: str) -> None:
         self._console.print(redact(text), markup=False)

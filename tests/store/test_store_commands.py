@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 from support.stores import s3_server
@@ -92,6 +93,25 @@ def test_what_was_pushed_says_how_far_it_is(trained, tmp_path, capsys):
     record = json.loads((tmp_path / "store/live/sweep/a.json").read_text())
     assert (record["state"], record["steps"], record["env"]) == ("finished", 64, "pendulum")
     assert record["best"]["step"] == 64
+
+
+@pytest.mark.training
+def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, capsys, monkeypatch):
+    from rlzoo_plus.store.folder import FolderStore
+    from rlzoo_plus.store.sync import RunSync
+
+    put, record = FolderStore.put, tmp_path / "store/live/sweep/a.json"
+
+    def put_after_beats(store, name, data):
+        deadline = time.monotonic() + 30
+        while json.loads(record.read_text())["beat"] < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        put(store, name, data)
+
+    monkeypatch.setitem(RunSync.__init__.__kwdefaults__, "beat_s", 0.05)
+    monkeypatch.setattr(FolderStore, "put", put_after_beats)
+    assert _say(capsys, "push", trained, tmp_path / "store", "--name", "sweep/a")[0] == 0
 
 
 @pytest.mark.training
