@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,14 +87,7 @@ class Submissions:
 
         Each has the `about` of its submission.
         """
-        newest: dict[str, dict[str, Any]] = {}
-        for submission in self.read():
-            for record in submission.records:
-                if record.get("event") == REMOVED:
-                    newest.pop(record["job"], None)
-                else:
-                    newest[record["job"]] = {**record, "about": submission.about}
-        return newest
+        return newest_records(self.read())
 
     def add(self, records: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> int | None:
         """Submit the jobs that are not there yet, or with another content.
@@ -151,6 +144,18 @@ class Submissions:
             return None
         write_atomic(file, found[0])
         return found[0]
+
+
+def newest_records(submitted: Iterable[Submission]) -> dict[str, dict[str, Any]]:
+    """Return the newest record of each job by its key; see `Submissions.records`."""
+    newest: dict[str, dict[str, Any]] = {}
+    for submission in submitted:
+        for record in submission.records:
+            if record.get("event") == REMOVED:
+                newest.pop(record["job"], None)
+            else:
+                newest[record["job"]] = {**record, "about": submission.about}
+    return newest
 
 
 def _is_same(

@@ -85,9 +85,9 @@ def _jobs(store: ArtifactStore, sweep: str, tags: dict[str, str]) -> dict[str, b
     jobs = known.get("jobs")
     if known.get("tags") == tags and isinstance(jobs, dict):
         return {str(key): bool(is_in) for key, is_in in jobs.items()}
-    found = submissions.Submissions(store, sweep, folder)
-    seen = {record["job"] for submission in found.read() for record in submission.records}
-    kept = found.records()
+    found = submissions.Submissions(store, sweep, folder).read()
+    seen = {record["job"] for submission in found for record in submission.records}
+    kept = submissions.newest_records(found)
     jobs = {key: key in kept for key in seen if is_name(f"{sweep}/{key}")}
     write_atomic(file, json.dumps({"tags": tags, "jobs": jobs}))
     return jobs

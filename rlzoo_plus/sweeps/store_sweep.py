@@ -110,16 +110,16 @@ class StoreSweep:
         return [_view(job, live.get(f"{self.name}/{job.key}")) for job in jobs.values()]
 
     def _read_jobs(self) -> dict[str, SweepJob]:
-        n_submissions = len(self._submissions.read())
-        if not n_submissions:
+        submitted = self._submissions.read()
+        if not submitted:
             store = self._store.url
             raise ConfigError(
                 f"{store} has no sweep {printable(self.name)!r}. `rlzoo-plus ls {store}` lists "
                 "what is there."
             )
-        if n_submissions != self._n_submissions:
-            self._jobs = self._loader.load(self._submissions.records())
-            self._n_submissions = n_submissions
+        if len(submitted) != self._n_submissions:
+            self._jobs = self._loader.load(submissions.newest_records(submitted))
+            self._n_submissions = len(submitted)
         return self._jobs
 
     def data(self, views: list[StoreView], rows: list[Row]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from rlzoo_plus.store.lease import (
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.store_sweep import StoreSweep
 
 ABOUT = {"version": "1", "code": None}
 SCORE = {"step": 64, "mean_return": 41.5, "std_return": 1.0}
@@ -116,6 +117,34 @@ def test_status_tells_the_state_of_each_run_from_its_lease(store, say):
     assert f"failed: {failed}: the gearbox broke" in lines
     assert "1 of those that wait are cancelled, until `sweep resume`" in lines
     assert lines[-1] == "1 worker at work"
+
+
+def test_a_second_look_requests_nothing_but_listings(store, monkeypatch):
+    keys = _submit(store, 6)
+    for key in keys:
+        _train(store, key, RUNNING)
+    requests = []
+    for method in ("get", "list"):
+        original = getattr(store, method)
+
+        def counted(name, *more, original=original, method=method):
+            requests.append(method)
+            return original(name, *more)
+
+        monkeypatch.setattr(store, method, counted)
+
+    def look():
+        requests.clear()
+        # As the next process: what is known is on the disk.
+        views = StoreSweep(store, "first").views()
+        return len(views), requests.count("get"), requests.count("list")
+
+    assert look() == (6, 7, 2)
+    assert look() == (6, 0, 2)
+    store.put(f"live/first/{keys[0]}.json", json.dumps({"state": FAILED}).encode())
+    assert look() == (6, 1, 2)
+    _submit(store, 8)
+    assert look() == (8, 1, 2)
 
 
 def test_a_run_whose_worker_is_gone_waits_for_another(folder, say, monkeypatch):
