@@ -320,7 +320,7 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
         here = Path(staging) / path.name
-        names = _names_of(store, run, shutil.disk_usage(path.parent).free)
+        names = _names_of(store, run, shutil.disk_usage(path.parent).free, state=state)
         get_all(store, {name: here / name.removeprefix(f"{RUNS}/{run}/") for name in names})
         for which in _BUNDLES:
             zipped = here / f"{which}.zip"
@@ -341,7 +341,7 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
     return step
 
 
-def _names_of(store: ArtifactStore, run: str, free: int) -> list[str]:
+def _names_of(store: ArtifactStore, run: str, free: int, *, state: bool) -> list[str]:
     """Return the files of a run that can be brought to a disk with so many bytes free."""
     prefix = f"{RUNS}/{run}/"
     entries = list(islice(store.list(prefix), MOST_FILES + 1))
@@ -355,7 +355,8 @@ def _names_of(store: ArtifactStore, run: str, free: int) -> list[str]:
     # Of those, a push sends zips and one file, never a folder.
     folders = tuple(f"{prefix}{folder}/" for folder in (_CHECKPOINTS, *_BUNDLES))
     names = [entry.name for entry in entries]
-    return [n for n in names if not n.startswith(folders) or n == prefix + _CUT_ROWS]
+    with_state = {prefix + _CUT_ROWS} if state else set()
+    return [name for name in names if not name.startswith(folders) or name in with_state]
 
 
 def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int | None:

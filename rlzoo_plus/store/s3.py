@@ -33,7 +33,7 @@ MULTIPART_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
 _MISSING, _CONFLICT, _CHANGED, _NO_SUCH_RANGE = 404, 409, 412, 416
-_LARGEST_COMPARED = 2**30
+_LARGEST_COMPARED = 2**28
 # Of a conditional write that another one was in the way of.
 _ATTEMPTS = 5
 

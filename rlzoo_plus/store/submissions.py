@@ -19,7 +19,8 @@ from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError, is_name
 
 log = logging.getLogger(__name__)
 FOLDER = "submissions"
-LARGEST_BYTES = 2**30
+# Of one submission, and of all that a sweep has.
+LARGEST_BYTES, LARGEST_SWEEP_BYTES = 2**28, 2**30
 # The event of a record that takes a job out of the sweep.
 REMOVED = "removed"
 _MOST_WARNED = 10
@@ -76,8 +77,14 @@ class Submissions:
         Raises:
             StoreError: A request failed.
         """
+        size = 0
         for entry in self._store.list(self._prefix):
             found = _NAME.fullmatch(entry.name.removeprefix(self._prefix))
+            size += 0 if found is None else entry.size
+            if size > LARGEST_SWEEP_BYTES:
+                raise StoreError(
+                    f"{self._store.url}/{self._prefix} has more than {LARGEST_SWEEP_BYTES} bytes"
+                )
             if found is not None and int(found["number"]) not in self._known:
                 self._read(int(found["number"]), entry)
         return [self._known[number] for number in sorted(self._known)]

@@ -97,7 +97,9 @@ def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> s
 
     # What is submitted has no store.
     alone = (config.model_copy(update={"store": None}) for config in configs)
-    needs_trust = bool(launcher.settings.code) or any(map(foreign_code_of, alone))
+    needs_trust = bool(launcher.settings.code) or any(
+        config.init_from or foreign_code_of(config) for config in alone
+    )
     words = ["rlzoo-plus", "worker", launcher.place, *(["--trust"] if needs_trust else [])]
     return command_line(words)
 

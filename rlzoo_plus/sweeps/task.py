@@ -152,8 +152,9 @@ def _placed(job: SweepJob) -> SweepJob:
 
 
 def _foreign_to(job: SweepJob) -> list[str]:
-    """Return what a run would import or connect to that this project does not ship."""
+    """Return what a run would import, connect to or read that this project does not ship."""
     from rlzoo_plus.runs.open import foreign_code_of
 
+    # A path of this machine, too: the run would send the policy that is there to the store.
     start = job.config.init_from
-    return foreign_code_of(job.config) + ([start] if start and "://" in start else [])
+    return foreign_code_of(job.config) + ([f"init_from={start}"] if start else [])

@@ -14,6 +14,7 @@ from support.stores import store_of
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
+from rlzoo_plus.store.home import bring_run
 from rlzoo_plus.store.mirror import pull_run
 from rlzoo_plus.store.submissions import Submissions
 
@@ -214,10 +215,8 @@ def test_files_where_a_push_has_zips_are_no_part_of_a_run(honest, tmp_path):
         honest.put(f"runs/s/a/{name}", b"planted")
     honest.put("runs/s/a/checkpoints/cut_rows.json", b"{}")
     pull_run(honest, "s/a", tmp_path / "a")
-    assert sorted(p.name for p in (tmp_path / "a").rglob("*") if p.is_file()) == [
-        "config.yaml",
-        "cut_rows.json",
-    ]
+    files = sorted(path.name for path in (tmp_path / "a").rglob("[!.]*") if path.is_file())
+    assert files == ["config.yaml", "cut_rows.json"]
 
 
 def test_a_run_larger_than_the_disk_is_not_begun(honest, tmp_path, monkeypatch):
@@ -247,6 +246,23 @@ def test_a_number_that_is_the_last_one_loses_no_submission(honest):
     honest.put("submissions/sweep/999999.jsonl", b"{}\n")
     with pytest.raises(StoreError, match="would not be read"):
         Submissions(honest, "sweep").add([{"event": "added", "job": "a"}], {})
+
+
+def test_submissions_that_claim_gigabytes_are_not_read(honest, monkeypatch):
+    honest.put("submissions/sweep/000001.jsonl", b"x" * 60)
+    honest.put("submissions/sweep/000002.jsonl", b"x" * 60)
+    monkeypatch.setattr("rlzoo_plus.store.submissions.LARGEST_SWEEP_BYTES", 100)
+    _refused(Submissions(honest, "sweep").read)
+
+
+def test_bringing_results_home_leaves_the_checkpoints_that_are_here(honest, tmp_path):
+    for name in ("config.yaml", "checkpoints/cut_rows.json"):
+        honest.put(f"runs/s/a/{name}", b"{}")
+    mine = tmp_path / "a/checkpoints/000000000001/MANIFEST.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert bring_run(honest, "s/a", tmp_path / "a")
+    assert mine.read_text() == "mine"
 
 
 def test_what_is_no_file_in_a_shared_folder_is_one_line(tmp_path):

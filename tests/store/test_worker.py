@@ -224,12 +224,13 @@ def test_own_code_needs_trust(store, worker, caplog):
     assert "--trust" in caplog.text
 
 
-def test_a_start_from_a_url_needs_trust(store, worker, caplog):
-    config = tiny_config().model_copy(update={"init_from": "s3://elsewhere/runs/a/b"})
-    record = run_record(config)
-    submit(store, record)
+@pytest.mark.parametrize("start", ["s3://elsewhere/runs/a/b", "/home/me/outputs/secret", "latest"])
+def test_a_start_from_elsewhere_needs_trust(store, worker, caplog, start):
+    """Not only a URL: of a path, the policy that is there would be sent to the store."""
+    config = tiny_config("ppo", "CartPole-v1", "env.packages=[]")
+    submit(store, run_record(config.model_copy(update={"init_from": start})))
     assert worker(trust=False).run() == 1
-    assert "s3://elsewhere/runs/a/b" in caplog.text
+    assert f"code that is not ours: init_from={start}." in caplog.text
 
 
 def test_code_in_the_store_needs_trust(store, worker, caplog):
