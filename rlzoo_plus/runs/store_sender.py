@@ -53,9 +53,8 @@ def main() -> None:
     # Unbuffered: what comes after the line must be seen by `select`.
     with open(0, "rb", buffering=0, closefd=False) as file:
         ticket = json.loads(file.readline())
-    root = logging.getLogger()
-    root.handlers[:] = [_ToTraining()]
     is_over = threading.Event()
+    logging.getLogger().handlers[:] = [_ToTraining(is_over)]
     arguments = (ticket["parent"], is_over)
     threading.Thread(target=_wait_for_end, args=arguments, daemon=True).start()
     try:
@@ -74,8 +73,13 @@ def _say(**event: Any) -> None:
 
 
 class _ToTraining(logging.Handler):
+    def __init__(self, is_over: threading.Event) -> None:
+        super().__init__()
+        self._is_over = is_over
+
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
+        # What fails after the training is told as its end.
+        if record.levelno >= logging.WARNING and not self._is_over.is_set():
             _say(warning=record.getMessage())
 
 
