@@ -180,10 +180,15 @@ def _digest(body: Mapping[str, Any]) -> str:
 def write_synced(path: Path, data: bytes) -> None:
     """Write a new file durably; a link of that name is replaced, not followed."""
     path.unlink(missing_ok=True)
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        # Of a full disk: what is left is of no use.
+        path.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(path: Path) -> None:

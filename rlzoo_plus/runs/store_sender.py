@@ -26,7 +26,13 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.store import lease as leases
-from rlzoo_plus.store.contract import ArtifactStore, StoreError, honours_conditions, open_store
+from rlzoo_plus.store.contract import (
+    ArtifactStore,
+    Check,
+    StoreError,
+    honours_conditions,
+    open_store,
+)
 from rlzoo_plus.store.lease import EXPIRES_S, RunLease, list_leases, read_record
 from rlzoo_plus.store.mirror import RunMirror, newest_step
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
@@ -102,14 +108,14 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path, check: Check | None = None) -> None:
         """Write an object; see `ArtifactStore`."""
         with self._lock:
             if self._is_closed:
                 raise StoreError(f"{self._store.url}: nothing more is sent")
             self._on_their_way += 1
         try:
-            self._store.put(name, data)
+            self._store.put(name, data, check)
             self.arrived, self.problem = time.monotonic(), ""
         except StoreError as error:
             self.problem = one_line(error)

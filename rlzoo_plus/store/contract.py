@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import BinaryIO, Protocol
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError, RunError
 
+Check = Callable[[], None]
 # Bytes of a name, and of each of its parts: files beside it have that name, and more.
 LONGEST_NAME, LONGEST_PART = 900, 220
 # Files of that name exist on every system; a leading dot is for what is no object.
@@ -79,12 +80,14 @@ class ArtifactStore(Protocol):
             largest: The most bytes it may have.
         """
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path, check: Check | None = None) -> None:
         """Write an object, or replace it.
 
         Args:
             name: The object.
-            data: Its content, or the file that has it.
+            data: Its content, or the file that has it; of one that grows, what it had at first.
+            check: Called as late as possible, before each request that is sent: a process that was
+                frozen on the way must not write what it meant to write then. Raises to stop it.
         """
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:

@@ -17,17 +17,32 @@ from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import path_problem
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
+from rlzoo_plus.store.contract import Check, Entry, StoreError, check_name, is_name, open_source
 
 # Hidden: neither locks nor files that are being written are objects.
 _HIDDEN = "."
-_CLOCK = ".clock"
+_CLOCK, _NEW = ".clock", ".new"
 _PATIENCE_S = 20.0
+# No write takes as long: what a killed process left.
+_LEFT_AFTER_S = 86_400.0
+
+
+def _may() -> None:
+    """Allow any write."""
 
 
 def _tag(info: os.stat_result) -> str:
     # Each write makes a new file, so the same content twice has two tags.
     return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}"
+
+
+def _mark(path: Path) -> str:
+    """Give a new file a tag that no other has had, and return it."""
+    info = path.stat()
+    # Number, size and coarse time of a file come again; the nanoseconds tell the files apart.
+    drawn_ns = info.st_mtime_ns + secrets.randbelow(10**6)
+    os.utime(path, ns=(info.st_atime_ns, drawn_ns))
+    return _tag(path.stat())
 
 
 @contextlib.contextmanager
@@ -48,6 +63,7 @@ class FolderStore:
         """Name the folder; the first write makes it."""
         self.root = root
         self.url = str(root)
+        self._is_tidy = False
 
     def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
         """Return content and tag of an object; see `ArtifactStore`."""
@@ -83,10 +99,10 @@ class FolderStore:
                 return False
             return True
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path, check: Check | None = None) -> None:
         """Write an object, or replace it; see `ArtifactStore`."""
         with self._errors(name):
-            self._replace(self._path(name), data)
+            self._replace(self._path(name), data, check or _may)
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
         """Write an object that does not exist; see `ArtifactStore`."""
@@ -160,11 +176,11 @@ class FolderStore:
             check_inside(self.root, lock)
             with FileLock(lock, timeout=_PATIENCE_S):
                 found = _tag(path.lstat()) if path.exists() else None
-                return self._replace(path, data) if found == tag else None
+                return self._replace(path, data, _may) if found == tag else None
 
-    def _replace(self, path: Path, data: bytes | Path) -> str:
+    def _replace(self, path: Path, data: bytes | Path, check: Check) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        temporary = self._new_path()
         with _new_file(temporary) as file:
             if isinstance(data, bytes):
                 file.write(data)
@@ -173,10 +189,28 @@ class FolderStore:
                     shutil.copyfileobj(source, file, 2**20)
             file.flush()
             os.fsync(file.fileno())
-        tag = _tag(temporary.stat())
-        os.replace(temporary, path)
+        try:
+            tag = _mark(temporary)
+            check()
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         sync_folder(path.parent)
         return tag
+
+    def _new_path(self) -> Path:
+        """Return a path for a file that is being written: one folder has all, so none is lost."""
+        folder = self.root / _NEW
+        folder.mkdir(exist_ok=True)
+        if not self._is_tidy:
+            self._is_tidy = True
+            now = self._now()
+            for left in (*folder.iterdir(), *self.root.glob(f"{_CLOCK}-*")):
+                with contextlib.suppress(OSError):
+                    if now - left.lstat().st_mtime > _LEFT_AFTER_S:
+                        left.unlink()
+        return folder / secrets.token_hex(16)
 
     def _path(self, name: str) -> Path:
         path = self.root / name

@@ -10,12 +10,17 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+
+from filelock import FileLock
 
 from rlzoo_plus.artifacts.atomic import (
     MANIFEST,
@@ -29,12 +34,13 @@ from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, CheckpointStore
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
+    one_line,
     parse_json,
     printable,
     read_json,
     read_plain_file,
 )
-from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name
+from rlzoo_plus.store.contract import ArtifactStore, Check, StoreError, is_name
 from rlzoo_plus.store.zips import unzip, zip_files
 
 RUNS, STATE = "runs", "state"
@@ -50,6 +56,8 @@ _LAST = ("status.json", "result.json")
 _OF_TRACKERS = ("wandb", "mlflow")
 _HEAD = "checkpoints.json"
 _STEP = re.compile(r"[0-9]{12,18}")
+# A pull that is under way locks this file in its folder.
+_HELD, _MADE_S = ".lock", 60.0
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +89,7 @@ class RunMirror:
         store: ArtifactStore,
         run: str,
         path: Path,
-        check: Callable[[], None] = lambda: None,
+        check: Check | None = None,
     ) -> None:
         """Name both sides.
 
@@ -89,11 +97,12 @@ class RunMirror:
             store: The store.
             run: The run's name there, such as `sweep/run`.
             path: The run directory.
-            check: Called before each object is sent; raises if this process may not send it.
+            check: Called before each request that sends; raises if this process may not send.
         """
         self._store, self._check = store, check
         self._files, self._state = f"{RUNS}/{run}", f"{STATE}/{run}"
         self._path = path
+        self._checkpoints = CheckpointStore(path / _CHECKPOINTS)
         self._lock = Lock()
         self._to = f"{store.url}/{self._files}"
         known = read_json(path / SENT_FILE)
@@ -109,22 +118,27 @@ class RunMirror:
         """
         self._count, self._size = 0, 0
         # Read before the logs: a checkpoint needs logs that are at least as long.
-        checkpoints = CheckpointStore(self._path / _CHECKPOINTS)
-        steps = checkpoints.steps()
+        steps = self._checkpoints.steps()
         wanted = [step for step in steps if step == steps[-1] or self._is_kept(step)]
-        folders = {step: self._zip_if_new(*self._checkpoint(step)) for step in wanted}
+        marks = {step: _manifest_hash(self._checkpoint(step)[0]) for step in wanted}
+        chunks = {step: self._chunks_at(step) for step in wanted}
+        # The newest may be pruned while the logs are sent; those that are kept are read one by one.
+        newest = self._zip_if_new(*self._checkpoint(steps[-1])) if steps else None
         try:
             self._send_files(file for file in self._plain_files() if file not in _LAST)
-            for step, zipped in folders.items():
-                if zipped is not None:
-                    self._send_chunks(checkpoints, step)
-                    self._send(*zipped)
-            self._send_head(steps)
+            self._write_sent()
+            for step in wanted:
+                is_newest = step == steps[-1]
+                zipped = newest if is_newest else self._zip_if_new(*self._checkpoint(step))
+                if zipped is not None and zipped[2] == marks[step]:
+                    self._send_checkpoint(step, chunks[step], zipped)
+            self._send_head(steps, marks)
             for which in _BUNDLES:
                 zipped = self._zip_if_new(self._path / which, f"{self._files}/{which}.zip")
                 if zipped is not None:
                     self._send(*zipped)
             self._send_files(_LAST)
+            self._forget_old(steps)
         finally:
             self._write_sent()
         in_store = [step for step in wanted if self._checkpoint(step)[1] in self._sent]
@@ -172,13 +186,28 @@ class RunMirror:
         self._sent[f"{self._state}/{_HEAD}"] = hashlib.sha256(head).hexdigest()
         folder, name = self._checkpoint(step)
         self._sent[name] = _manifest_hash(folder) or ""
-        indices = CheckpointStore(self._path / _CHECKPOINTS).chunks_at(step).values()
-        for chunk in {chunk for index in indices for chunk in index.names}:
-            self._sent[f"{self._state}/chunks/{chunk}"] = chunk
+        for chunk in self._chunks_at(step):
+            self._sent[self._chunk(chunk)] = chunk
 
     def _write_sent(self) -> None:
-        if self._path.is_dir():
-            write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
+        """Record what was sent, for the next process."""
+        try:
+            if self._path.is_dir():
+                write_json(self._path / SENT_FILE, {"to": self._to, "sent": self._sent})
+        except OSError as error:
+            # A full disk, for instance: only what the next process sends depends on it.
+            log.warning("%s: what was sent is not recorded: %s", self._path, one_line(error))
+
+    def _forget_old(self, steps: Sequence[int]) -> None:
+        """Forget checkpoints and chunks that are gone here, or the record would grow forever."""
+        here = {self._chunk(name) for step in steps for name in self._chunks_at(step)}
+        here |= {self._checkpoint(step)[1] for step in steps} | {f"{self._state}/{_HEAD}"}
+        with self._lock:
+            self._sent = {
+                name: mark
+                for name, mark in self._sent.items()
+                if name in here or not name.startswith(f"{self._state}/")
+            }
 
     def _is_kept(self, step: int) -> bool:
         try:
@@ -186,12 +215,13 @@ class RunMirror:
         except DamagedFolderError:
             return False
 
-    def _send_head(self, steps: Iterable[int]) -> None:
+    def _send_head(self, steps: Iterable[int], marks: Mapping[int, str | None]) -> None:
         """List the checkpoints of this run: others in the store are of one that it replaced."""
         listed = {}
         for step in steps:
             folder, name = self._checkpoint(step)
-            manifest = _manifest_hash(folder)
+            # One that was pruned while it was sent is whole in the store.
+            manifest = _manifest_hash(folder) or marks.get(step)
             if manifest is not None and self._sent.get(name) == manifest:
                 listed[folder.name] = manifest
         if listed:
@@ -247,31 +277,47 @@ class RunMirror:
         path = self._path / name
         try:
             self._send(f"{self._files}/{name}", path, mark)
-        except StoreError:
+        except (StoreError, FileNotFoundError):
             if path.exists():
                 raise
 
     def _send(self, name: str, data: bytes | Path, mark: str) -> None:
         if self._sent.get(name) == mark:
             return
-        self._check()
-        self._store.put(name, data)
-        size = len(data) if isinstance(data, bytes) else data.stat().st_size
+        size = len(data) if isinstance(data, bytes) else data.lstat().st_size
+        if self._check is None:
+            self._store.put(name, data)
+        else:
+            self._store.put(name, data, self._check)
         with self._lock:
             self._sent[name] = mark
             self._count, self._size = self._count + 1, self._size + size
 
-    def _send_chunks(self, checkpoints: CheckpointStore, step: int) -> None:
-        names = {name for index in checkpoints.chunks_at(step).values() for name in index.names}
-        new = [name for name in sorted(names) if f"{self._state}/chunks/{name}" not in self._sent]
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            for _ in pool.map(self._send_chunk, new):
-                pass
+    def _send_checkpoint(self, step: int, chunks: set[str], zipped: tuple[str, bytes, str]) -> None:
+        """Send the chunks of a checkpoint, and then itself, unless a chunk was pruned just now."""
+        new = [name for name in sorted(chunks) if self._chunk(name) not in self._sent]
+        try:
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                for _ in pool.map(self._send_chunk, new):
+                    pass
+        except (StoreError, FileNotFoundError):
+            if _manifest_hash(self._checkpoint(step)[0]) == zipped[2]:
+                raise
+            return
+        self._send(*zipped)
+        self._write_sent()
 
     def _send_chunk(self, name: str) -> None:
         path = self._path / _CHECKPOINTS / CHUNK_FOLDER / name
         check_inside(self._path, path)
-        self._send(f"{self._state}/chunks/{name}", path, name)
+        self._send(self._chunk(name), path, name)
+
+    def _chunks_at(self, step: int) -> set[str]:
+        indices = self._checkpoints.chunks_at(step).values()
+        return {name for index in indices for name in index.names}
+
+    def _chunk(self, name: str) -> str:
+        return f"{self._state}/{CHUNK_FOLDER}/{name}"
 
 
 def _file_mark(info: os.stat_result) -> str:
@@ -317,27 +363,51 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
     """
     if path.exists():
         raise FileExistsError(f"{path} exists")
+    try:
+        with _staging(path) as staging:
+            here = staging / path.name
+            step = _pull_whole(store, run, here, state=state)
+            here.rename(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {one_line(error)}") from error
+    return step
+
+
+@contextmanager
+def _staging(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside a path, removed in the end; remove those of killed processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
-        here = Path(staging) / path.name
-        names = _names_of(store, run, shutil.disk_usage(path.parent).free, state=state)
-        get_all(store, {name: here / name.removeprefix(f"{RUNS}/{run}/") for name in names})
-        for which in _BUNDLES:
-            zipped = here / f"{which}.zip"
-            if zipped.is_file():
-                unzip(zipped, here / which)
-                read_folder(here / which)
-                zipped.unlink()
-        mirror = RunMirror(store, run, here)
-        step = None
-        if state:
-            found = store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES)
-            head = b"{}" if found is None else found[0]
-            step = _pull_state(store, run, here, head)
-            if step is not None:
-                mirror.note_state(step, head)
-        mirror.note_files()
-        here.rename(path)
+    prefix = f".{path.name}.pull-"
+    for left in path.parent.glob(f"{escape(prefix)}*"):
+        with suppress(OSError):
+            # Who has just made it may not hold it yet.
+            if time.time() - left.stat().st_mtime > _MADE_S:
+                with FileLock(left / _HELD, timeout=0):
+                    shutil.rmtree(left, ignore_errors=True)
+    new = tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent)
+    with new as name, FileLock(Path(name) / _HELD):
+        yield Path(name)
+
+
+def _pull_whole(store: ArtifactStore, run: str, here: Path, *, state: bool) -> int | None:
+    # The checkpoint first: the logs of a run that is being pushed must be at least as long.
+    head, step = b"{}", None
+    if state:
+        found = store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES)
+        head = b"{}" if found is None else found[0]
+        step = _pull_state(store, run, here, head)
+    names = _names_of(store, run, shutil.disk_usage(here.parent).free, state=state)
+    get_all(store, {name: here / name.removeprefix(f"{RUNS}/{run}/") for name in names})
+    for which in _BUNDLES:
+        zipped = here / f"{which}.zip"
+        if zipped.is_file():
+            unzip(zipped, here / which)
+            read_folder(here / which)
+            zipped.unlink()
+    mirror = RunMirror(store, run, here)
+    if step is not None:
+        mirror.note_state(step, head)
+    mirror.note_files()
     return step
 
 
@@ -365,6 +435,7 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
     for name, manifest in _read_head(head):
         zipped, folder = here / f"{name}.zip", here / _CHECKPOINTS / name
         try:
+            (here / _CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             get_all(store, {f"{prefix}{name}.zip": zipped})
             unzip(zipped, folder)
             if _manifest_hash(folder) != manifest:
@@ -376,7 +447,8 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
             checkpoints.load(int(name))
         except DamagedFolderError as error:
             log.warning("%s: using the checkpoint before it", error)
-            shutil.rmtree(folder, ignore_errors=True)
+            # Its chunks, too: some may be the damaged ones.
+            shutil.rmtree(here / _CHECKPOINTS)
         else:
             return int(name)
         finally:
@@ -416,7 +488,7 @@ def get_all(
         largest: The most bytes that each may have.
 
     Raises:
-        StoreError: A request failed.
+        StoreError: A request failed, or a file cannot be written.
         DamagedFolderError: One does not exist, or is where another needs a folder.
     """
     paths = set(wanted.values())
@@ -425,7 +497,10 @@ def get_all(
             raise DamagedFolderError(f"{store.url}/{name} is below another object")
 
     def get(name: str, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {one_line(error)}") from error
         if not store.get_file(name, path, largest):
             raise DamagedFolderError(f"{store.url}/{name} is missing")
 

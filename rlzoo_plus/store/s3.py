@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import os
 import re
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import boto3
 from boto3.exceptions import Boto3Error
@@ -17,25 +20,92 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    SSOError,
+    TokenRetrievalError,
 )
 from botocore.parsers import ResponseParserError
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.store.contract import Entry, StoreError, check_name, is_name, open_source
+from rlzoo_plus.store.contract import (
+    Check,
+    Entry,
+    StoreError,
+    check_name,
+    is_name,
+    open_source,
+)
 
 CONNECTIONS = 32
 # In one listing; each takes memory here.
 MOST_OBJECTS = 2_000_000
 MULTIPART_BYTES = 64 * 2**20
+# Files up to this size are sent from memory, several at once.
+_SMALL_BYTES = 2**23
 _CHUNK_BYTES = 2**20
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
 _MISSING, _CONFLICT, _CHANGED, _NO_SUCH_RANGE = 404, 409, 412, 416
 _LARGEST_COMPARED = 2**28
 # Of a conditional write that another one was in the way of.
 _ATTEMPTS = 5
+# Of a body that broke off: what comes before it, botocore asks for again.
+_BODY_ATTEMPTS = 3
+# A server that hangs must not hold a beat until its lease expires: four attempts of these.
+_QUICK = Config(connect_timeout=5, read_timeout=10)
+# Of an object's content; the checksums of servers differ from one to the next.
+_SHA256 = "sha256"
+_CHECK, _CHECKED = "rlzoo_plus_check", ("PutObject", "UploadPart", "CompleteMultipartUpload")
+_LOG_IN = "log in again, for instance by `aws sso login`"
+_REGION = "the bucket is in another region: set AWS_REGION to that"
+_MENDS = {
+    "AccessDenied": "it takes s3:GetObject, s3:PutObject and s3:ListBucket; see AWS_PROFILE",
+    "AuthorizationHeaderMalformed": _REGION,
+    "ExpiredToken": _LOG_IN,
+    "ExpiredTokenException": _LOG_IN,
+    "IllegalLocationConstraintException": _REGION,
+    "InvalidAccessKeyId": "this server does not know the key: see AWS_PROFILE, AWS_ENDPOINT_URL",
+    "InvalidToken": _LOG_IN,
+    "NoSuchBucket": "create the bucket, or correct its name",
+    "PermanentRedirect": _REGION,
+    "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
+    "SignatureDoesNotMatch": "the secret does not belong to the key: see AWS_PROFILE",
+}
+
+
+class _WrongBytesError(StoreError):
+    """What came is not what was sent."""
+
+
+class _Start:
+    """The first bytes of an open file, which may grow meanwhile."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size = file, size
+
+    def read(self, amount: int | None = None) -> bytes:
+        left = max(self._size - self._file.tell(), 0)
+        return self._file.read(left if amount is None or amount < 0 else min(amount, left))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            return self._file.seek(self._size + offset)
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def sha256(self) -> str:
+        self.seek(0)
+        digest = hashlib.sha256()
+        while part := self.read(_CHUNK_BYTES):
+            digest.update(part)
+        self.seek(0)
+        return digest.hexdigest()
 
 
 class S3Store:
@@ -73,64 +143,85 @@ class S3Store:
             response_checksum_validation="when_required",
         )
         try:
-            self._client = boto3.client("s3", config=config)
+            # Its own: two threads may not make clients of boto3's at once.
+            session = boto3.Session()
+            self._client = session.client("s3", config=config)
             if "amazonaws.com" not in self._client.meta.endpoint_url:
                 # Other servers have no name in DNS for each bucket.
-                path_style = config.merge(Config(s3={"addressing_style": "path"}))
-                self._client = boto3.client("s3", config=path_style)
+                config = config.merge(Config(s3={"addressing_style": "path"}))
+                self._client = session.client("s3", config=config)
+            self._quick = session.client("s3", config=config.merge(_QUICK))
         except (BotoCoreError, Boto3Error, ValueError) as error:
             raise ConfigError(
                 f"{printable(url)} cannot be used with AWS's settings here: {printable(error)} "
                 "See AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL."
             ) from None
+        # Of what is being sent, by key.
+        self._checks: dict[str, Check] = {}
+        events = self._client.meta.events
+        for operation in _CHECKED:
+            events.register(f"provide-client-params.s3.{operation}", self._add_check)
+            events.register(f"request-created.s3.{operation}", _check_attempt)
 
     def get(self, name: str, largest: int) -> tuple[bytes, str] | None:
         """Return content and tag of an object; see `ArtifactStore`."""
         with self._errors(name):
-            answer = self._open(name, largest)
+            answer = self._open(self._quick, name, largest)
             if answer is None:
                 return None
-            data = b"".join(self._parts(name, answer, largest))
-            return data, _tag(answer)
+            into = io.BytesIO()
+            answer = self._receive(self._quick, name, answer, into, largest)
+            return into.getvalue(), _tag(answer)
         raise AssertionError
 
     def get_tail(self, name: str, most: int) -> bytes | None:
         """Return the last bytes of an object; see `ArtifactStore`."""
         with self._errors(name):
             try:
-                answer = self._open(name, most, Range=f"bytes=-{most}")
+                answer = self._open(self._client, name, most, Range=f"bytes=-{most}")
             except ClientError as error:
                 if _status(error) != _NO_SUCH_RANGE:
                     raise
                 # It is empty.
                 return b""
-            return None if answer is None else b"".join(self._parts(name, answer, most))
+            if answer is None:
+                return None
+            into = io.BytesIO()
+            self._receive_once(name, answer, into, most)
+            return into.getvalue()
         raise AssertionError
 
     def get_file(self, name: str, path: Path, largest: int) -> bool:
         """Write an object to a new file; see `ArtifactStore`."""
         with self._errors(name):
-            answer = self._open(name, largest)
+            answer = self._open(self._client, name, largest)
             if answer is None:
                 return False
             with path.open("xb") as file:
                 try:
-                    for part in self._parts(name, answer, largest):
-                        file.write(part)
+                    self._receive(self._client, name, answer, file, largest)
                 except BaseException:
                     path.unlink(missing_ok=True)
                     raise
         return True
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path, check: Check | None = None) -> None:
         """Write an object, or replace it; see `ArtifactStore`."""
-        with self._errors(name):
+        with self._errors(name), self._checked(self._key(name), check):
             if isinstance(data, bytes):
-                self._put(name, data)
+                self._put(self._client, name, data)
                 return
             with open_source(data) as file:
-                transfer = TransferConfig(multipart_threshold=MULTIPART_BYTES, max_concurrency=8)
-                self._client.upload_fileobj(file, self._bucket, self._key(name), Config=transfer)
+                size = os.fstat(file.fileno()).st_size
+                if size <= _SMALL_BYTES:
+                    self._put(self._client, name, file.read(size))
+                    return
+                start = _Start(file, size)
+                sha256 = start.sha256()
+                self._upload(name, start, {_SHA256: sha256})
+                if start.sha256() != sha256:
+                    # It was rewritten meanwhile: a wrong hash would make the object useless.
+                    self._upload(name, start, {})
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
         """Write an object that does not exist; see `ArtifactStore`."""
@@ -181,7 +272,7 @@ class S3Store:
         with self._errors(name):
             for attempt in range(_ATTEMPTS):
                 try:
-                    return self._put(name, data, **condition)
+                    return self._put(self._quick, name, data, **condition)
                 except ClientError as error:
                     status = _status(error)
                     if status not in (_CHANGED, _MISSING, _CONFLICT):
@@ -196,15 +287,28 @@ class S3Store:
             raise StoreError(f"{self.url}/{name}: other writers were in the way each time")
         raise AssertionError
 
-    def _put(self, name: str, data: bytes, **condition: str) -> str:
-        answer = self._client.put_object(
-            Bucket=self._bucket, Key=self._key(name), Body=data, **condition
+    def _put(self, client: Any, name: str, data: bytes, **condition: str) -> str:
+        answer = client.put_object(
+            Bucket=self._bucket,
+            Key=self._key(name),
+            Body=data,
+            Metadata={_SHA256: hashlib.sha256(data).hexdigest()},
+            **condition,
         )
         return _tag(answer)
 
-    def _open(self, name: str, largest: int, **part: str) -> dict[str, Any] | None:
+    def _upload(self, name: str, file: _Start, metadata: dict[str, str]) -> None:
+        self._client.upload_fileobj(
+            file,
+            self._bucket,
+            self._key(name),
+            ExtraArgs={"Metadata": metadata},
+            Config=TransferConfig(multipart_threshold=MULTIPART_BYTES, max_concurrency=8),
+        )
+
+    def _open(self, client: Any, name: str, largest: int, **part: str) -> dict[str, Any] | None:
         try:
-            answer: dict[str, Any] = self._client.get_object(
+            answer: dict[str, Any] = client.get_object(
                 Bucket=self._bucket, Key=self._key(name), **part
             )
         except ClientError as error:
@@ -218,21 +322,61 @@ class S3Store:
             self._refuse_size(name, size, largest)
         return answer
 
-    def _parts(self, name: str, answer: dict[str, Any], largest: int) -> Iterator[bytes]:
-        """Yield an answer's body; a connection that ends early is an error of botocore's."""
-        size = 0
+    def _receive(
+        self, client: Any, name: str, answer: dict[str, Any], file: BinaryIO, largest: int
+    ) -> dict[str, Any]:
+        """Write a body to an empty file; return the answer that it came with.
+
+        One that breaks off, or is not what was sent, is asked for again.
+        """
+        for attempt in range(_BODY_ATTEMPTS):
+            try:
+                self._receive_once(name, answer, file, largest)
+                return answer
+            except (HTTPClientError, IncompleteReadError, _WrongBytesError):
+                if attempt == _BODY_ATTEMPTS - 1:
+                    raise
+            file.seek(0)
+            file.truncate()
+            again = self._open(client, name, largest)
+            if again is None:
+                break
+            answer = again
+        raise StoreError(f"{self.url}/{name}: it was removed while it was read")
+
+    def _receive_once(
+        self, name: str, answer: dict[str, Any], file: BinaryIO, largest: int
+    ) -> None:
+        size, digest = 0, hashlib.sha256()
         with contextlib.closing(answer["Body"]) as body:
             for part in body.iter_chunks(_CHUNK_BYTES):
                 size += len(part)
                 if size > largest:
                     self._refuse_size(name, size, largest)
-                yield part
+                digest.update(part)
+                file.write(part)
+        # Objects that other tools wrote have none.
+        sent = answer.get("Metadata", {}).get(_SHA256)
+        if "ContentRange" not in answer and sent not in (None, digest.hexdigest()):
+            raise _WrongBytesError(f"{self.url}/{name}: its bytes are not those that were sent")
 
     def _refuse_size(self, name: str, size: int, largest: int) -> NoReturn:
         raise StoreError(f"{self.url}/{name} has {size} bytes, more than the {largest} allowed")
 
     def _key(self, name: str) -> str:
         return self._prefix + check_name(name)
+
+    @contextlib.contextmanager
+    def _checked(self, key: str, check: Check | None) -> Iterator[None]:
+        if check is not None:
+            self._checks[key] = check
+        try:
+            yield
+        finally:
+            self._checks.pop(key, None)
+
+    def _add_check(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        context[_CHECK] = self._checks.get(params["Key"])
 
     @contextlib.contextmanager
     def _errors(self, name: str) -> Iterator[None]:
@@ -242,8 +386,17 @@ class S3Store:
             yield
         except ClientError as error:
             said = error.response.get("Error", {})
-            text = f"{said.get('Code', _status(error))}: {said.get('Message', '')}"
-            raise StoreError(f"{where}: {text.rstrip(': ')}") from error
+            code = str(said.get("Code", _status(error)))
+            text = f"{code}: {said.get('Message') or ''}".rstrip(": .")
+            mend = f"; {_MENDS[code]}" if code in _MENDS else ""
+            raise StoreError(f"{where}: {text}{mend}") from error
+        except (
+            NoCredentialsError,
+            CredentialRetrievalError,
+            SSOError,
+            TokenRetrievalError,
+        ) as error:
+            raise StoreError(f"{where}: {one_line(error)}; {_LOG_IN}") from error
         # OSError: a local file, or a socket below botocore.
         except (BotoCoreError, Boto3Error, HTTPClientError, OSError) as error:
             raise StoreError(f"{where}: {error}") from error
@@ -259,3 +412,10 @@ def _tag(answer: dict[str, Any]) -> str:
 
 def _status(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _check_attempt(request: Any, **_: Any) -> None:
+    """Call the check of what is sent; botocore makes a request for each attempt."""
+    check = request.context.get(_CHECK)
+    if check is not None:
+        check()

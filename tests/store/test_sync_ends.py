@@ -31,10 +31,10 @@ class Gated:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def put(self, name, data):
+    def put(self, name, data, check=None):
         self.reached.set()
         assert self.gate.wait(60)
-        self._store.put(name, data)
+        self._store.put(name, data, check)
 
 
 @pytest.fixture

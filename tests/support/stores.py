@@ -63,7 +63,8 @@ def ignore_conditions(store):
             if header in request.headers:
                 del request.headers[header]
 
-    store._client.meta.events.register("before-sign.s3.PutObject", strip)
+    for client in (store._client, store._quick):
+        client.meta.events.register("before-sign.s3.PutObject", strip)
 
 
 def fail_requests(store, share, seed=0):
@@ -85,7 +86,8 @@ def fail_requests(store, share, seed=0):
             URLLib3Session().send(request)
         return AWSResponse(request.url, 503, {}, Body(b""))
 
-    store._client.meta.events.register("before-send.s3", send)
+    for client in (store._client, store._quick):
+        client.meta.events.register("before-send.s3", send)
 
 
 @contextlib.contextmanager
