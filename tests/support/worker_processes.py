@@ -17,7 +17,8 @@ from rlzoo_plus.sweeps.task import Rules
 from rlzoo_plus.sweeps.worker import Times, Wait, Worker
 from rlzoo_plus.testing import jobs
 
-# Under load, a beat may come late.
+# Limits count from the start of a job, which has to import little then. Beats may come late.
+PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.testing.jobs")
 QUICK = Times(beat_s=0.1, push_s=1.0, look_s=0.1, expires_s=20.0, patience_s=20.0)
 
 
@@ -28,7 +29,7 @@ def work(url: str, sweep: str, folder: str, slots: str) -> int:
         open_store(url),
         sweep,
         Path(folder),
-        LocalLauncher(int(slots)),
+        LocalLauncher(int(slots), PRELOAD),
         rules=Rules(trust=True, targets=targets),
         times=QUICK,
         wait=Wait.ALWAYS,
