@@ -14,7 +14,7 @@ from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
-from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
     one_line,
@@ -294,6 +294,12 @@ def load_run_bundle(run: RunDir, which: str = "best", key: str = "--which ") -> 
     names = [path.name for path in (run.best, run.final) if path.is_dir()]
     names += [str(step) for step in steps]
     available = f"It has: {', '.join(names)}." if names else "It has saved nothing yet."
+    if not names and run.read_status().get("state") == FINISHED:
+        # A study keeps only some; runs of a store come home without.
+        available = (
+            "Its policies are not here. If a worker trained it, they are in the store: "
+            "`rlzoo-plus pull STORE/runs/SWEEP/...` brings them."
+        )
     is_step = re.fullmatch(r"[0-9]{1,15}", which) is not None
     if which not in ("best", "final") and not is_step:
         raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import signal
 import time
 import uuid
@@ -101,7 +102,8 @@ class WorkersLauncher:
     @property
     def place(self) -> str:
         """What a worker is given: `STORE/SWEEP`."""
-        return f"{self.url.rstrip('/')}/{self.sweep}"
+        where = self.url if "://" in self.url else os.path.abspath(self.url)
+        return f"{where.rstrip('/')}/{self.sweep}"
 
     def submit(self, spec: JobSpec) -> WorkersHandle:
         """Submit a job, at a later look if the store is away."""

@@ -14,7 +14,9 @@ from support.stores import KINDS, s3_server
 from support.training import make_config
 
 import rlzoo_plus as rz
+from rlzoo_plus.agents.policy import load_run_policy
 from rlzoo_plus.analysis.progress import Progress
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.multirun import main
 from rlzoo_plus.diagnosis.refusals import _check_infra
 from rlzoo_plus.infra.launcher import LauncherOptions
@@ -79,6 +81,8 @@ def test_runs_are_trained_by_a_worker_and_come_home(url, capsys):
     assert [view.best for view in runs.views()] == [1.0, 2.0]
     assert [run.config.seed for run in runs] == [1, 2]
     assert store_of(runs.path) == f"{url}/mine"
+    with pytest.raises(rz.ConfigError, match="Its policies are not here"):
+        load_run_policy(RunDir(runs[0].path))
 
 
 def test_what_is_submitted_says_nothing_of_this_machine(folder):
@@ -259,13 +263,14 @@ def test_runs_elsewhere_are_drawn_as_those_here():
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=30)
     view = SweepView(lambda: console)
     job = make_job(make_config("sweep=mine"))
-    launcher = WorkersLauncher(LauncherOptions(WorkersSettings(), store="shared", sweep="mine"))
+    options = LauncherOptions(WorkersSettings(), store="s3://bucket/lab", sweep="mine")
+    launcher = WorkersLauncher(options)
     view.begin([job] * 3, launcher)
     with view:
         running = JobView(job, JobState.RUNNING, "", Progress(5000, 100.0, 12.5))
         view.show([running], Counter({JobState.RUNNING: 1, JobState.WAITING: 2}))
     text = console.file.getvalue()
-    assert "for workers of shared/mine" in text
+    assert "for workers of" in text
     assert "2 waiting, 1 running" in text
     assert "5,000/41k" in text
 
