@@ -110,7 +110,8 @@ class LiveRecords:
         return found
 
     def _changed(self, listed: dict[str, Entry]) -> dict[str, Entry]:
-        return {n: e for n, e in listed.items() if self._known.get(n, ("", {}))[0] != e.tag}
+        known = self._known
+        return {n: e for n, e in listed.items() if n not in known or known[n][0] != e.tag}
 
     def _fetch(self, wanted: dict[str, Entry]) -> None:
         """Read records, again those whose request failed, unless all failed from the beginning."""

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from support.stores import KINDS, store_of
@@ -94,6 +95,13 @@ def test_a_damaged_cache_is_read_from_the_store(store, data):
     LiveRecords(store, "sweep").read()
     (file,) = (cache_of(store.url) / "live").iterdir()
     file.write_bytes(data)
+    assert LiveRecords(store, "sweep").read()[RUN].state == RELEASED
+
+
+def test_a_server_that_gives_no_tags_is_read_all_the_same(store, monkeypatch):
+    _put(store, 0, state=RELEASED)
+    listed = [replace(entry, tag="") for entry in store.list("live/sweep/")]
+    monkeypatch.setattr(store, "list", lambda prefix: iter(listed))
     assert LiveRecords(store, "sweep").read()[RUN].state == RELEASED
 
 
