@@ -37,7 +37,7 @@ def split_sweep_url(url: str) -> tuple[str, str]:
     if not is_name(sweep) or not store or store.endswith((":", "/")):
         raise ConfigError(
             f"{printable(url)} names no sweep. Write STORE/SWEEP: s3://bucket/prefix/SWEEP, or a "
-            "folder of a store."
+            "folder and the sweep. `rlzoo-plus ls STORE` lists the sweeps of a store."
         )
     return store, sweep
 

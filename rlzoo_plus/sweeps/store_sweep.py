@@ -85,14 +85,8 @@ class StoreSweep:
         Raises:
             ConfigError: It is no such URL, or AWS's settings are wrong.
         """
-        scheme, separator, rest = url.rstrip("/").rpartition("://")
-        store, _, name = rest.rpartition("/")
-        if not store or not is_name(name):
-            raise ConfigError(
-                f"{printable(url)} names no sweep. Write STORE/SWEEP; `rlzoo-plus ls STORE` lists "
-                "the sweeps of a store."
-            )
-        return cls(open_store(f"{scheme}{separator}{store}"), name)
+        store, name = submissions.split_sweep_url(url)
+        return cls(open_store(store), name)
 
     def views(self) -> list[StoreView]:
         """Return the jobs with their states, in the order in which they were submitted.
