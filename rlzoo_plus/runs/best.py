@@ -18,6 +18,7 @@ import numpy as np
 from rlzoo_plus.analysis.progress import numbers_of
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
+from rlzoo_plus.artifacts.bundle import LARGEST_STEP
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.open import Place
@@ -229,20 +230,26 @@ def _ranked(records: list[LiveRecord], metric: str) -> list[Candidate]:
         recorded = evaluation.get(METRICS[metric])
         is_sound = recorded is not None and (metric != "success" or 0 <= recorded <= 1)
         if record.state == FINISHED and recorded is not None and is_sound and is_name(record.run):
-            seed, steps = (finite(record.record.get(name)) for name in ("seed", "steps"))
+            seed, steps = (_whole(record.record.get(name)) for name in ("seed", "steps"))
             found.append(
                 Candidate(
                     run=record.run,
                     algo=_text(record, "algo"),
                     env=_text(record, "env"),
-                    seed=None if seed is None else int(seed),
-                    steps=None if steps is None else int(steps),
+                    seed=seed,
+                    steps=steps,
                     recorded=recorded,
                 )
             )
     if not found:
         raise ConfigError(f"none of the finished runs has a {METRICS[metric]} on record.")
     return sorted(found, key=lambda candidate: (-candidate.recorded, candidate.run))
+
+
+def _whole(value: object) -> int | None:
+    number = finite(value)
+    # A larger one is none that anybody counted.
+    return None if number is None or abs(number) > LARGEST_STEP else int(number)
 
 
 def _text(record: LiveRecord, name: str) -> str:

@@ -53,6 +53,8 @@ class Liar:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        # A client that reads no further is what the tests want.
+        self.server.handle_error = lambda *_: None
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -211,6 +211,7 @@ def _hostile(**changes):
         _hostile(env=None),
         _hostile(state={"finished": 1}),
         _hostile(algo="\x1b[2Jppo"),
+        _hostile(best=_returns(1), steps=1e308, seed=-1e308),
         b"0" * 10**6,
     ],
 )
