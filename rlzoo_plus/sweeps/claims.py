@@ -54,7 +54,10 @@ class Look:
 
 
 class Claims:
-    """The runs of a sweep, as one worker sees them; used by one thread at a time."""
+    """The runs of a sweep, as one worker sees them.
+
+    One thread at a time looks; others may put off or leave runs meanwhile.
+    """
 
     def __init__(
         self,

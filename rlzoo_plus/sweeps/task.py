@@ -13,6 +13,7 @@ from rlzoo_plus import __version__
 from rlzoo_plus.analysis.progress import about_run, read_evaluations, read_report
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import JobEnd, JobSpec, Limits
 from rlzoo_plus.store.contract import is_name
@@ -71,10 +72,20 @@ class Task:
         """Return what a beat says about it: plain data, at most some 50 kB."""
         if self.job is None:
             return {}
-        report = {**about_run(self.job.config), **read_report(self.run_dir)}
+        report = {**about_run(self._config()), **read_report(self.run_dir)}
         if self.follow:
             report["evaluations"] = read_evaluations(self.run_dir)
         return report
+
+    def _config(self) -> RunConfig:
+        """Return its configuration, as it is trained once it has begun: that decides its hash."""
+        from rlzoo_plus.runs.open import Place, read_config
+
+        assert self.job is not None
+        try:
+            return read_config(Place(self.run_dir.path))
+        except ConfigError:
+            return self.job.config
 
 
 def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:

@@ -159,7 +159,7 @@ class Worker(Scheduler[Taken]):
         super().__init__(launcher)
         self._store, self._sweep, self._folder = store, sweep, folder
         self._times, self._wait, self._tell = times or Times(), wait, tell
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+        self.name = f"{socket.gethostname() or 'host'}-{os.getpid()}-{secrets.token_hex(8)}"
         expires_s = self._times.expires_s
         self._claims = Claims(store, sweep, folder, self.name, rules or Rules(), expires_s)
         self._taken: dict[str, Taken] = {}
@@ -278,6 +278,7 @@ class Worker(Scheduler[Taken]):
         waits = self._wait is Wait.ALWAYS or (self._wait is Wait.OTHERS and look.n_elsewhere)
         if waits and not look.n_open:
             waiting = f"waiting: other workers have {look.n_elsewhere} runs"
+            waiting = waiting if look.n_elsewhere else "waiting for new runs"
             if waiting != self._told:
                 self._tell(waiting)
             self._told = waiting
@@ -368,6 +369,7 @@ class Worker(Scheduler[Taken]):
         except StoreError as error:
             problem = one_line(error)
         if problem is not None:
+            self._claims.put_off(taken.task.key, _TRY_AGAIN_S, at_most=_MOST_TRIES)
             log.warning(
                 "%s: not all of it was sent: %s. It is in %s.",
                 *(taken.task.key, problem, taken.task.run_dir.path),
@@ -384,7 +386,10 @@ class Worker(Scheduler[Taken]):
         self._is_looking, self._blind_since = False, None
         for task, lease in look.claimed:
             taken = self._taken[task.key] = Taken(task, lease)
-            self._work(partial(self._prepare, taken))
+            if self._is_stopping():
+                self._end(taken, RELEASED)
+            else:
+                self._work(partial(self._prepare, taken))
         # What has ended meanwhile may have changed what is left.
         is_news = n_ended == self._n_ended and not look.claimed
         self._look = look if is_news else None

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -27,6 +28,7 @@ from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.code import send_code
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import KILL, STOP, ask, reopen
 from rlzoo_plus.sweeps.worker import Wait
@@ -237,6 +239,24 @@ def test_code_in_the_store_needs_trust(store, worker, caplog):
     submit(store, task_record("a/b/1", "say", word=1), run_record(tiny_config()), code="0" * 64)
     assert worker(trust=False).run() == 1
     assert "the code in the store" in caplog.text
+
+
+@pytest.mark.training
+def test_code_in_the_store_is_brought_and_imported_by_the_training_alone(
+    store, worker, tmp_path, monkeypatch
+):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "code_of_mine.py").write_text('print("my code, from", __file__)\n')
+    monkeypatch.chdir(source)
+    sha = send_code(store, SWEEP, ["code_of_mine.py"])
+    monkeypatch.chdir(tmp_path)
+    config = tiny_config().model_copy(update={"packages": ["code_of_mine"]})
+    (key,) = submit(store, run_record(config), code=sha)
+    assert worker().run() == 0
+    log = (tmp_path / "here" / key / "log.txt").read_text()
+    assert f"my code, from {tmp_path / 'here' / '.code' / sha}" in log
+    assert "code_of_mine" not in sys.modules
 
 
 def test_another_version_is_refused_unless_any_will_do(store, worker, caplog):
