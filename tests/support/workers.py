@@ -71,7 +71,12 @@ def when(condition, act, timeout_s=120.0):
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if condition():
-                act()
+                try:
+                    act()
+                except BaseException:
+                    # The worker would wait for what never comes.
+                    press(signal.SIGINT)
+                    raise
                 return
             time.sleep(0.02)
 
