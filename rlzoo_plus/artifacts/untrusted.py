@@ -33,6 +33,8 @@ _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLO
 def printable(text: object, longest: int = LONGEST_MESSAGE) -> str:
     """Return text on one line, cut to a length, with control characters written as escapes."""
     whole = str(text)
+    if len(whole) <= longest and whole.isprintable():
+        return whole
     shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
         for c in whole[:longest]
