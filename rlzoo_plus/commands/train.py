@@ -66,6 +66,8 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     set_up_logging(config.log.level, console)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
+    if config.infra.name == "workers":
+        warnings.append("infra=workers is for sweeps and studies: add -m. This run trains here")
     command = command_line(["rlzoo-plus", "train", *arguments])
     return train_plan(plan_run(config), console, command, warnings)
 

@@ -1,17 +1,20 @@
 """Studies whose runs workers train: evaluations and pruning go through the store."""
 
+import os
+import signal
+import threading
 import time
 
 import pytest
 from pretended import STEPS, base_fixture, make_fixture, states  # noqa: F401
-from support.pretended_worker import fail, worker_in_a_thread
+from support.pretended_worker import fail, wait_for_request, worker_in_a_thread
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import LauncherOptions, make_launcher
 from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask
+from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.tuning import retraining, study
 from rlzoo_plus.tuning.trials import TrialState
@@ -130,6 +133,27 @@ def test_a_run_that_was_finished_for_a_dead_controller_is_not_trained_again(
     assert taken == ["trials/0000/s0"]
     done = [view for view in tuner.study.trials() if view.state is TrialState.DONE]
     assert [view.values for view in done] == [(3.0,)]
+
+
+def test_ctrl_c_stops_the_trials_and_the_next_command_goes_on(make, launcher, store):
+    def interrupt():
+        while not list_leases(store, "s"):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    tuner = make(launcher=launcher, n_trials=1)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with worker_in_a_thread(store, "s", wait_for_request):
+        assert tuner.run() == 130
+    thread.join()
+    assert states(tuner) == ["requeued", "waiting"]
+    assert "stopped by its command" in store.get("live/s/trials/0000/s0.json", 2**16)[0].decode()
+    again = make(launcher=make_launcher_like(launcher), n_trials=1)
+    with worker_in_a_thread(store, "s", finishes(1.0, 2.0, 3.0, 4.0)) as taken:
+        assert again.run() == 0
+    assert taken == ["trials/0000/s0"]
+    assert states(again) == ["requeued", "done"]
 
 
 def test_a_failed_run_fails_its_trial(make, launcher, store):
