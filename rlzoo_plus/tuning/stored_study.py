@@ -199,7 +199,9 @@ class KnownStudy:
         """Return the options and overrides that train a trial's values."""
         drawn = {_key(word) for word in view.overrides}
         # Where the study ran is no part of what the trial was.
-        base = [w for w in self.base if _key(w) not in drawn and _key(w).split(".")[0] != "infra"]
+        places = ("infra", "store")
+        kept = [word for word in self.base if _key(word).split(".")[0] not in places]
+        base = [word for word in kept if _key(word) not in drawn]
         # As every trial has it: the number of threads changes the last bits of a result.
         threads = [] if any(_key(word) == "num_threads" for word in base) else ["num_threads=1"]
         return [*self.config_options, *base, *view.overrides, *threads]

@@ -91,9 +91,10 @@ def test_words_that_may_import_code_or_read_secrets_need_trust(tmp_path, word):
 
 
 def test_where_a_study_ran_is_no_part_of_its_trials(tmp_path):
-    words = ["infra=slurm", "infra.setup=['touch /tmp/evil']", "infra.workers=2"]
+    words = ["infra=slurm", "infra.setup=['touch /tmp/evil']", "infra.workers=2", "store=s3://b/x"]
     add_trial(make_study(tmp_path / "outputs" / "studies" / "i", base=[*BASE, *words]), [1.0])
-    assert not [word for word in with_trial(["study=i", "trial=0"]) if word.startswith("infra")]
+    found = with_trial(["study=i", "trial=0"])
+    assert not [word for word in found if word.startswith(("infra", "store"))]
 
 
 def test_a_trial_that_only_waits_has_nothing_to_train(tmp_path):
