@@ -397,6 +397,9 @@ class S3Store:
             TokenRetrievalError,
         ) as error:
             raise StoreError(f"{where}: {one_line(error)}; {_LOG_IN}") from error
+        except RecursionError:
+            # botocore follows a redirection that names no region for ever.
+            raise StoreError(f"{where}: PermanentRedirect: {_REGION}") from None
         # OSError: a local file, or a socket below botocore.
         except (BotoCoreError, Boto3Error, HTTPClientError, OSError) as error:
             raise StoreError(f"{where}: {error}") from error
