@@ -10,17 +10,22 @@ from pathlib import Path
 
 import pytest
 from support.stores import KINDS, store_of
-from support.training import SMALL, TINY
+from support.training import OFF_POLICY, SMALL, TINY, make_config
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.job import run_plan
+from rlzoo_plus.runs.plan import plan_run
+from rlzoo_plus.runs.printing import plain_console
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.runs.store_sync import name_in_store
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import STOP, RunLease, ask, list_leases
+from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
 SHORT = ("algo=ppo", "env=pendulum", *TINY[1:], *SMALL["ppo"])
@@ -110,6 +115,25 @@ def _check_resumed_from(store, tmp_path, monkeypatch):
     assert [record["step"] for record in read_records(run.run_dir.evaluations_file)] == [64, 128]
 
 
+@pytest.mark.parametrize("algo", ["ppo", "sac"])
+def test_an_interrupted_run_goes_on_elsewhere_bit_for_bit(algo, tmp_path, monkeypatch):
+    small = SMALL["ppo"] if algo == "ppo" else OFF_POLICY
+    job = [f"algo={algo}", *SHORT[1 : len(TINY)], *small, "report.video=false", "report.plot=false"]
+    job += ["eval.every_steps=32", "vec_env=dummy", "n_timesteps=128"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    whole = rz.train(*job, "run_dir=whole/ppo/one", quiet=True)
+    with store_of("s3", tmp_path, monkeypatch) as store:
+        plan = plan_run(make_config(*job, "run_dir=here/ppo/one", f"store={store.url}"))
+        stop = StopRequest(reason="enough")
+        _, result, code = run_plan(plan, None, plain_console(), "train", stop=stop)
+        assert (result.state, code) == ("interrupted", 74)
+        assert _record(store, "ppo/one")["state"] == "released"
+        run = Run.open(f"{store.url}/runs/ppo/one").resume(quiet=True)
+    assert str(run.path) == "outputs/ppo/one"
+    assert run_digests(run.run_dir) == run_digests(whole.run_dir)
+
+
 def test_a_run_that_a_worker_has_is_not_brought_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -161,6 +185,38 @@ def test_ctrl_c_is_for_the_training_alone(folder):
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "stored   " in out
+
+
+def test_ctrl_c_ends_the_wait_for_a_store_that_is_gone(in_process, monkeypatch):
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    settings = {"ENDPOINT_URL": "http://127.0.0.1:9", "DEFAULT_REGION": "us-east-1"}
+    settings |= {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    arguments = [*SHORT, f"run_dir=outputs/{NAME}", "store=s3://bucket/lab"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlzoo_plus", "train", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    sender = 0
+    try:
+        for line in process.stdout:
+            if line.startswith("run directory"):
+                (sender,) = _until(lambda: _senders_of(process.pid))
+            if line.startswith("sending the rest to s3://bucket/lab"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        # It still tries, for a minute.
+        assert Path(f"/proc/{sender}").exists()
+    finally:
+        process.kill()
+        if sender:
+            os.kill(sender, signal.SIGKILL)
+    assert "the rest is still being sent to s3://bucket/lab" in out
+    assert RunDir(Path("outputs") / NAME).read_status()["state"] == "finished"
 
 
 def test_another_worker_with_the_run_ends_the_training_with_a_checkpoint(folder):
