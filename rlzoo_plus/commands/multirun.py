@@ -10,7 +10,10 @@ from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rlzoo_plus.config.composer import Composed
+    from rlzoo_plus.sweeps.job import SweepJob
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +35,23 @@ def main(arguments: list[str]) -> int:
         from rlzoo_plus.sweeps.ledger import Ledger
 
         print_summary(Ledger(sweep.jobs[0].sweep), sweep.jobs, view.console)
+        _print_unsent(sweep.jobs, view.console)
     return sweep.code
+
+
+def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
+    """Print how many runs that trained here are not all in their store."""
+    from rlzoo_plus.store.mirror import is_sent
+
+    here = [job for job in jobs if job.config.store and job.config.infra.name != "workers"]
+    unsent = [job for job in here if job.run_dir.has_begun() and not is_sent(job.path)]
+    if unsent:
+        store = unsent[0].config.store
+        console.print(
+            f"warning: {len(unsent)} of these runs are not all in {store}. Send each later: "
+            f"rlzoo-plus push {unsent[0].path} {store}",
+            markup=False,
+        )
 
 
 def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:

@@ -33,7 +33,7 @@ from rlzoo_plus.store.contract import (
     honours_conditions,
     open_store,
 )
-from rlzoo_plus.store.lease import EXPIRES_S, RunLease, list_leases, read_record
+from rlzoo_plus.store.lease import EXPIRES_S, LeaseLostError, RunLease, list_leases, read_record
 from rlzoo_plus.store.mirror import RunMirror, newest_step
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
 
@@ -271,6 +271,9 @@ class Sender:
         def finish() -> None:
             try:
                 answers.append(sync.finish(state, LONGEST_END_S, reason=reason))
+            except LeaseLostError as error:
+                self._say(stop=one_line(error), lost=True)
+                answers.append(one_line(error))
             except RunError as error:
                 answers.append(one_line(error))
 

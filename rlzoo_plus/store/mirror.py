@@ -456,6 +456,20 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
     return None
 
 
+def is_sent(path: Path) -> bool:
+    """Return whether a push has sent a run's state as it is now, and so all before it.
+
+    Nothing is requested; what was sent is recorded in the run directory.
+    """
+    sent = read_json(path / SENT_FILE).get("sent")
+    marks = list(sent.items()) if isinstance(sent, dict) else []
+    ends = [name for name in _LAST if (path / name).is_file()]
+    return bool(ends) and all(
+        any(name.endswith(f"/{end}") and mark == known for name, mark in marks)
+        for end, known in ((end, _file_mark((path / end).lstat())) for end in ends)
+    )
+
+
 def newest_step(store: ArtifactStore, run: str) -> int | None:
     """Return the step of the newest checkpoint that a store lists for a run, None without any.
 

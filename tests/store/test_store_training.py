@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -313,12 +314,29 @@ def test_a_wrong_store_of_a_sweep_is_refused_before_its_jobs(folder, capsys):
     assert not Path("outputs").exists()
 
 
-def test_the_jobs_of_a_sweep_are_below_its_name(folder):
+def test_the_jobs_of_a_sweep_are_below_its_name(folder, capsys):
     arguments = ["-m", *SHORT, "seed=0,1", "sweep=two", f"store={folder.url}"]
     assert run_verb("train", arguments) == 0
+    assert "not all in" not in capsys.readouterr().out
     names = {entry.name for entry in folder.list("live/two/")}
     assert sorted(name[-8:] for name in names) == ["-s0.json", "-s1.json"]
     assert all(name.startswith("live/two/pendulum/ppo/") for name in names)
+
+
+def test_a_sweep_says_which_runs_are_not_in_its_store(folder, capsys):
+    # Another machine trains one of them.
+    jobs = ["-m", *SHORT, "seed=0,1", "sweep=two"]
+    assert run_verb("train", jobs) == 0
+    (key,) = (path.parent for path in Path("outputs/sweeps/two").rglob("*-s1/config.yaml"))
+    name = key.relative_to("outputs/sweeps").as_posix()
+    assert RunLease(folder, name, "worker-7").claim({})
+    for run in Path("outputs/sweeps/two/pendulum/ppo").iterdir():
+        shutil.rmtree(run)
+    capsys.readouterr()
+    run_verb("train", [*jobs, f"store={folder.url}"])
+    out = capsys.readouterr().out
+    assert f"1 of these runs are not all in {folder.url}" in out
+    assert f"rlzoo-plus push {key} {folder.url}" in out
 
 
 def test_the_store_of_somebody_elses_run_needs_trust(folder):
