@@ -154,7 +154,8 @@ def find_best(
     ranked = _ranked(matching, metric)
     others = Counter(_state(record) for record in matching if record.state != FINISHED)
     also = f"; not finished: {_counted(others)}" if others else ""
-    say(f"{len(matching) - others.total()} finished runs on {ranked[0].env}{also}")
+    n_finished = len(matching) - others.total()
+    say(f"{n_finished} finished run{'s' * (n_finished != 1)} on {ranked[0].env}{also}")
     played: list[Played] = []
     environments: list[dict[str, Any]] = []
     notes: list[str] = []
