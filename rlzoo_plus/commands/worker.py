@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser, make_console
+
+if TYPE_CHECKING:
+    from rlzoo_plus.infra.local import LocalLauncher
+    from rlzoo_plus.store.contract import ArtifactStore
 
 
 def main(arguments: list[str]) -> int:
@@ -41,7 +47,7 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import split_sweep_url
     from rlzoo_plus.sweeps.task import Rules
-    from rlzoo_plus.sweeps.worker import FOLDER, Wait, Worker, local_launcher
+    from rlzoo_plus.sweeps.worker import FOLDER, Wait, Worker
 
     url, sweep = split_sweep_url(options.sweep)
     console = make_console()
@@ -52,9 +58,27 @@ def main(arguments: list[str]) -> int:
         store,
         sweep,
         options.dir or FOLDER / sweep,
-        local_launcher(store, sweep, options.slots),
+        _launcher(store, sweep, options.slots),
         rules=Rules(options.trust, options.any_version),
         wait=wait,
         tell=lambda text: console.print(text, markup=False),
     )
     return worker.run()
+
+
+def _launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLauncher:
+    """Return the launcher of this machine; without `slots`, the cores that jobs use decide."""
+    from rlzoo_plus.errors import ConfigError
+    from rlzoo_plus.infra.launcher import LauncherOptions
+    from rlzoo_plus.infra.local import LocalLauncher
+    from rlzoo_plus.store.submissions import Submissions
+    from rlzoo_plus.sweeps.job import busy_cores, load_job
+    from rlzoo_plus.sweeps.multirun import PRELOAD
+    from rlzoo_plus.sweeps.worker import FOLDER
+
+    threads = 1
+    for record in {} if slots else Submissions(store, sweep).records().values():
+        # The worker tells about those that it refuses.
+        with contextlib.suppress(ConfigError):
+            threads = max(threads, busy_cores(load_job(FOLDER, record).config))
+    return LocalLauncher(LauncherOptions(None, slots, threads).slots, PRELOAD)

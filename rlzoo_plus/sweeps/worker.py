@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
@@ -28,9 +27,7 @@ from rlzoo_plus.infra.launcher import (
     JobEnd,
     JobSpec,
     Launcher,
-    LauncherOptions,
 )
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.infra.scheduler import POLL_S, Scheduler, stop_code
 from rlzoo_plus.store.code import fetch_code
 from rlzoo_plus.store.contract import ArtifactStore, StoreError, honours_conditions
@@ -45,11 +42,8 @@ from rlzoo_plus.store.lease import (
     RunLease,
 )
 from rlzoo_plus.store.mirror import RunMirror
-from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
 from rlzoo_plus.sweeps.claims import Claims, Look
-from rlzoo_plus.sweeps.job import busy_cores, load_job
-from rlzoo_plus.sweeps.multirun import PRELOAD
 from rlzoo_plus.sweeps.restore import LockedError, beating, patiently, restore_run
 from rlzoo_plus.sweeps.states import explain_end
 from rlzoo_plus.sweeps.task import Rules, Task
@@ -58,7 +52,7 @@ log = logging.getLogger(__name__)
 FOLDER = Path("outputs") / "workers"
 _CODE_FOLDER = ".code"
 _TRY_AGAIN_S, _MOST_TRIES = 60.0, 3
-_LOST = "is lost: another worker has it now"
+_LOST = "is lost: another worker has it now, or it was ended"
 
 
 class Wait(StrEnum):
@@ -108,25 +102,6 @@ class Taken:
     sync: RunSync | None = None
     asked: str | None = None
     is_ending: bool = False
-
-
-def local_launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLauncher:
-    """Return the launcher of a worker on this machine.
-
-    Args:
-        store: The store.
-        sweep: The sweep, whose jobs say how many cores each keeps busy.
-        slots: Number of jobs at once, None for as many as fit.
-
-    Raises:
-        StoreError: A request failed.
-    """
-    threads = 1
-    for record in {} if slots else Submissions(store, sweep).records().values():
-        # Records that no worker takes are told about later.
-        with contextlib.suppress(ConfigError):
-            threads = max(threads, busy_cores(load_job(FOLDER, record).config))
-    return LocalLauncher(LauncherOptions(None, slots, threads).slots, PRELOAD)
 
 
 class Worker(Scheduler[Taken]):

@@ -156,7 +156,7 @@ def test_a_job_that_another_worker_has_taken_is_killed_and_nothing_more_is_writt
     (key,) = submit(store, task_record("a/b/1", "wait", file=str(file)))
     when(file.is_file, lambda: take(store, key))
     assert worker(tell=told.append, wait=Wait.NO).run() == 0
-    assert told[-1] == f"{key} is lost: another worker has it now"
+    assert told[-1].startswith(f"{key} is lost: another worker has it now")
     assert state_of(store, key).items() >= {"state": "running", "worker": "another"}.items()
     assert file.read_text() != "stopped"
 
@@ -164,7 +164,7 @@ def test_a_job_that_another_worker_has_taken_is_killed_and_nothing_more_is_writt
 def test_a_signal_releases_the_jobs(store, worker, tmp_path):
     file = tmp_path / "file"
     keys = submit(store, *(task_record(f"a/b/{n}", "wait", file=f"{file}{n}") for n in range(3)))
-    when(lambda: (tmp_path / "file0").is_file() or (tmp_path / "file2").is_file(), press)
+    when(lambda: any(tmp_path.glob("file*")), press)
     assert worker(slots=1).run() == 75
     states = sorted(state_of(store, key).get("state", "") for key in keys)
     assert states == ["", "", "released"]
