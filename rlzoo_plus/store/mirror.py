@@ -117,7 +117,7 @@ class RunMirror:
             OutsideError: A link in the directory leads elsewhere.
         """
         self._count, self._size = 0, 0
-        # Read before the logs: a checkpoint needs logs that are at least as long.
+        # Read before logs and policies: a checkpoint needs those that are at least as new.
         steps = self._checkpoints.steps()
         wanted = [step for step in steps if step == steps[-1] or self._is_kept(step)]
         marks = {step: _manifest_hash(self._checkpoint(step)[0]) for step in wanted}
@@ -126,6 +126,10 @@ class RunMirror:
         newest = self._zip_if_new(*self._checkpoint(steps[-1])) if steps else None
         try:
             self._send_files(file for file in self._plain_files() if file not in _LAST)
+            for which in _BUNDLES:
+                zipped = self._zip_if_new(self._path / which, f"{self._files}/{which}.zip")
+                if zipped is not None:
+                    self._send(*zipped)
             self._write_sent()
             for step in wanted:
                 is_newest = step == steps[-1]
@@ -133,10 +137,6 @@ class RunMirror:
                 if zipped is not None and zipped[2] == marks[step]:
                     self._send_checkpoint(step, chunks[step], zipped)
             self._send_head(steps, marks)
-            for which in _BUNDLES:
-                zipped = self._zip_if_new(self._path / which, f"{self._files}/{which}.zip")
-                if zipped is not None:
-                    self._send(*zipped)
             self._send_files(_LAST)
             self._forget_old(steps)
         finally:
@@ -390,7 +390,7 @@ def _staging(path: Path) -> Iterator[Path]:
 
 
 def _pull_whole(store: ArtifactStore, run: str, here: Path, *, state: bool) -> int | None:
-    # The checkpoint first: the logs of a run that is being pushed must be at least as long.
+    # The checkpoint first: of a run that is being pushed, logs and policies must be as new.
     head, step = b"{}", None
     if state:
         found = store.get(f"{STATE}/{run}/{_HEAD}", LARGEST_MANIFEST_BYTES)

@@ -110,9 +110,10 @@ def test_each_object_refers_only_to_what_is_there(store, run):
     (run / "result.json").write_text("{}")
     RunMirror(recording, RUN, run).push()
     last = [name.removeprefix("runs/sweep/a/") for name in recording.names[3:]]
-    assert last[0].startswith("state/sweep/a/chunks/")
-    assert last[1:3] == ["state/sweep/a/000000001000.zip", "state/sweep/a/checkpoints.json"]
-    assert last[3] == "best.zip"
+    # The policy of the best evaluation that the checkpoint knows of, then the checkpoint.
+    assert last[0] == "best.zip"
+    assert last[1].startswith("state/sweep/a/chunks/")
+    assert last[2:4] == ["state/sweep/a/000000001000.zip", "state/sweep/a/checkpoints.json"]
     assert sorted(last[4:]) == ["result.json", "status.json"]
 
 
