@@ -20,7 +20,9 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.schema import PositiveFloat, Section
+from rlzoo_plus.config.resolve import validate_config
+from rlzoo_plus.config.schema import PositiveFloat, RunConfig, Section
+from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import (
     EXIT_ENDED,
@@ -136,15 +138,15 @@ class WorkersLauncher:
             self._buffer.remove(handle)
         return is_here
 
-    def bring(self, key: str, path: Path) -> None:
+    def bring(self, key: str, path: Path, config: RunConfig) -> None:
         """Bring a run without its checkpoints into its directory; see `bring_run`."""
-        bring_run(self.submitter.store, self.submitter.run(key), path)
+        bring_run(self.submitter.store, self.submitter.run(key), path, config)
 
     def safely(self, act: Callable[[], object]) -> bool:
         """Do something in the store; return whether it worked: it is tried again if not."""
         try:
             act()
-        except (StoreError, OSError, OutsideError) as error:
+        except (StoreError, OSError) as error:
             if str(error) != self._problem:
                 log.warning("%s; it is tried again", error)
             self._problem = str(error)
@@ -263,7 +265,7 @@ class WorkersHandle:
             return None
         try:
             return self._end_of(live) if self._launcher.safely(self._bring) else None
-        except DamagedFolderError as error:
+        except (DamagedFolderError, OutsideError) as error:
             return JobEnd(EXIT_FAILED, printable(error))
 
     def _bring(self) -> None:
@@ -271,7 +273,8 @@ class WorkersHandle:
             submitter = self._launcher.submitter
             append_log(submitter.store, submitter.run(self.key), self._spec.log)
         else:
-            self._launcher.bring(self.key, self._run_dir)
+            config = validate_config(self._spec.data["config"], check_types)
+            self._launcher.bring(self.key, self._run_dir, config)
 
     def _end_of(self, live: LiveRecord) -> JobEnd:
         record, state = live.record, live.state

@@ -191,9 +191,10 @@ class _Watch:
 
     def _bring(self, key: str) -> str | None:
         job = self._open[key].job
-        job.check_place()
         try:
-            bring_run(self._submitter.store, self._submitter.run(key), job.path, light=True)
+            job.check_place()
+            run = self._submitter.run(key)
+            bring_run(self._submitter.store, run, job.path, job.config, light=True)
             return None
         except (DamagedFolderError, OutsideError) as error:
             return one_line(error)

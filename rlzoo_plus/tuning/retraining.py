@@ -191,7 +191,7 @@ def examine(job: SweepJob, episodes: int, launcher: Launcher) -> HeldOut | None:
         return known
     if isinstance(launcher, WorkersLauncher):
         # Workers train; its policy plays here.
-        launcher.bring(job.key, job.path)
+        launcher.bring(job.key, job.path, job.config)
         launcher = LocalLauncher(1, PRELOAD)
     data = {"run": str(job.path), "config": job.config.model_dump(), "episodes": episodes}
     spec = JobSpec("held-out episodes", EXAMINATION, data, job.path / "log.txt")

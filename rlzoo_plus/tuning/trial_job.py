@@ -85,8 +85,9 @@ def examine(data: dict[str, Any]) -> int:
     stored = stored_config(RunDir(Path(data["run"])))
     # A run that was there before may be anybody's; the code of this study's own is the user's.
     own = validate_config(data["config"])
-    # No hash has the packages.
-    is_own = config_hash(stored) == config_hash(own) and own_code(stored) == own_code(own)
+    # No hash has the packages; and without code of the user's, nothing has to be trusted.
+    code = own_code(own)
+    is_own = config_hash(stored) == config_hash(own) and own_code(stored) == code != []
     run = Run.open(data["run"], trust=is_own)
     n_envs = run.config.eval.n_envs
     record = run.evaluate(data["episodes"], n_envs=10 if n_envs == "auto" else n_envs)

@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from support.pretended_worker import fail, wait_for_request, worker_in_a_thread
+from support.pretended_worker import fail, finish, wait_for_request, worker_in_a_thread
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import InfraConfig
@@ -93,6 +93,32 @@ def test_what_a_worker_brings_replaces_the_files_here_and_nothing_else(launcher,
         assert end_of(launcher, handle) == JobEnd(1)
     assert spec.log.read_text() == "the gearbox broke\n"
     assert (spec.log.parent / "mine.txt").read_text() == "kept"
+
+
+def test_nothing_is_brought_through_a_link(launcher, store, run, tmp_path):
+    spec = run()
+    spec.log.parent.mkdir(parents=True)
+    (tmp_path / "elsewhere").write_text("precious")
+    spec.log.symlink_to(tmp_path / "elsewhere")
+    handle = launcher.submit(spec)
+    with worker_in_a_thread(store, "mine", fail):
+        end = end_of(launcher, handle)
+    assert end.code == 1
+    assert "log.txt is a link" in end.limit
+    assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
+def test_a_run_that_comes_back_with_other_code_stays_there(launcher, store, run):
+    def forge(job):
+        job.config["packages"] = ["evil_module"]
+        return finish(job)
+
+    spec = run()
+    handle = launcher.submit(spec)
+    with worker_in_a_thread(store, "mine", forge):
+        end = end_of(launcher, handle)
+    assert end == JobEnd(1, "its configuration in the store names other code: evil_module")
+    assert not (spec.log.parent / "config.yaml").exists()
 
 
 def test_the_output_of_a_task_is_appended(launcher, store, task, tmp_path):

@@ -128,6 +128,18 @@ def test_a_failed_run_is_told_and_tried_again_by_the_same_command(folder, capsys
     assert states() == [JobState.DONE]
 
 
+def test_a_run_that_cannot_come_home_is_told(folder, capsys, tmp_path):
+    def act(job):
+        place = tmp_path / "outputs" / "sweeps" / "mine" / job.record["job"]
+        place.mkdir(parents=True)
+        (place / "config.yaml").symlink_to(tmp_path)
+        return finish(job)
+
+    with worker_in_a_thread(open_store(folder), "mine", act):
+        assert train(folder, "seed=1") == 1
+    assert "config.yaml is a link" in capsys.readouterr().out.replace("\n", " ")
+
+
 def test_a_cancelled_run_ends_the_waiting(folder, capsys):
     store = open_store(folder)
     key = []
@@ -149,9 +161,10 @@ def test_a_cancelled_run_ends_the_waiting(folder, capsys):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_signal_ends_the_waiting_and_nothing_else(folder, capsys, number, code):
     store = open_store(folder)
+    before = signal.getsignal(number)
 
     def interrupt():
-        while not list_leases(store, "mine"):
+        while not list_leases(store, "mine") or signal.getsignal(number) is before:
             time.sleep(0.02)
         os.kill(os.getpid(), number)
 

@@ -136,8 +136,10 @@ def test_a_run_that_was_finished_for_a_dead_controller_is_not_trained_again(
 
 
 def test_ctrl_c_stops_the_trials_and_the_next_command_goes_on(make, launcher, store):
+    before = signal.getsignal(signal.SIGINT)
+
     def interrupt():
-        while not list_leases(store, "s"):
+        while not list_leases(store, "s") or signal.getsignal(signal.SIGINT) is before:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -191,7 +193,7 @@ def test_a_study_needs_its_command_and_a_name_of_its_own(make, store):
 def test_the_last_evaluation_plays_here(launcher, store, tmp_path, monkeypatch):
     used, brought = [], []
     monkeypatch.setattr(retraining, "run_together", lambda made, specs: used.append(made))
-    monkeypatch.setattr(launcher, "bring", lambda key, path: brought.append(key))
+    monkeypatch.setattr(launcher, "bring", lambda key, *_: brought.append(key))
     from test_retraining import job_in
 
     job = job_in(tmp_path)
