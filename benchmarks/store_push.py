@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -57,7 +56,9 @@ def _push(url: str, run: Path) -> None:
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not that of `getrusage`: a new process begins with that of its parent.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def sizes(run: Path) -> dict[Path, int]:
