@@ -154,11 +154,15 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
     new = {name: (folder / name).with_name(f".{name.rpartition('/')[2]}.new") for name in names}
     for path in new.values():
         path.unlink(missing_ok=True)
-    get_all(store, new, LARGEST_LIGHT_BYTES)
-    for name, path in new.items():
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        os.replace(path, folder / name)
+    try:
+        get_all(store, new, LARGEST_LIGHT_BYTES)
+        for name, path in new.items():
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+            os.replace(path, folder / name)
+    finally:
+        for path in new.values():
+            path.unlink(missing_ok=True)
 
 
 def cache_of(url: str) -> Path:

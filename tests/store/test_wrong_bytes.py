@@ -18,6 +18,7 @@ from support.stores import KINDS, s3_server, url_of
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
+from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.mirror import RunMirror, pull_run
 
@@ -214,6 +215,7 @@ def test_downloads_that_are_always_reset_leave_nothing(run, tmp_path, monkeypatc
 _WITH_LITTLE_DISK = """
 import resource, sys
 from pathlib import Path
+from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.mirror import RunMirror, pull_run
 what, url, path, limit = sys.argv[1:]
@@ -281,3 +283,23 @@ def test_what_killed_processes_left_is_removed(run, tmp_path):
     open_store(tmp_path / "store").put("runs/b/config.yaml", b"")
     assert pull_run(store, RUN, tmp_path / "back") == 2000
     assert (left.exists(), new.exists(), half.exists()) == (False, True, False)
+
+
+def test_light_files_that_do_not_all_come_leave_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    store = open_store(tmp_path / "store")
+    RunMirror(store, RUN, run).push()
+    get_file = store.get_file
+
+    def fail_one(name, path, largest):
+        if name.endswith("status.json"):
+            raise StoreError("gone")
+        return get_file(name, path, largest)
+
+    monkeypatch.setattr(store, "get_file", fail_one)
+    with pytest.raises(StoreError, match="gone"):
+        mirror_light_files(store)
+    assert not list((tmp_path / "cache").rglob("*.new"))
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert (mirror_light_files(store) / RUN / "status.json").is_file()
