@@ -102,12 +102,12 @@ def test_a_push_keeps_its_lease_however_long_it_takes(trained, tmp_path, capsys,
 
     put, record = FolderStore.put, tmp_path / "store/live/sweep/a.json"
 
-    def put_after_beats(store, name, data):
+    def put_after_beats(store, name, data, check=None):
         deadline = time.monotonic() + 30
         while json.loads(record.read_text())["beat"] < 3:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        put(store, name, data)
+        put(store, name, data, check)
 
     monkeypatch.setitem(RunSync.__init__.__kwdefaults__, "beat_s", 0.05)
     monkeypatch.setattr(FolderStore, "put", put_after_beats)

@@ -157,7 +157,9 @@ def test_nothing_is_sent_after_another_worker_took_the_run(store, run):
     with _synced(store, run) as sync:
         _until(lambda: _content(store, "config.yaml"))
         other = {"format": 1, "worker": "two", "beat": 1, "state": "running"}
-        store.put(f"live/{RUN}.json", json.dumps(other).encode())
+        name, data = f"live/{RUN}.json", json.dumps(other).encode()
+        # Under a condition, as leases are written: a beat may be on its way.
+        _until(lambda: store.put_if_unchanged(name, data, store.get(name, 2**16)[1]))
         _until(lambda: sync.is_lost)
         run.metrics_file.write_bytes(b"mine\n")
         sync.push_soon()
