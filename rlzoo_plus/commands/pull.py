@@ -110,7 +110,7 @@ def _check_free(path: Path) -> None:
 
 def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tuple[Path, int | None]:
     """Bring a run; return its directory and the step that it can be resumed from."""
-    from rlzoo_plus.store.mirror import pull_run
+    from rlzoo_plus.store.pull import pull_run
 
     path = options.to or OUTPUTS / name
     _check_free(path)

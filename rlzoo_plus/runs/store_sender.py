@@ -34,7 +34,8 @@ from rlzoo_plus.store.contract import (
     open_store,
 )
 from rlzoo_plus.store.lease import EXPIRES_S, LeaseLostError, RunLease, list_leases, read_record
-from rlzoo_plus.store.mirror import RunMirror, newest_step
+from rlzoo_plus.store.mirror import RunMirror
+from rlzoo_plus.store.pull import newest_step
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
 
 # At the end, nothing arrives for so long, or it has taken so long: the rest stays here [s].

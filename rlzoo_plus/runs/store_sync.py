@@ -98,7 +98,7 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
     from rlzoo_plus.store.cache import split_run_url
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.lease import holder
-    from rlzoo_plus.store.mirror import pull_run
+    from rlzoo_plus.store.pull import pull_run
 
     store_url, name = split_run_url(url)
     path = OUTPUTS / name

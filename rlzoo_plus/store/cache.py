@@ -17,7 +17,8 @@ from rlzoo_plus.artifacts.atomic import MOST_FILES, write_json
 from rlzoo_plus.artifacts.untrusted import printable, read_json, read_plain_file
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
-from rlzoo_plus.store.mirror import RUNS, get_all, pull_run
+from rlzoo_plus.store.mirror import RUNS
+from rlzoo_plus.store.pull import get_all, pull_run
 
 # Enough to list a run and to draw its curve.
 LIGHT_FILES = ("config.yaml", "status.json", "result.json", "evaluations.jsonl", "provenance.json")

@@ -17,7 +17,8 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.store.cache import LARGEST_LIGHT_BYTES, LIGHT_FILES
 from rlzoo_plus.store.contract import ArtifactStore
-from rlzoo_plus.store.mirror import RUNS, get_all, pull_run
+from rlzoo_plus.store.mirror import RUNS
+from rlzoo_plus.store.pull import get_all, pull_run
 
 LOG = "log.txt"
 # Written last: they say that everything before is there.

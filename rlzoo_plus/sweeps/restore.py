@@ -17,7 +17,8 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.store.contract import ArtifactStore, StoreError
 from rlzoo_plus.store.lease import LeaseLostError, RunLease
-from rlzoo_plus.store.mirror import RunMirror, has_state, pull_run
+from rlzoo_plus.store.mirror import RunMirror
+from rlzoo_plus.store.pull import has_state, pull_run
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

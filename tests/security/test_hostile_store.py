@@ -15,8 +15,9 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
 from rlzoo_plus.store.home import bring_run
-from rlzoo_plus.store.mirror import pull_run
+from rlzoo_plus.store.pull import pull_run
 from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.testing.run_contract import ON_POLICY, short_config
 
 pytest.importorskip("boto3", reason="needs the extra aws")
 NOW = {"Date": formatdate(usegmt=True)}
@@ -258,12 +259,12 @@ def test_submissions_that_claim_gigabytes_are_not_read(honest, monkeypatch):
 
 
 def test_bringing_results_home_leaves_the_checkpoints_that_are_here(honest, tmp_path):
-    for name in ("config.yaml", "checkpoints/cut_rows.json"):
+    for name in ("evaluations.jsonl", "checkpoints/cut_rows.json"):
         honest.put(f"runs/s/a/{name}", b"{}")
     mine = tmp_path / "a/checkpoints/000000000001/MANIFEST.json"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    assert bring_run(honest, "s/a", tmp_path / "a")
+    assert bring_run(honest, "s/a", tmp_path / "a", short_config(*ON_POLICY))
     assert mine.read_text() == "mine"
 
 

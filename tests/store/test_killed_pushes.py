@@ -19,7 +19,8 @@ from support.training import start_run, tiny_config, train_run
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.mirror import SENT_FILE, RunMirror, pull_run
+from rlzoo_plus.store.mirror import SENT_FILE, RunMirror
+from rlzoo_plus.store.pull import pull_run
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from support.stores import KINDS, S3_KINDS, fail_requests, store_of, url_of
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.store.contract import StoreError, open_store
-from rlzoo_plus.store.mirror import RunMirror, pull_run
+from rlzoo_plus.store.mirror import RunMirror
+from rlzoo_plus.store.pull import pull_run
 
 RUN = "sweep/a"
 

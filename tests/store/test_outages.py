@@ -16,7 +16,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.runs.store_sync import StoreSync
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.mirror import pull_run
+from rlzoo_plus.store.pull import pull_run
 
 pytestmark = pytest.mark.training
 SHORT = ("algo=ppo", "env=pendulum", *TINY[1:-1], *SMALL["ppo"], "n_timesteps=512")

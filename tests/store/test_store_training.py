@@ -323,6 +323,7 @@ def test_the_jobs_of_a_sweep_are_below_its_name(folder, capsys):
     assert all(name.startswith("live/two/pendulum/ppo/") for name in names)
 
 
+@pytest.mark.slow
 def test_a_sweep_says_which_runs_are_not_in_its_store(folder, capsys):
     # Another machine trains one of them.
     jobs = ["-m", *SHORT, "seed=0,1", "sweep=two"]

@@ -13,7 +13,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import CANCELLED, FINISHED
 from rlzoo_plus.store.live import LiveRecords
-from rlzoo_plus.store.mirror import pull_run
+from rlzoo_plus.store.pull import pull_run
 from rlzoo_plus.tuning.objectives import run_metrics
 from rlzoo_plus.tuning.stored_study import read_study_file
 from rlzoo_plus.tuning.trials import TrialState

@@ -17,7 +17,7 @@ from support.training import assert_same_tree, bundle_weights
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.mirror import pull_run
+from rlzoo_plus.store.pull import pull_run
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = [

@@ -20,7 +20,8 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, open_store
-from rlzoo_plus.store.mirror import RunMirror, pull_run
+from rlzoo_plus.store.mirror import RunMirror
+from rlzoo_plus.store.pull import pull_run
 
 RUN = "sweep/a"
 FAST = tuple(kind for kind in KINDS if isinstance(kind, str))
@@ -217,7 +218,8 @@ import resource, sys
 from pathlib import Path
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, open_store
-from rlzoo_plus.store.mirror import RunMirror, pull_run
+from rlzoo_plus.store.mirror import RunMirror
+from rlzoo_plus.store.pull import pull_run
 what, url, path, limit = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 try:
