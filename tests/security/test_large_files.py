@@ -54,7 +54,7 @@ def test_the_state_of_a_job_is_told_whatever_its_files_are(tmp_path, make):
     for path in (run.metrics_file, run.evaluations_file, run.path / "log.txt", run.result_file):
         make(path)
     assert read_progress(run).steps == 0
-    assert more_memory_after(lambda: explain_end(JobEnd(1), job)) < 2**27
+    assert more_memory_after(lambda: explain_end(JobEnd(1), job.run_dir)) < 2**27
 
 
 @pytest.mark.parametrize(
