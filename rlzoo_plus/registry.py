@@ -182,7 +182,9 @@ def where_raised(error: BaseException) -> str:
         return text
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        if not frame.filename.startswith("<") and not path.is_relative_to(_OURS):
+        # Weights & Biases replaces sys.exit by a function of its own.
+        is_hook = isinstance(error, SystemExit) and frame.name == "exit"
+        if not is_hook and not frame.filename.startswith("<") and not path.is_relative_to(_OURS):
             return f"{text} ({path.name}, line {frame.lineno})"
     return text
 

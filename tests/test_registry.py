@@ -34,6 +34,18 @@ def test_a_module_that_breaks_names_its_file_and_line(module, name):
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_library_that_replaces_sys_exit_is_not_where_a_module_has_ended(module, monkeypatch):
+    before = sys.exit
+
+    def exit(code=0):
+        before(code)
+
+    monkeypatch.setattr(sys, "exit", exit)
+    module("mine_hooked", "import sys\nsys.exit(3)\n")
+    with pytest.raises(ConfigError, match=r"SystemExit: 3 \(mine_hooked\.py, line 2"):
+        import_user_module("env.packages", "mine_hooked")
+
+
 @pytest.mark.parametrize("name", ["", ".", ".x", "a b", "a/b", "a.", "x-y", "a\nb", "a;b"])
 def test_what_is_no_module_s_name_is_never_imported(name):
     with pytest.raises(ConfigError, match="not the name of a module"):
