@@ -1,6 +1,7 @@
 """Stores for tests: a folder, moto's S3 in this process, Ceph's, and servers that misbehave."""
 
 import contextlib
+import functools
 import io
 import random
 import secrets
@@ -17,15 +18,18 @@ KINDS = ("folder", *S3_KINDS)
 def s3_server(monkeypatch):
     """Serve S3 on a free port; AWS's settings point to it. Yields the URL of a new bucket."""
     pytest.importorskip("moto", reason="needs the extra dev")
+    yield _new_bucket(monkeypatch, _shared_server(), "test", "test")
+
+
+@functools.cache
+def _shared_server():
+    """Return the endpoint of the server of this process: to stop one takes half a second."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield _new_bucket(monkeypatch, f"http://{host}:{port}", "test", "test")
-    finally:
-        server.stop()
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
 
 
 def ceph_url(monkeypatch):
