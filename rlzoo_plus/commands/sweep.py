@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from typing import TYPE_CHECKING
@@ -31,6 +32,17 @@ _IN_A_STORE = {
 def main(arguments: list[str]) -> int:
     """Run a sub-command; return the exit code."""
     options = _parse(arguments)
+    if options.verb != "status" or options.watch:
+        return _act(options)
+    # Of thousands of jobs that are made here, all stay: there is no garbage to look for.
+    gc.disable()
+    try:
+        return _act(options)
+    finally:
+        gc.enable()
+
+
+def _act(options: argparse.Namespace) -> int:
     found = find_store_sweep(options.sweep)
     if found is not None:
         from rlzoo_plus.commands.sweep_in_store import act
