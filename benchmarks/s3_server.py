@@ -51,11 +51,15 @@ def serve_s3(latency_s: float = 0.0) -> Iterator[Requests]:
 
 
 def _serve(latency_s: float, port: Connection, counter: Any) -> None:
-    """Run moto's S3 on a free port."""
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
+    """Run moto's S3 on a free port; its connections stay open, as S3's do."""
+    from moto.server import create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
 
-    app = DomainDispatcherApplication(create_backend_app)
+    class KeptOpen(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+    app = create_backend_app("s3")
 
     def slow(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         with counter.get_lock():
@@ -64,6 +68,6 @@ def _serve(latency_s: float, port: Connection, counter: Any) -> None:
         return app(environ, start_response)
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, slow, threaded=True)
+    server = make_server("127.0.0.1", 0, slow, threaded=True, request_handler=KeptOpen)
     port.send(server.port)
     server.serve_forever()

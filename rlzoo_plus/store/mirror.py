@@ -37,7 +37,7 @@ CHECKPOINTS, CUT_ROWS, BUNDLES = "checkpoints", "checkpoints/cut_rows.json", ("b
 HEAD = "checkpoints.json"
 # What was sent where; hidden, so it is never sent itself.
 SENT_FILE = ".store.json"
-CONNECTIONS = 16
+CONNECTIONS = 32
 # Written last: they say that everything before is there.
 _LAST = ("status.json", "result.json")
 _OF_TRACKERS = ("wandb", "mlflow")
