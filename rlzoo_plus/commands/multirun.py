@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import make_console
+from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
@@ -43,7 +44,7 @@ def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
     """Print how many runs that trained here are not all in their store."""
     from rlzoo_plus.store.mirror import is_sent
 
-    here = [job for job in jobs if job.config.store and job.config.infra.name != "workers"]
+    here = [job for job in jobs if job.config.store and job.config.infra.name not in ON_WORKERS]
     unsent = [job for job in here if job.run_dir.has_begun() and not is_sent(job.path)]
     if unsent:
         store = unsent[0].config.store

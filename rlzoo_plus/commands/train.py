@@ -60,14 +60,16 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     config, warnings = Resolver(arguments).resolve(composed)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.typed import make_console
+    from rlzoo_plus.config.catalog import ON_WORKERS
     from rlzoo_plus.runs.printing import set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
-    if config.infra.name == "workers":
-        warnings.append("infra=workers is for sweeps and studies: add -m. This run trains here")
+    if config.infra.name in ON_WORKERS:
+        what = f"infra={config.infra.name} is for sweeps and studies"
+        warnings.append(f"{what}: add -m. This run trains here")
     command = command_line(["rlzoo-plus", "train", *arguments])
     return train_plan(plan_run(config), console, command, warnings)
 

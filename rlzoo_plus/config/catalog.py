@@ -225,6 +225,8 @@ LAUNCHERS = Registry(
     },
     methods=["from_options", "submit", "wait"],
 )
+# Their jobs are trained by workers, which take them from a store.
+ON_WORKERS = ("workers", "aws_batch", "ec2_spot")
 TRACKERS = Registry(
     "tracker",
     "tracker.name",

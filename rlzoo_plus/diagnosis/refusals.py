@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import JobEnd, JobSpec
@@ -71,9 +72,9 @@ def _environment_key(config: RunConfig) -> str:
 def _check_infra(config: RunConfig) -> None:
     from rlzoo_plus.infra.launcher import make_launcher
 
-    if config.infra.name in ("debug", "workers"):
+    if config.infra.name in ("debug", *ON_WORKERS):
         make_launcher(config.infra, 1, (), store=config.store)
-    is_far = config.infra.name == "workers" and "://" in str(config.store)
+    is_far = config.infra.name in ON_WORKERS and "://" in str(config.store)
     if is_far and config.init_from is not None:
         raise ConfigError(
             f"init_from={config.init_from} is a path of this machine, which workers of "
@@ -106,7 +107,7 @@ def _check_tracker(config: RunConfig) -> None:
 def _check_store(config: RunConfig) -> None:
     from rlzoo_plus.runs.store_sync import check_store
 
-    if config.infra.name in (*ON_THIS_MACHINE, "workers"):
+    if config.infra.name in (*ON_THIS_MACHINE, *ON_WORKERS):
         check_store(config)
 
 

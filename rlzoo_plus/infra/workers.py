@@ -53,10 +53,15 @@ class WorkersSettings(Section):
 
 
 class WorkersLauncher:
-    """Submits jobs to a store, and reads there how they end; a sweep's runs all at once."""
+    """Submits jobs to a store, and reads there how they end; a sweep's runs all at once.
+
+    A launcher that starts the machines of its workers is a subclass.
+    """
 
     shows_output = False
     Settings = WorkersSettings
+    # Whether it starts machines; else the user starts workers.
+    starts_machines = False
 
     def __init__(self, options: LauncherOptions) -> None:
         self.settings: WorkersSettings = options.settings
@@ -100,6 +105,34 @@ class WorkersLauncher:
             ConfigError: The URL is none, or S3 needs the extra `aws`.
         """
         return Submitter(open_store(self.url), self.sweep, self.settings.code)
+
+    def prepare(self, configs: Mapping[str, RunConfig]) -> list[str]:
+        """Check all that machines will need, before anything is submitted.
+
+        Args:
+            configs: The configurations of the runs that are not done, by their keys.
+
+        Returns:
+            The lines of a plan, if nothing is to be done but to print it; else none.
+
+        Raises:
+            ConfigError: The machines could not be started.
+        """
+        return []
+
+    def more_of(self, key: str) -> dict[str, Any]:
+        """Return what the record of a run has besides its configuration, such as its budget."""
+        return {}
+
+    def start_machines(self, keys: Sequence[str]) -> list[str]:
+        """Start machines for runs that were submitted; return lines that say so.
+
+        Runs that machines are at work for already are left out.
+
+        Raises:
+            ConfigError: The machines cannot be started; the same call may be made again.
+        """
+        return []
 
     @property
     def place(self) -> str:
@@ -157,7 +190,9 @@ class WorkersLauncher:
     def _exchange(self) -> None:
         if self._buffer:
             waiting = list(self._buffer)
-            self.submitter.submit([handle.record for handle in waiting])
+            self.submitter.submit([h.record | self.more_of(h.key) for h in waiting])
+            for line in self.start_machines([handle.key for handle in waiting]):
+                log.info("%s", line)
             for handle in waiting:
                 handle.is_submitted = True
             self._buffer = [handle for handle in self._buffer if handle not in waiting]

@@ -147,7 +147,7 @@ class S3Store:
         )
         try:
             # Its own: two threads may not make clients of boto3's at once.
-            session = boto3.Session()
+            session = _session()
             self._client = session.client("s3", config=config)
             if "amazonaws.com" not in self._client.meta.endpoint_url:
                 # Other servers have no name in DNS for each bucket.
@@ -256,7 +256,7 @@ class S3Store:
     def check_settings(self) -> None:
         """Get credentials, as the first request would; see `ArtifactStore`."""
         try:
-            credentials = boto3.Session().get_credentials()
+            credentials = _session().get_credentials()
             if credentials is not None:
                 credentials.get_frozen_credentials()
                 return
@@ -409,6 +409,11 @@ class S3Store:
         # Something that answers, and is no S3: a proxy's page, or an answer without its fields.
         except (LookupError, TypeError, ValueError, OverflowError, ResponseParserError) as error:
             raise StoreError(f"{where}: no answer as S3 gives it ({error!r})") from error
+
+
+def _session() -> boto3.Session:
+    # boto3 itself reads AWS_DEFAULT_REGION only.
+    return boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
 
 
 def _tag(answer: dict[str, Any]) -> str:

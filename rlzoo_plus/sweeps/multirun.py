@@ -160,6 +160,10 @@ class Multirun:
 
         sweep = jobs[0].sweep
         if isinstance(launcher, WorkersLauncher):
+            from rlzoo_plus.sweeps.submitting import prepare
+
+            if prepare(jobs, launcher, self.view):
+                return
             launcher.submitter.begin()
         try:
             sweep.mkdir(parents=True, exist_ok=True)

@@ -68,14 +68,19 @@ def submit_jobs(
     entries = [Entry(job) for job in jobs]
     todo = {entry.job.key: entry for entry in entries if not entry.job.is_finished()}
     sweep, say = jobs[0].sweep, view.console.print
-    records = {key: _record(entry.job) for key, entry in todo.items()}
+    if prepare([entry.job for entry in todo.values()], launcher, view):
+        return 0
+    records = {key: _record(entry.job) | launcher.more_of(key) for key, entry in todo.items()}
     done = launcher.submitter.submit(list(records.values()))
     remember_store(sweep, launcher.place)
     there = len(todo) - done.new
     before = f", {there:,} were there already" if there else ""
     again = f"; {done.reopened:,} of them may be taken again" if done.reopened else ""
     say(f"submitted {done.new:,} runs to {launcher.place}{before}{again}", markup=False)
-    if todo:
+    if launcher.starts_machines:
+        for line in launcher.start_machines([*todo]) if todo else ():
+            say(line, markup=False)
+    elif todo:
         configs = [entry.job.config for entry in todo.values()]
         say(f"a worker, on any machine: {worker_command(launcher, configs)}", markup=False)
         left = _left_here(configs, launcher.settings.code)
@@ -89,6 +94,19 @@ def submit_jobs(
     if code > 1:
         _say_how(launcher, sweep, view)
     return code
+
+
+def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) -> bool:
+    """Check what machines need before anything is submitted; return whether to end with that.
+
+    Raises:
+        ConfigError: The machines could not be started.
+    """
+    configs = {job.key: job.config for job in jobs if not job.is_finished()}
+    plan = launcher.prepare(configs) if configs else []
+    for line in plan:
+        view.console.print(line, markup=False)
+    return bool(plan)
 
 
 def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:

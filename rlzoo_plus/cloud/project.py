@@ -1,0 +1,170 @@
+"""The project of a team in AWS: the outputs of its stack are all the configuration there is."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlzoo_plus.artifacts.atomic import write_json
+from rlzoo_plus.artifacts.untrusted import printable, read_json
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.errors import ConfigError
+
+VARIABLE = "RLZOO_PROJECT"
+_NAME = re.compile(r"[a-z][a-z0-9-]{2,20}")
+# Other states are those of a stack that is being made or removed, or could not be.
+_READY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the stack of a project has made; each is an output of aws/stack.yaml, in CamelCase.
+
+    Attributes:
+        name: The project's name; all that it makes has it as the tag `Project`.
+        store: URL of its bucket.
+        repository: URI of its image repository.
+        spot_queue: Job queue of Spot machines of the one family.
+        wide_queue: The same for all of `families`.
+        on_demand_queue: Job queue of on-demand machines of the one family.
+        gpu_queue: Job queue of machines with GPUs, empty if there is none.
+        worker_role: ARN of the role of jobs.
+        execution_role: ARN of the role that injects their secrets.
+        instance_profile: ARN of the instance profile of machines that `infra=ec2_spot` starts.
+        launch_template: Id of the launch template of those machines.
+        security_group: Id of their security group.
+        subnets: Ids of the subnets, one in each zone.
+        log_group: Log group of the jobs.
+        family: The instance family that keeps results exact.
+        families: The families of the wide queue.
+        max_vcpus: The most vCPUs at once.
+    """
+
+    name: str
+    store: str
+    repository: str
+    spot_queue: str
+    wide_queue: str
+    on_demand_queue: str
+    gpu_queue: str
+    worker_role: str
+    execution_role: str
+    instance_profile: str
+    launch_template: str
+    security_group: str
+    subnets: tuple[str, ...]
+    log_group: str
+    family: str
+    families: tuple[str, ...]
+    max_vcpus: int
+
+
+def stack_name(project: str) -> str:
+    """Return the name of a project's stack.
+
+    Raises:
+        ConfigError: It is no name of a project.
+    """
+    if not _NAME.fullmatch(project):
+        raise ConfigError(
+            f"{printable(project)!r} is no name of a project. Use 3 to 21 lower-case letters, "
+            "digits and hyphens, a letter first."
+        )
+    return f"rlzoo-{project}"
+
+
+def project_name(asked: str | None = None) -> str:
+    """Return the name of the project to use: what was asked for, $RLZOO_PROJECT, or `cloud use`.
+
+    Raises:
+        ConfigError: Nothing says which.
+    """
+    found = asked or os.environ.get(VARIABLE) or read_json(_file()).get("project")
+    if not isinstance(found, str):
+        raise ConfigError(
+            "no project is chosen. Deploy one with `rlzoo-plus cloud deploy`, or choose your "
+            "team's with `rlzoo-plus cloud use PROJECT`, or add infra.project=NAME."
+        )
+    return found
+
+
+def use_project(name: str) -> None:
+    """Let this user's commands use a project."""
+    path = _file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"project": name})
+
+
+def read_project(asked: str | None = None) -> Project:
+    """Return a project as its stack is now.
+
+    Args:
+        asked: Its name; see `project_name`.
+
+    Raises:
+        ConfigError: There is no such stack, it is not ready, or AWS cannot be asked.
+    """
+    name = project_name(asked)
+    stack = find_stack(name)
+    if stack is None:
+        raise ConfigError(
+            f"there is no project {name!r} in region {aws.region()}. Deploy it with `rlzoo-plus "
+            "cloud deploy`, or set AWS_REGION and AWS_PROFILE to where it is."
+        )
+    if stack["StackStatus"] not in _READY:
+        raise ConfigError(
+            f"the stack of project {name!r} is {stack['StackStatus']}, not ready. See `rlzoo-plus "
+            "cloud status`, and the events of the stack in the CloudFormation console."
+        )
+    outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
+    try:
+        return Project(
+            name=name,
+            store=outputs["Store"],
+            repository=outputs["Repository"],
+            spot_queue=outputs["SpotQueue"],
+            wide_queue=outputs["WideQueue"],
+            on_demand_queue=outputs["OnDemandQueue"],
+            gpu_queue=outputs.get("GpuQueue", ""),
+            worker_role=outputs["WorkerRole"],
+            execution_role=outputs["ExecutionRole"],
+            instance_profile=outputs["InstanceProfile"],
+            launch_template=outputs["LaunchTemplate"],
+            security_group=outputs["SecurityGroup"],
+            subnets=tuple(outputs["SubnetIds"].split(",")),
+            log_group=outputs["LogGroup"],
+            family=outputs["Family"],
+            families=tuple(outputs["Families"].split(",")),
+            max_vcpus=int(outputs["MaxVcpus"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"the stack of project {name!r} lacks the output {error}: another version of "
+            "rlzoo_plus made it. Update it with `rlzoo-plus cloud deploy`."
+        ) from None
+
+
+def find_stack(project: str) -> dict[str, Any] | None:
+    """Return what CloudFormation says of a project's stack, None if there is none.
+
+    Raises:
+        ConfigError: AWS cannot be asked.
+    """
+    name = stack_name(project)
+    try:
+        with aws.errors(f"look for project {project!r}"):
+            found = aws.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except aws.CloudError as error:
+        # CloudFormation has no code of its own for a stack that does not exist.
+        if error.code == "ValidationError" and "does not exist" in str(error):
+            return None
+        raise
+    return dict(found[0]) if found else None
+
+
+def _file() -> Path:
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "rlzoo_plus" / "cloud.json"
