@@ -1,0 +1,114 @@
+"""What machines of a project start: the team's image, or a public one that installs rlzoo_plus."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.project import Project
+from rlzoo_plus.cloud.wheel import EXTRAS, WHEEL, make_wheel, package_files, package_hash
+from rlzoo_plus.store.code import FOLDER
+from rlzoo_plus.store.contract import open_store
+
+PUBLIC_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
+# PyPI's own build of torch for Linux is the one for CUDA.
+TORCH_INDEX = {False: "https://download.pytorch.org/whl/cpu", True: "https://pypi.org/simple"}
+CONSTRAINTS = "rlzoo_plus/docker/constraints.txt"
+# What boto3 itself needs, to fetch the wheel.
+_BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+
+
+@dataclass(frozen=True)
+class WorkerImage:
+    """What a machine starts.
+
+    Attributes:
+        uri: The image; a team's own has a digest.
+        entry: What comes before the arguments of `rlzoo-plus worker` in the container's command;
+            empty if the worker is the entry point of the image.
+        note: A line for the user about what this costs, empty if nothing.
+    """
+
+    uri: str
+    entry: tuple[str, ...]
+    note: str
+
+
+def worker_image(project: Project, *, gpu: bool = False) -> WorkerImage:
+    """Return what machines start; the code that they need is sent to the store if no image has it.
+
+    Args:
+        project: The project.
+        gpu: Whether torch uses CUDA.
+
+    Raises:
+        ConfigError: The images cannot be listed.
+        StoreError: The package cannot be sent.
+    """
+    found = find_image(project, gpu=gpu)
+    if found is not None:
+        return WorkerImage(found, (), "")
+    return _public_image(project, gpu=gpu)
+
+
+def find_image(project: Project, *, gpu: bool = False) -> str | None:
+    """Return the newest image that has this very package and its dependencies, None without one.
+
+    Args:
+        project: The project, whose repository is looked at.
+        gpu: Whether torch uses CUDA.
+
+    Returns:
+        The image by its digest: `REPOSITORY@sha256:...`.
+
+    Raises:
+        ConfigError: AWS cannot be asked, or there is no repository.
+    """
+    registry, _, name = project.repository.partition("/")
+    request = {"registryId": registry.partition(".")[0], "repositoryName": name}
+    found = []
+    with aws.errors("look for the project's image"):
+        pages = aws.client("ecr").get_paginator("describe_images").paginate(**request)
+        for image in (image for page in pages for image in page["imageDetails"]):
+            if any(tag.startswith(tag_prefix(gpu=gpu)) for tag in image.get("imageTags", ())):
+                found.append((image["imagePushedAt"], image["imageDigest"]))
+    return f"{project.repository}@{max(found)[1]}" if found else None
+
+
+def tag_prefix(*, gpu: bool) -> str:
+    """Return how the tags of images begin that have this package and its dependencies."""
+    return f"{'gpu' if gpu else 'cpu'}-{package_hash()[:16]}-"
+
+
+def constraint(name: str) -> str:
+    """Return the line of constraints.txt for a package, such as `torch==2.13.0`."""
+    lines = package_files()[CONSTRAINTS].decode().splitlines()
+    return next(line for line in lines if line.startswith(f"{name}=="))
+
+
+def _public_image(project: Project, *, gpu: bool) -> WorkerImage:
+    wheel = make_wheel()
+    sha = hashlib.sha256(wheel).hexdigest()
+    folder = f"{FOLDER}/rlzoo_plus/{sha}/"
+    store = open_store(project.store)
+    if not any(True for _ in store.list(folder)):
+        store.put(f"{folder}{WHEEL}", wheel)
+    bucket, _, prefix = project.store.removeprefix("s3://").partition("/")
+    how = {
+        "bucket": bucket,
+        "object": f"{prefix}/{folder}{WHEEL}".lstrip("/"),
+        "sha256": sha,
+        "boto3": [constraint(name) for name in _BOTO3],
+        "torch": constraint("torch"),
+        "torch_index": TORCH_INDEX[gpu],
+        "extras": ",".join(EXTRAS),
+    }
+    script = Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")
+    note = (
+        "there is no image of this rlzoo_plus yet, so each machine installs it first, which takes "
+        "minutes; `rlzoo-plus cloud build` makes one"
+    )
+    return WorkerImage(PUBLIC_IMAGE, ("python3", "-c", script, json.dumps(how)), note)
