@@ -24,7 +24,7 @@ class Project:
     """What the stack of a project has made; each is an output of aws/stack.yaml, in CamelCase.
 
     Attributes:
-        name: The project's name; all that it makes has it as the tag `Project`.
+        name: The project's name; all that it makes has the tags of `project_tags`.
         store: URL of its bucket.
         repository: URI of its image repository.
         spot_queue: Job queue of Spot machines of the one family.
@@ -74,6 +74,11 @@ def stack_name(project: str) -> str:
             "digits and hyphens, a letter first."
         )
     return f"rlzoo-{project}"
+
+
+def project_tags(project: str) -> dict[str, str]:
+    """Return the tags of all that a project makes: instances, disks, fleets, jobs, its stack."""
+    return {"Project": project, "ManagedBy": "rlzoo-plus"}
 
 
 def project_name(asked: str | None = None) -> str:

@@ -18,11 +18,11 @@ KINDS = ("folder", *S3_KINDS)
 def s3_server(monkeypatch):
     """Serve S3 on a free port; AWS's settings point to it. Yields the URL of a new bucket."""
     pytest.importorskip("moto", reason="needs the extra dev")
-    yield _new_bucket(monkeypatch, _shared_server(), "test", "test")
+    yield _new_bucket(monkeypatch, shared_server(), "test", "test")
 
 
 @functools.cache
-def _shared_server():
+def shared_server():
     """Return the endpoint of the server of this process: to stop one takes half a second."""
     from moto.server import ThreadedMotoServer
 
