@@ -20,7 +20,8 @@ help:
 	@echo "make check        run ruff, mypy, import-linter, the documentation build, the fast tests"
 	@echo "make docs         build the documentation site into build/site"
 	@echo "make format       format and fix with ruff"
-	@echo "make bench        run the benchmarks"
+	@echo "make bench        measure against rl_zoo3 and plain Stable-Baselines3, side by side (hours)"
+	@echo "make bench BENCH='--cases help \"ppo CartPole\" --rounds 1'"
 
 setup: $(STAMP)
 
@@ -60,8 +61,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python -m benchmarks.against_sb3
-	$(BIN)/python -m benchmarks.checkpoint
+	$(BIN)/python -m benchmarks.side_by_side $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

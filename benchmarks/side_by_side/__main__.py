@@ -1,0 +1,219 @@
+"""Our manager, rl_zoo3 and plain Stable-Baselines3 side by side: time, processor time, memory.
+
+    python -m benchmarks.side_by_side [--cases "ppo CartPole" help ...] [--rounds 3] [--cores 1]
+                                      [--save benchmarks/results/side_by_side.json]
+
+Each round runs every tool once, in another order each time, as whole processes on the same cores,
+with the same environment, values and steps. A training is measured twice: the whole of it, and the
+shortest one, which is the start-up; training alone is the difference. rl_zoo3 is measured as it
+comes and with one thread; the better of both counts. It gets a virtual environment of its own,
+below build/, with the same versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import ROOT
+from benchmarks.side_by_side import tools as tools_module
+from benchmarks.side_by_side.cases import CASES, Case, write_sb3_file
+from benchmarks.side_by_side.tools import OURS, SB3, ZOO_DEFAULT, ZOO_ONE, Took, Tool, run
+
+# Of a training; `start` is the shortest one.
+METRICS = ("training", "training, processor", "whole", "start", "memory")
+HELP, SWEEP, LIMITS = "help", "sweep", "limits"
+_SWEEP, _JOBS, _AT_ONCE = Case("ppo", "cartpole", 256, 20_000), 8, 2
+_LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "sac HalfCheetah", "ppo CartPole")
+_EXTRAS = (HELP, SWEEP, LIMITS)
+Found = dict[str, dict[str, list[float]]]
+
+
+def main() -> None:
+    """Measure what was asked for, print a table, and save the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=[*CASES, *_EXTRAS], metavar="CASE")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=1, help="cores that each tool may use")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the numbers as JSON")
+    options = parser.parse_args()
+    cores = set(sorted(os.sched_getaffinity(0))[: options.cores])
+    everything = tools_module.tools()
+    results: dict[str, Found] = {}
+    for name in options.cases or [*CASES, *_EXTRAS]:
+        found: Found = {}
+        for number in range(options.rounds):
+            _round(name, number, everything, cores, found)
+        results[name] = found
+        print(f"{name}: {_summary(found)}", flush=True)
+    about = _machine(cores) | {"rounds": options.rounds}
+    print(f"\n{about}\n\n{table(results)}")
+    if options.save is not None:
+        options.save.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"about": about, "results": results}, indent=1)
+        options.save.write_text(text + "\n", encoding="utf-8")
+
+
+def _round(name: str, number: int, everything: list[Tool], cores: set[int], found: Found) -> None:
+    """Run every tool once; add what it took to `found`, by tool and metric."""
+    turn = number % len(everything)
+    for tool in everything[turn:] + everything[:turn]:
+        measured = _measure(name, tool, cores)
+        for metric, value in measured.items():
+            found.setdefault(tool.name, {}).setdefault(metric, []).append(round(value, 3))
+
+
+def _measure(name: str, tool: Tool, cores: set[int]) -> dict[str, float]:
+    if name == HELP:
+        return {"whole": run([tool.help], tool.environ, cores).wall_s} if tool.help else {}
+    if name == SWEEP:
+        return {"whole": _sweep(tool)} if tool.name != SB3 else {}
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        if name == LIMITS:
+            return _limits(folder, cores) if tool.name == SB3 else {}
+        case = CASES[name]
+
+        def train(steps: int) -> Took:
+            return run([tool.train(case, steps, folder)], tool.environ, cores)
+
+        whole, start = train(case.steps), train(case.first)
+    return {
+        "training": whole.wall_s - start.wall_s,
+        "training, processor": whole.cpu_s - start.cpu_s,
+        "whole": whole.wall_s,
+        "start": start.wall_s,
+        "memory": whole.memory_mib,
+    }
+
+
+def _sweep(tool: Tool) -> float:
+    """Return the time of eight trainings, two at a time, on all cores [s]."""
+    cores = os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        if tool.name == OURS:
+            command = tool.train(_SWEEP, _SWEEP.steps, folder)
+            command += ["-m", f"seed=range(0,{_JOBS})", f"infra.workers={_AT_ONCE}"]
+            return run([command], tool.environ, cores).wall_s
+        # Two shells, each with half of the seeds: rl_zoo3 has no sweeps.
+        command = tool.train(_SWEEP, _SWEEP.steps, folder)
+        at = command.index("--seed") + 1
+        queues = []
+        for queue in range(_AT_ONCE):
+            each = [
+                [*command[:at], str(seed), *command[at + 1 :], "--log-folder", f"logs{seed}"]
+                for seed in range(queue, _JOBS, _AT_ONCE)
+            ]
+            program = f"import subprocess; [subprocess.run(c, check=True) for c in {each!r}]"
+            queues.append([sys.executable, "-c", program])
+        return run(queues, tool.environ, cores).wall_s
+
+
+def _limits(folder: Path, cores: set[int]) -> dict[str, float]:
+    """Return the time of physics and of products for some cases, without start-up [s]."""
+    script = str(Path(__file__).with_name("limits.py"))
+    found = {}
+    for name in _LIMITS:
+        case = CASES[name]
+        file = str(write_sb3_file(case, folder))
+        for what in ("physics", "products"):
+            took = [
+                run([[sys.executable, script, what, file, str(steps)]], {}, cores).wall_s
+                for steps in (case.steps, case.first)
+            ]
+            found[f"{name}: {what}"] = took[0] - took[1]
+    return found
+
+
+def table(results: dict[str, Found]) -> str:
+    """Return the ratios as Markdown: what the others take, divided by what ours takes."""
+    lines = [
+        "| case | metric | ours | rl_zoo3, best | rl_zoo3, as it comes | SB3 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        if name == LIMITS:
+            continue
+        for metric in METRICS:
+            if metric not in found[OURS]:
+                continue
+            unit = "MiB" if metric == "memory" else "s"
+            ours = statistics.median(found[OURS][metric])
+            cells = [name, metric, f"{ours:,.1f} {unit}"]
+            others = (_best(found, metric), ZOO_DEFAULT, SB3)
+            cells += [_ratio(found, metric, other) for other in others]
+            lines.append(f"| {' | '.join(cells)} |")
+    limits = results.get(LIMITS, {}).get(SB3, {})
+    lines += [
+        f"| {name} | limit | {statistics.median(s):.1f} s | | | |" for name, s in limits.items()
+    ]
+    return "\n".join(lines)
+
+
+def _best(found: Found, metric: str) -> str:
+    """Return the setting of rl_zoo3 with the lower median."""
+    return min(ZOO_DEFAULT, ZOO_ONE, key=lambda name: statistics.median(found[name][metric]))
+
+
+def _ratio(found: Found, metric: str, other: str) -> str:
+    theirs = found.get(other, {}).get(metric)
+    if theirs is None:
+        return ""
+    ratios = [a / max(b, 1e-9) for a, b in zip(theirs, found[OURS][metric], strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _summary(found: Found) -> str:
+    metric = next((m for m in METRICS if m in found.get(OURS, {})), None)
+    if metric is None:
+        return ", ".join(f"{n} {statistics.median(s):.1f} s" for n, s in found[SB3].items())
+    each = (
+        f"{tool} {statistics.median(m[metric]):.1f}" for tool, m in found.items() if metric in m
+    )
+    return f"{metric} {', '.join(each)}"
+
+
+def _machine(cores: set[int]) -> dict[str, Any]:
+    versions: Callable[[str], str] = _version
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": _processor(),
+        "cores": len(cores),
+        "python": platform.python_version(),
+        **{name: versions(name) for name in ("torch", "stable-baselines3", "rlzoo-plus")},
+        "rl_zoo3": tools_module.ZOO_VERSION,
+        "commit": _commit(),
+    }
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import version
+
+    return version(name)
+
+
+def _processor() -> str:
+    from rlzoo_plus.artifacts.provenance import machine_fingerprint
+
+    return str(machine_fingerprint()["processor"])
+
+
+def _commit() -> str:
+    import subprocess
+
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
