@@ -41,11 +41,18 @@ def main(arguments: list[str]) -> int:
     waiting.add_argument("--no-wait", action="store_true", help=no_wait)
     stay = "wait for new runs until a signal, as the workers of a study do"
     waiting.add_argument("--stay", action="store_true", help=stay)
+    launch = "what a cloud started this machine for; a job of AWS Batch takes its run of it alone"
+    add("--launch", metavar="NAME", help=launch)
+    spot = "heed the notice of a Spot instance: checkpoint, send, and end with 75"
+    add("--spot", action="store_true", help=spot)
+    price = "the most that a slot of this machine costs; runs with a budget stop in time"
+    add("--usd-per-hour", type=positive(float), metavar="X", help=price)
     options = parser.parse_args(arguments)
 
     from rlzoo_plus.runs.printing import set_up_logging
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import split_sweep_url
+    from rlzoo_plus.sweeps.host import find_host
     from rlzoo_plus.sweeps.task import Rules
     from rlzoo_plus.sweeps.worker import FOLDER, Wait, Worker
 
@@ -54,6 +61,12 @@ def main(arguments: list[str]) -> int:
     set_up_logging("info", console)
     wait = Wait.ALWAYS if options.stay else Wait.NO if options.no_wait else Wait.OTHERS
     store = open_store(url)
+    host = find_host(
+        *(store, sweep),
+        launch=options.launch,
+        spot=options.spot,
+        usd_per_hour=options.usd_per_hour,
+    )
     worker = Worker(
         store,
         sweep,
@@ -61,6 +74,7 @@ def main(arguments: list[str]) -> int:
         _launcher(store, sweep, options.slots),
         rules=Rules(options.trust, options.any_version),
         wait=wait,
+        host=host,
         tell=lambda text: console.print(text, markup=False),
     )
     return worker.run()
@@ -70,7 +84,7 @@ def _launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLaunc
     """Return the launcher of this machine; without `slots`, the cores that jobs use decide."""
     from rlzoo_plus.errors import ConfigError
     from rlzoo_plus.infra.launcher import LauncherOptions
-    from rlzoo_plus.infra.local import LocalLauncher
+    from rlzoo_plus.infra.local import LocalLauncher, is_of_aws
     from rlzoo_plus.store.submissions import Submissions
     from rlzoo_plus.sweeps.job import busy_cores, load_job
     from rlzoo_plus.sweeps.multirun import PRELOAD
@@ -81,4 +95,4 @@ def _launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLaunc
         # The worker tells about those that it refuses.
         with contextlib.suppress(ConfigError):
             threads = max(threads, busy_cores(load_job(FOLDER, record).config))
-    return LocalLauncher(LauncherOptions(None, slots, threads).slots, PRELOAD)
+    return LocalLauncher(LauncherOptions(None, slots, threads).slots, PRELOAD, is_of_aws)

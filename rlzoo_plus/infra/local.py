@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, forkserver
 from types import ModuleType
 from typing import Any
@@ -19,16 +19,22 @@ from rlzoo_plus.infra.stop_signals import point_at_devnull, without_ctrl_c
 from rlzoo_plus.infra.worker import THREADS, run_worker
 
 
-def start_server(preload: Sequence[str]) -> None:
+def start_server(preload: Sequence[str], hides: Callable[[str], bool] | None = None) -> None:
     """Start the server that jobs are forked from, unless it runs; return while it imports.
 
     Args:
         preload: Modules that the jobs find imported.
+        hides: Says of a variable of the environment whether the jobs must not see it.
     """
     keep_socket_paths_short()
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
-    with _one_thread(), without_ctrl_c(), _without_output():
+    with _one_thread(), _hidden(hides), without_ctrl_c(), _without_output():
         forkserver.ensure_running()
+
+
+def is_of_aws(name: str) -> bool:
+    """Return whether a variable of the environment is AWS's: its settings, keys and tokens."""
+    return name.startswith("AWS_")
 
 
 class LocalLauncher:
@@ -36,11 +42,23 @@ class LocalLauncher:
 
     shows_output = False
 
-    def __init__(self, slots: int, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        slots: int,
+        preload: Sequence[str] = (),
+        hides: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Start the server that jobs are forked from.
+
+        Args:
+            slots: Number of jobs at once.
+            preload: Modules that the jobs find imported.
+            hides: See `start_server`; of no effect on a server that runs already.
+        """
         if not hasattr(os, "setsid"):
             raise ConfigError("infra=local needs Linux or macOS. Use infra=debug.")
-        self.slots = slots
-        start_server(preload)
+        self.slots, self._hides = slots, hides
+        start_server(preload, hides)
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> LocalLauncher:
@@ -50,7 +68,8 @@ class LocalLauncher:
     def submit(self, spec: JobSpec) -> ProcessHandle:
         """Start a process for a job."""
         spec.log.parent.mkdir(parents=True, exist_ok=True)
-        with _one_thread(), without_main():
+        # The server starts again if something has ended it.
+        with _one_thread(), _hidden(self._hides), without_main():
             process = multiprocessing.get_context("forkserver").Process(
                 target=run_worker, args=(spec.target, spec.data, str(spec.log)), name=spec.name
             )
@@ -72,6 +91,17 @@ def _one_thread() -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _hidden(hides: Callable[[str], bool] | None) -> Iterator[None]:
+    """Start processes inside without some of the variables of this one."""
+    names = [] if hides is None else [name for name in os.environ if hides(name)]
+    kept = {name: os.environ.pop(name) for name in names}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.untrusted import parse_json, printable
 from rlzoo_plus.errors import RunError
+from rlzoo_plus.store.attempts import Account
 from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 
 FOLDER = "live"
@@ -37,17 +38,21 @@ class RunLease:
     or reopens a run without being its worker takes the id out.
     """
 
-    def __init__(self, store: ArtifactStore, run: str, worker: str) -> None:
+    def __init__(
+        self, store: ArtifactStore, run: str, worker: str, account: Account | None = None
+    ) -> None:
         """Name a run; nothing is requested yet.
 
         Args:
             store: Where the run is.
             run: Its name, `sweep/run`.
             worker: An id that no other process has ever used.
+            account: What this attempt costs; by default, only those before it are carried on.
         """
         self._store = store
         self.name = lease_name(run)
         self.worker = worker
+        self.account = account or Account(worker)
         self._tag = ""
         self._beats = 0
         # What `ask` has asked of this worker: `ask` and `reason`; None as long as nothing was.
@@ -61,6 +66,8 @@ class RunLease:
         take_ended: bool = False,
     ) -> bool:
         """Take a run that nobody trains; return whether it is ours.
+
+        One whose share of a budget is spent is cancelled instead.
 
         Args:
             listed: What `list_leases` returned.
@@ -78,6 +85,7 @@ class RunLease:
             return False
         record = read_record(found[0])
         state = record.get("state")
+        self.account.follow(record)
         # Our own claim, if its answer was lost.
         if state == RUNNING and self._adopt(*found):
             return True
@@ -86,10 +94,11 @@ class RunLease:
             return False
         if (state in ENDED and not take_ended) or (state == RUNNING and entry.age_s < expires_s):
             return False
-        request = request_in(record)
-        if request is not None and not take_ended:
-            # Its worker died before it could obey.
-            new = json.dumps(_ended(record, CANCELLED, _reason_in(request))).encode()
+        request, is_spent = request_in(record), self.account.must_stop
+        if (request is not None or is_spent) and not take_ended:
+            # Its worker died before it could obey, or it could not train for long.
+            reason = self.account.reason if request is None else _reason_in(request)
+            new = json.dumps(_ended(record, CANCELLED, reason)).encode()
             self._store.put_if_unchanged(self.name, new, entry.tag)
             return False
         return self._take(self._store.put_if_unchanged(self.name, self._new(), entry.tag))
@@ -123,12 +132,18 @@ class RunLease:
 
     def _record(self, state: str, progress: Mapping[str, Any]) -> bytes:
         self._beats += 1
-        own = {"format": 1, "worker": self.worker, "beat": self._beats, "state": state}
+        own: dict[str, Any] = {
+            "format": 1,
+            "worker": self.worker,
+            "beat": self._beats,
+            "state": state,
+        }
         if self.request is not None:
             if state == RUNNING:
                 own["request"] = self.request
             elif state == RELEASED:
                 own |= {"state": CANCELLED, "reason": _reason_in(self.request)}
+        own |= self.account.data(None if own["state"] == RUNNING else str(own["state"]))
         # A NaN would make the record unreadable, and the run free for anyone.
         data = json.dumps({**finite(progress), **own}).encode()
         return data if len(data) <= _LARGEST_OWN_BYTES else json.dumps(own).encode()

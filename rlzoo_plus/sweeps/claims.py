@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.attempts import Account
 from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
 from rlzoo_plus.store.lease import (
     ENDED,
@@ -44,12 +45,14 @@ class Look:
         claimed: The runs that are ours from now on.
         n_open: Runs that may be taken later: there were enough, or something is in the way.
         n_elsewhere: Runs of other workers.
+        n_alive: Those of them whose worker was seen to beat since this one began.
         n_refused: Runs that this worker does not take.
     """
 
     claimed: list[tuple[Task, RunLease]] = field(default_factory=list)
     n_open: int = 0
     n_elsewhere: int = 0
+    n_alive: int = 0
     n_refused: int = 0
 
 
@@ -67,6 +70,8 @@ class Claims:
         worker: str,
         rules: Rules,
         expires_s: float,
+        only: str | None = None,
+        account: Callable[[Task], Account | None] = lambda _: None,
     ) -> None:
         """Name a sweep; nothing is requested yet.
 
@@ -77,7 +82,10 @@ class Claims:
             worker: An id that no other process has ever used.
             rules: What is taken.
             expires_s: A lease without a beat for so long may be taken [s].
+            only: The key of the only run that is taken, None for all.
+            account: Returns what an attempt at a run is told to cost.
         """
+        self._only, self._account = only, account
         self._store, self._sweep, self._folder = store, sweep, folder
         self._worker, self._rules, self._expires_s = worker, rules, expires_s
         self._submissions = Submissions(store, sweep)
@@ -88,6 +96,8 @@ class Claims:
         self._later: dict[str, float] = {}
         self._n_put_off: Counter[str] = Counter()
         self._left: set[str] = set()
+        # Of each run of another worker: that worker and its number of beats when first seen.
+        self._first_seen: dict[str, tuple[Any, Any]] = {}
 
     def has_jobs(self) -> bool:
         """Return whether anything was submitted.
@@ -131,6 +141,8 @@ class Claims:
             StoreError: A request failed.
         """
         records = self._submissions.records()
+        if self._only is not None:
+            records = {key: record for key, record in records.items() if key == self._only}
         listed = list_leases(self._store, self._sweep)
         look, found = Look(), list[Task]()
         budget = _MOST_YOUNG
@@ -177,10 +189,18 @@ class Claims:
                 look.n_refused += 1
             elif is_young and is_at_work:
                 look.n_elsewhere += 1
+                look.n_alive += self._is_alive(key, known)
             elif self._is_in_the_way(task):
                 look.n_open += 1
             else:
                 yield task
+
+    def _is_alive(self, key: str, known: Mapping[str, Any] | None) -> bool:
+        """Return whether another worker has beaten since it was seen first."""
+        if known is None:
+            return False
+        sign = (known.get("worker"), known.get("beat"))
+        return self._first_seen.setdefault(key, sign) != sign
 
     def _is_in_the_way(self, task: Task) -> bool:
         """Return whether a process, perhaps of a worker that was killed, uses the directory."""
@@ -188,7 +208,8 @@ class Claims:
         return is_later or task.run_dir.lock.is_held_elsewhere()
 
     def _claim(self, task: Task, listed: Mapping[str, Entry]) -> RunLease | None:
-        lease = RunLease(self._store, f"{self._sweep}/{task.key}", self._worker)
+        run = f"{self._sweep}/{task.key}"
+        lease = RunLease(self._store, run, self._worker, self._account(task))
         try:
             return lease if lease.claim(listed, self._expires_s) else None
         except StoreError as error:

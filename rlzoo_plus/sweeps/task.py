@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Collection, Mapping
@@ -50,6 +51,7 @@ class Task:
         job: The run, None for a job of another kind.
         code: Name of the code that it brings, None without.
         follow: Whether its beats carry its evaluations.
+        max_usd: What all attempts at it may cost together [$], None for no limit.
     """
 
     key: str
@@ -58,6 +60,7 @@ class Task:
     job: SweepJob | None = None
     code: str | None = None
     follow: bool = False
+    max_usd: float | None = None
 
     def with_code(self, folder: Path) -> Task:
         """Return it with the folder that its process finds its own code in."""
@@ -123,7 +126,8 @@ def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
     data = {"config": job.config.model_dump(), "command": job.command}
     limits = Limits.of(job.config.infra)
     spec = JobSpec(job.title, _RUN_TARGET, data, log_file(job.run_dir), limits)
-    return Task(job.key, job.run_dir, spec, job, code, record.get("follow") is True)
+    follow, share = record.get("follow") is True, _share(record)
+    return Task(job.key, job.run_dir, spec, job, code, follow, share)
 
 
 def run_with_code(data: dict[str, Any]) -> int:
@@ -148,6 +152,16 @@ def _other_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
         raise ConfigError(f"the limits of {printable(key)} are damaged.") from error
     title = printable(record.get("title") or key)
     return Task(key, run_dir, JobSpec(title, str(target), data, log_file(run_dir), limits))
+
+
+def _share(record: Mapping[str, Any]) -> float | None:
+    """Return what a run may cost [$], None for no limit."""
+    share = record.get("max_usd")
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
+        raise ConfigError(f"max_usd={printable(repr(share))} is no amount above 0.")
+    return float(share)
 
 
 def _placed(job: SweepJob) -> SweepJob:

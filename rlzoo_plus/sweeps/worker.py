@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +26,7 @@ from rlzoo_plus.infra.launcher import (
     Launcher,
 )
 from rlzoo_plus.infra.scheduler import POLL_S, Scheduler, stop_code
+from rlzoo_plus.store.attempts import Account
 from rlzoo_plus.store.code import fetch_code
 from rlzoo_plus.store.contract import ArtifactStore, StoreError, honours_conditions
 from rlzoo_plus.store.lease import (
@@ -38,12 +36,14 @@ from rlzoo_plus.store.lease import (
     FINISHED,
     KILL,
     RELEASED,
+    STOP,
     LeaseLostError,
     RunLease,
 )
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
 from rlzoo_plus.sweeps.claims import Claims, Look
+from rlzoo_plus.sweeps.host import Host
 from rlzoo_plus.sweeps.restore import LockedError, beating, patiently, restore_run
 from rlzoo_plus.sweeps.states import explain_end
 from rlzoo_plus.sweeps.task import Rules, Task
@@ -52,6 +52,9 @@ log = logging.getLogger(__name__)
 FOLDER = Path("outputs") / "workers"
 _CODE_FOLDER = ".code"
 _TRY_AGAIN_S, _MOST_TRIES = 60.0, 3
+# Of the time that a machine is there after its notice: what the last push needs, and what is left
+# for the process to end.
+_PUSH_LEFT_S, _END_LEFT_S = 20.0, 3.0
 _LOST = "is lost: another worker has it now, or it was ended"
 
 
@@ -103,6 +106,23 @@ class Taken:
     asked: str | None = None
     is_ending: bool = False
 
+    def wanted(self, left_s: float) -> str | None:
+        """Return what its process must be told, None if it may go on.
+
+        Args:
+            left_s: How long the machine is there still [s].
+        """
+        account, sync = self.lease.account, self.sync
+        if (sync is not None and sync.is_lost) or account.must_kill or left_s < _PUSH_LEFT_S:
+            return KILL
+        request = None if sync is None else sync.request
+        return (request or {}).get("ask") or (STOP if account.must_stop else None)
+
+    def ends_by_budget(self, end: JobEnd) -> bool:
+        """Return whether its process ended as its share is spent."""
+        ended_on_request = end.limit is None and end.code not in (1, 2)
+        return self.asked is not None and self.lease.account.must_stop and ended_on_request
+
 
 class Worker(Scheduler[Taken]):
     """Trains runs until none is left; requests to the store are made in other threads alone."""
@@ -117,6 +137,7 @@ class Worker(Scheduler[Taken]):
         rules: Rules | None = None,
         times: Times | None = None,
         wait: Wait = Wait.OTHERS,
+        host: Host | None = None,
         tell: Callable[[str], None] = log.info,
     ) -> None:
         """Name a sweep; nothing is requested yet.
@@ -129,16 +150,24 @@ class Worker(Scheduler[Taken]):
             rules: What is taken.
             times: How often it acts.
             wait: What it does if there is no run to take.
+            host: The machine, None for one that costs nothing and stays.
             tell: Prints a line.
         """
         super().__init__(launcher)
         self._store, self._sweep, self._folder = store, sweep, folder
         self._times, self._wait, self._tell = times or Times(), wait, tell
-        self.name = f"{socket.gethostname() or 'host'}-{os.getpid()}-{secrets.token_hex(8)}"
-        expires_s = self._times.expires_s
-        self._claims = Claims(store, sweep, folder, self.name, rules or Rules(), expires_s)
+        self._host = host or Host()
+        self.name, only = self._host.worker, self._host.only
+        self._claims = Claims(
+            *(store, sweep, folder, self.name, rules or Rules(), self._times.expires_s),
+            only=only,
+            account=self._account,
+        )
+        # Since when it waits for the only run that it may take.
+        self._waits_since = None if only is None else time.monotonic()
         self._taken: dict[str, Taken] = {}
         self._ready: list[Taken] = []
+        self._follows_notice = False
         self._n_working = self._n_ended = self._n_failed = self._n_signals = 0
         # What threads found out; the loop acts on it.
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -188,13 +217,15 @@ class Worker(Scheduler[Taken]):
             self._is_looking = True
             self._work(partial(self._find, free, frozenset(self._taken), self._n_ended))
 
+    def is_asked_to_stop(self) -> bool:
+        """Return whether the machine is being taken away."""
+        return self._host.is_noticed
+
     def after_round(self) -> None:
-        """Obey what others asked of the runs, and end those that another worker has."""
+        """Obey what others asked of the runs; end those of others, and those that cost too much."""
         for each in self.active:
-            sync = each.job.sync
-            request = None if sync is None else sync.request
-            asked = KILL if sync is not None and sync.is_lost else (request or {}).get("ask")
-            if asked is None or asked == each.job.asked:
+            asked = each.job.wanted(self._host.left_s)
+            if asked is None or each.job.asked in (KILL, asked):
                 continue
             each.job.asked = asked
             if asked == KILL:
@@ -236,6 +267,8 @@ class Worker(Scheduler[Taken]):
             self._end(job, FINISHED, **details)
         elif request is not None:
             self._end(job, CANCELLED, reason=_reason(request), **details)
+        elif job.ends_by_budget(end):
+            self._end(job, CANCELLED, reason=job.lease.account.reason, **details)
         elif (end.code == EXIT_BUSY and job.task.job is not None) or (
             self.stop_signal is not None and end.limit is None and end.code not in (1, 2)
         ):
@@ -250,7 +283,12 @@ class Worker(Scheduler[Taken]):
         if self._n_working or self._ready or self._look is None:
             return True
         look = self._look
-        waits = self._wait is Wait.ALWAYS or (self._wait is Wait.OTHERS and look.n_elsewhere)
+        if self._host.only is None:
+            waits = self._wait is Wait.ALWAYS or (self._wait is Wait.OTHERS and look.n_elsewhere)
+        else:
+            # A machine that is paid for waits for no one who trains its run; but a worker that is
+            # gone, perhaps the one before on this machine's behalf, gives no sign until it expires.
+            waits = look.n_elsewhere > look.n_alive
         if waits and not look.n_open:
             waiting = f"waiting: other workers have {look.n_elsewhere} runs"
             waiting = waiting if look.n_elsewhere else "waiting for new runs"
@@ -295,7 +333,7 @@ class Worker(Scheduler[Taken]):
             return partial(self._on_blind, error)
 
     def _prepare(self, taken: Taken) -> Callable[[], None]:
-        patience_s, key = self._times.patience_s, taken.task.key
+        patience_s, key = self._patience_s(taken), taken.task.key
         try:
             with beating(taken.lease, self._times.beat_s):
                 step = patiently(partial(self._bring, taken), patience_s, self._is_stopping)
@@ -330,8 +368,7 @@ class Worker(Scheduler[Taken]):
         return restore_run(self._store, self._name(task), self._folder, task.run_dir.path)
 
     def _finish(self, taken: Taken, state: str, details: dict[str, Any]) -> Callable[[], None]:
-        stops = self._is_stopping()
-        patience_s = self._times.stop_patience_s if stops else self._times.patience_s
+        patience_s = self._patience_s(taken)
         try:
             if taken.sync is not None:
                 problem = taken.sync.finish(state, patience_s, **details)
@@ -354,6 +391,18 @@ class Worker(Scheduler[Taken]):
 
     def _is_stopping(self) -> bool:
         return self.stop_signal is not None
+
+    def _patience_s(self, taken: Taken) -> float:
+        """Return how long requests are tried again [s]: not beyond machine and budget."""
+        stops = self._is_stopping()
+        patience_s = self._times.stop_patience_s if stops else self._times.patience_s
+        if self._host.is_noticed:
+            patience_s = self._host.left_s - _END_LEFT_S
+        # Half of it: the last request may take as long as all before it.
+        return max(min(patience_s, taken.lease.account.left_s / 2), 0.0)
+
+    def _account(self, task: Task) -> Account:
+        return Account(self.name, self._host.machine, task.max_usd, self._waits_since)
 
     # In the loop.
 
@@ -384,7 +433,10 @@ class Worker(Scheduler[Taken]):
             self._end(taken, RELEASED)
         elif taken.lease.request is not None:
             self._end(taken, CANCELLED, reason=_reason(taken.lease.request))
+        elif taken.lease.account.must_stop:
+            self._end(taken, CANCELLED, reason=taken.lease.account.reason)
         else:
+            taken.lease.account.step = step or 0
             self._ready.append(taken)
             where = "begins" if step is None else f"goes on from step {step:,}"
             self._tell(f"{taken.task.key} {where}")
@@ -400,6 +452,7 @@ class Worker(Scheduler[Taken]):
         """Be done with a run."""
         del self._taken[taken.task.key]
         self._n_ended += 1
+        self._waits_since = None if self._waits_since is None else time.monotonic()
         self._look, self._look_at = None, 0.0
         self._tell(f"{taken.task.key} {how}")
 
@@ -407,6 +460,10 @@ class Worker(Scheduler[Taken]):
         return f"{self._sweep}/{task.key}"
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._host.is_noticed and not self._follows_notice:
+            # A machine that is taken away sends SIGTERM, too.
+            self._follows_notice = True
+            return
         self._n_signals += 1
         super()._on_signal(number, frame)
 
