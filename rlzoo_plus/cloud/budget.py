@@ -9,6 +9,8 @@ from rlzoo_plus.errors import ConfigError
 
 # Shares are whole numbers of micro-dollars, so that their sum is exact.
 _MICRO = 1_000_000
+# A share pays for this long at least, or nothing is started [s].
+LEAST_S = 300.0
 
 
 def deal(
@@ -56,6 +58,11 @@ def deal(
     return {
         key: (math.floor(left * part) + known.get(key, 0)) / _MICRO for key, part in parts.items()
     }
+
+
+def least_share(usd_per_hour: float) -> float:
+    """Return the smallest share of any use, at the highest price of a run's machine [$]."""
+    return usd_per_hour * LEAST_S / 3600.0
 
 
 def usd_text(usd: float) -> str:

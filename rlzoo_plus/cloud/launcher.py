@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -9,12 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rlzoo_plus.cloud.plan import measure, plan_lines, vcpus_of
 from rlzoo_plus.cloud.project import Project, read_project
 from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat, RunConfig
 from rlzoo_plus.infra.launcher import LauncherOptions
 from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.store.launches import Launch, Launches
 
+log = logging.getLogger(__name__)
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
 
@@ -66,8 +69,7 @@ class CloudLauncher(WorkersLauncher):
     @property
     def vcpus(self) -> int:
         """VCPUs of a machine for one run."""
-        wanted = self.settings.vcpus
-        return max(1, self._options.threads_per_job) if wanted == "auto" else wanted
+        return vcpus_of(self.settings, self._options.threads_per_job)
 
     @cached_property
     def launches(self) -> Launches:
@@ -94,6 +96,9 @@ class CloudLauncher(WorkersLauncher):
         launch = self.launches.add(missing, self.settings.model_dump() | {"name": self.name})
         return self.start(launch)
 
+    # What starts its machines, for people.
+    title = "AWS"
+
     # What a subclass says.
 
     # Its name in `infra.name`.
@@ -101,7 +106,9 @@ class CloudLauncher(WorkersLauncher):
 
     def plan(self, configs: Mapping[str, RunConfig]) -> list[str]:
         """Return what would be started, and what it would cost, as lines; asks nobody."""
-        raise NotImplementedError
+        log.info("measuring for about half a minute how fast these runs train here")
+        times = measure([*configs.values()])
+        return plan_lines(configs, times, self.settings, self.vcpus, self.title)
 
     def check(self, configs: Mapping[str, RunConfig]) -> None:
         """Check that the machines can be started: credentials, project, quota, families, image.

@@ -21,6 +21,7 @@ VARIABLE = "RLZOO_PRICES"
 _LARGEST_BYTES = 2**20
 HOURS_A_MONTH = 730.0
 
+Size = Annotated[str, Field(pattern=r"^(medium|large|([1-9][0-9]?)?xlarge)$")]
 Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -56,6 +57,7 @@ class Prices(_Table):
     source: str
     region: str
     on_demand: dict[str, Usd]
+    sizes: dict[str, list[Size]]
     machines: dict[str, dict[str, Machine]]
     spot_share: Annotated[float, Field(gt=0, le=1)]
     regions: dict[str, dict[str, Usd]]
@@ -120,6 +122,20 @@ class Prices(_Table):
             return None
         return HourPrice(whole * (self.spot_share if spot else 1.0), whole)
 
+    def types_of(self, family: str) -> dict[str, int]:
+        """Return the types of a family with their vCPUs, the smallest first.
+
+        Raises:
+            ConfigError: The family is not known.
+        """
+        if family in self.machines:
+            found = {f"{family}.{size}": m.vcpus for size, m in self.machines[family].items()}
+        else:
+            self._on_demand(family, 1, 0)
+            sizes = self.sizes.get(family, self.sizes["all"])
+            found = {f"{family}.{size}": _vcpus(size) for size in sizes}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
     def disk_usd_per_day(self, gb: float) -> float:
         """Return what a day of a disk (gp3) of this size costs [$]."""
         return self.gp3_gb_month * gb * 24.0 / HOURS_A_MONTH
@@ -171,6 +187,12 @@ class Prices(_Table):
                 f"{', '.join(self.machines)}."
             )
         return self.on_demand[family] * vcpus
+
+
+def _vcpus(size: str) -> int:
+    """Return the vCPUs of a size of all families whose price is one of a vCPU."""
+    few = {"medium": 1, "large": 2}
+    return few[size] if size in few else 4 * int(size.removesuffix("xlarge") or 1)
 
 
 def load_prices() -> Prices:

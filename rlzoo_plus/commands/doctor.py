@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import command_parser, make_console
+from rlzoo_plus.config.catalog import IN_CLOUD
 from rlzoo_plus.errors import USER_ERROR, ConfigError
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ def main(arguments: list[str]) -> int:
     outcome = look(overrides, SweepView(lambda: make_console(stderr=True)), _plan_study)
     if not options.json:
         _print_findings(outcome)
-    if outcome.configs and not outcome.is_refused and options.probe:
-        _measure(outcome, options.probe, quiet=options.json)
+    if outcome.configs and not outcome.is_refused:
+        if outcome.configs[0].infra.name in IN_CLOUD:
+            _plan(outcome, options.probe, quiet=options.json)
+        elif options.probe:
+            _measure(outcome, options.probe, quiet=options.json)
     if options.json:
         print(json.dumps(outcome.as_data(), indent=2))
     return USER_ERROR if outcome.is_refused else 0
@@ -76,6 +80,28 @@ def _print_findings(outcome: Outcome) -> None:
     if outcome.is_sweep and configs and configs[0].infra.name in ON_THIS_MACHINE:
         what += f", {slots_for(configs)} at once"
     console.print(f"{what}: {outcome.counts()}", markup=False)
+
+
+def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
+    """Train for some seconds, and print what the jobs cost in AWS and what Spot machines need."""
+    from rlzoo_plus.diagnosis.diagnose import finding_text
+    from rlzoo_plus.diagnosis.estimate import probe_table
+    from rlzoo_plus.diagnosis.in_cloud import plan_in_cloud
+    from rlzoo_plus.infra.usage import cores
+
+    console = make_console()
+    if seconds and not quiet:
+        console.print(f"\nprobe: training here for about {seconds:g} s, on {cores()} cores ...")
+    warnings = plan_in_cloud(outcome, seconds)
+    if quiet:
+        return
+    assert outcome.result is not None
+    if outcome.result.measurements:
+        console.print(probe_table(outcome.result))
+    for finding, jobs in warnings.items():
+        console.print(finding_text(finding, jobs, outcome.n_jobs))
+    for line in outcome.plan:
+        console.print(line, markup=False)
 
 
 def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:

@@ -225,8 +225,9 @@ LAUNCHERS = Registry(
     },
     methods=["from_options", "submit", "wait"],
 )
-# Their jobs are trained by workers, which take them from a store.
-ON_WORKERS = ("workers", "aws_batch", "ec2_spot")
+# They start machines in AWS; and all whose jobs workers train, which take them from a store.
+IN_CLOUD = ("aws_batch", "ec2_spot")
+ON_WORKERS = ("workers", *IN_CLOUD)
 TRACKERS = Registry(
     "tracker",
     "tracker.name",

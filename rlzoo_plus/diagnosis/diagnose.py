@@ -77,6 +77,7 @@ class Outcome:
     result: ProbeResult | None = None  # What a probe measured, None without one
     estimate: Estimate | None = None  # How long all will take
     overrides: list[str] = field(default_factory=list)  # What to add to the command line
+    plan: list[str] = field(default_factory=list)  # In AWS: what it costs, as lines
     draws: int | None = None  # Of a study: how many trials were drawn and checked
 
     @property
@@ -109,7 +110,8 @@ class Outcome:
             {"level": str(found.level), "text": found.text, "n_jobs": len(jobs), "jobs": jobs}
             for found, jobs in self.findings.items()
         ]
-        return {"jobs": self.n_jobs, "findings": findings, "probe": probe}
+        data = {"jobs": self.n_jobs, "findings": findings, "probe": probe}
+        return {**data, "plan": self.plan} if self.plan else data
 
 
 def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:

@@ -40,22 +40,53 @@ class Estimate:
         return text if whole == training else f"{text}, up to {whole} with evaluations"
 
 
+@dataclass(frozen=True)
+class JobTime:
+    """The time that a job takes."""
+
+    training_s: float  # Without evaluations [s]
+    evaluating_s: float | None  # Of the longest evaluations [s]; None if not known
+
+    @property
+    def seconds(self) -> float:
+        """All of it as far as it is known [s]."""
+        return self.training_s + (self.evaluating_s or 0.0)
+
+
 def measure(outcome: Outcome, seconds: float) -> None:
     """Train some of the jobs for some seconds, in a temporary folder, and add the measurements.
 
     The outcome has no errors, and its jobs are for this machine.
     """
-    from rlzoo_plus.diagnosis.building import agent_facts
-
     configs = outcome.configs
-    launcher = LocalLauncher(cores(), multirun.PRELOAD)
-    with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-", ignore_cleanup_errors=True) as folder:
-        probe = Probe(launcher, Path(folder), seconds, is_sweep=outcome.is_sweep)
-        outcome.result = probe.run(configs)
-    longest = {str(config.env.name): agent_facts(config).episode_steps for config in configs}
-    outcome.estimate = estimate(outcome.result, configs, longest)
+    outcome.result = probe_jobs(configs, seconds, is_sweep=outcome.is_sweep)
+    outcome.estimate = estimate(outcome.result, configs, longest_episodes(configs))
     if outcome.result.best is not None:
         outcome.overrides = overrides_for(outcome.result.best, is_sweep=outcome.is_sweep)
+
+
+def probe_jobs(
+    configs: list[RunConfig], seconds: float, *, is_sweep: bool, compares: bool = True
+) -> ProbeResult:
+    """Train some of the jobs for some seconds, in a temporary folder, and return how fast it was.
+
+    Args:
+        configs: The jobs; none of them is refused.
+        seconds: Time to measure [s].
+        is_sweep: Whether they are jobs of a sweep.
+        compares: Whether to try other settings than the configured one.
+    """
+    launcher = LocalLauncher(cores(), multirun.PRELOAD)
+    with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-", ignore_cleanup_errors=True) as folder:
+        probe = Probe(launcher, Path(folder), seconds, is_sweep=is_sweep, compares=compares)
+        return probe.run(configs)
+
+
+def longest_episodes(configs: list[RunConfig]) -> dict[str, int | None]:
+    """Return the steps of the longest episode by the name of an environment, None if not known."""
+    from rlzoo_plus.diagnosis.building import agent_facts
+
+    return {str(config.env.name): agent_facts(config).episode_steps for config in configs}
 
 
 def overrides_for(best: Measurement, *, is_sweep: bool) -> list[str]:
@@ -75,37 +106,67 @@ def estimate(
     another setting is taken to be the same for all kinds. `longest_episode` has the steps of the
     longest episode by the name of an environment.
     """
-    best = result.best
+    best, rates = result.best, rates_of(result, configs)
     if best is None or best.rate is None:
         return None
-    first: dict[str, Measurement] = {}
-    rates: dict[str, float] = {}
-    for measurement in result.measurements:
-        if measurement.rate is not None:
-            first.setdefault(measurement.kind.name, measurement)
-            rates.setdefault(measurement.kind.name, measurement.rate)
     workers = best.setting.workers
     gain = best.rate / workers / rates[best.kind.name]
-    slowest = min(rates, key=lambda name: rates[name])
-    training, evaluating = [], []
-    for kind in kinds_of(configs):
-        name = kind.name if kind.name in rates else slowest
-        eval_rate = (first[name].eval_rate or 0.0) * gain
-        for job in kind.jobs:
-            training.append(job.n_timesteps / ((rates[name] or 1.0) * gain))
-            longest = longest_episode.get(str(job.env.name))
-            played = evaluation_steps(with_schedule(job, lambda: longest), longest)  # noqa: B023
-            if played == 0:
-                evaluating.append(0.0)
-            elif played is not None and eval_rate:
-                evaluating.append(played / eval_rate)
+    # Longest kinds first, as they were measured.
+    jobs = [job for kind in kinds_of(configs) for job in kind.jobs]
+    times = job_times(result, jobs, longest_episode, gain)
     whole = None
-    if len(evaluating) == len(training):
-        whole = _makespan([sum(pair) for pair in zip(training, evaluating, strict=True)], workers)
-    return Estimate(_makespan(training, workers), whole, workers)
+    if all(time.evaluating_s is not None for time in times):
+        whole = makespan([time.seconds for time in times], workers)
+    return Estimate(makespan([time.training_s for time in times], workers), whole, workers)
 
 
-def _makespan(durations: list[float], workers: int) -> float:
+def job_times(
+    result: ProbeResult,
+    configs: list[RunConfig],
+    longest_episode: dict[str, int | None],
+    gain: float = 1.0,
+) -> list[JobTime]:
+    """Return the time of each job if it has a process for itself; none if no rate is known.
+
+    Args:
+        result: What was measured.
+        configs: The jobs.
+        longest_episode: See `estimate`.
+        gain: How many times as fast as measured each job is.
+    """
+    rates = rates_of(result, configs)
+    if not rates:
+        return []
+    names = {id(job): kind.name for kind in kinds_of(configs) for job in kind.jobs}
+    of_evaluations = {m.kind.name: m.eval_rate for m in result.measurements if m.eval_rate}
+    slowest = min(of_evaluations.values(), default=None)
+    times = []
+    for job in configs:
+        longest = longest_episode.get(str(job.env.name))
+        played = evaluation_steps(with_schedule(job, lambda: longest), longest)  # noqa: B023
+        eval_rate = of_evaluations.get(names[id(job)], slowest)
+        evaluating = 0.0 if played == 0 else None
+        if played and eval_rate:
+            evaluating = played / (eval_rate * gain)
+        times.append(JobTime(job.n_timesteps / (rates[names[id(job)]] * gain), evaluating))
+    return times
+
+
+def rates_of(result: ProbeResult, configs: list[RunConfig]) -> dict[str, float]:
+    """Return steps a second of one job as configured, by the name of its kind.
+
+    Kinds that were not measured are taken to be as slow as the slowest that was; if no rate is
+    known, there are none.
+    """
+    rates: dict[str, float] = {}
+    for measurement in result.measurements:
+        if measurement.rate:
+            rates.setdefault(measurement.kind.name, measurement.rate)
+    slowest = min(rates.values(), default=0.0)
+    return {kind.name: rates.get(kind.name, slowest) for kind in kinds_of(configs)} if rates else {}
+
+
+def makespan(durations: list[float], workers: int) -> float:
     """Return when the last job ends if each begins as soon as a worker is free [s]."""
     free = [0.0] * workers
     for seconds in durations:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
-from rlzoo_plus.config.schema import IN_PROCESS, RunConfig, is_own_vec_env
+from rlzoo_plus.config.schema import IN_PROCESS, InfraConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.diagnosis.refusals import last_line
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.infra.launcher import JobSpec, Launcher
@@ -108,6 +108,7 @@ class Probe:
     folder: Path  # Empty, for the files of the trainings
     seconds: float  # For all measurements
     is_sweep: bool
+    compares: bool = True  # Whether other settings are tried
     _n_started: int = 0
 
     def run(self, configs: list[RunConfig]) -> ProbeResult:
@@ -140,7 +141,10 @@ class Probe:
         return result
 
     def _settings(self, kind: Kind) -> list[Setting]:
-        return alternatives(kind.jobs[0], len(kind.jobs), cores(), is_sweep=self.is_sweep)
+        job, is_sweep = kind.jobs[0], self.is_sweep
+        if not self.compares:
+            return [configured(job, cores(), is_sweep=is_sweep)]
+        return alternatives(job, len(kind.jobs), cores(), is_sweep=is_sweep)
 
     def _measure(
         self, kind: Kind, setting: Setting, share_s: float, *, evaluate: bool
@@ -236,6 +240,9 @@ def short_version(config: RunConfig, setting: Setting, seed: int, run_dir: str) 
             "num_threads": setting.threads,
             "run_dir": run_dir,
             "sweep": None,
+            "store": None,
+            # Here, wherever the jobs will be.
+            "infra": InfraConfig(name="local"),
             "tracker": None,
             "algo": config.algo.model_copy(update={"hyperparams": values}),
             "eval": evaluation.model_copy(update={"every_steps": None}),

@@ -1,0 +1,200 @@
+"""The plan of a dry run: jobs, hours and dollars, from a probe on this machine and dated prices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.cloud.budget import deal, least_share
+from rlzoo_plus.cloud.prices import HOURS_A_MONTH, HourPrice, Prices, load_prices
+
+if TYPE_CHECKING:
+    from rlzoo_plus.cloud.launcher import CloudSettings
+    from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.diagnosis.estimate import JobTime
+
+# Time to measure how fast runs train here [s].
+PROBE_S = 15.0
+# What aws/stack.yaml has by default, and a family with GPUs: the project is not asked.
+FAMILY, GPU_FAMILY, PROJECT_VCPUS, DISK_GB = "c7a", "g6", 64, 40
+# Estimates for what the prices do not show: from the start of a machine to the first step [s], what
+# a machine that ends without notice takes with it [s], requests in an hour of a run.
+_BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 300.0, 300.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a sweep costs [$].
+
+    Attributes:
+        expected: As fast as here, if no machine is taken away.
+        highest: At the highest price, if every run is interrupted as often as it is tried again.
+        beside: What the prices of machines do not show: their start, disks, addresses, requests.
+    """
+
+    expected: float
+    highest: float
+    beside: float
+
+
+def measure(configs: Sequence[RunConfig]) -> list[JobTime]:
+    """Train some of the runs here for some seconds; return the time of each, none if unknown."""
+    from rlzoo_plus.diagnosis.estimate import job_times, longest_episodes, probe_jobs
+
+    jobs = list(configs)
+    result = probe_jobs(jobs, PROBE_S, is_sweep=True, compares=False)
+    return job_times(result, jobs, longest_episodes(jobs))
+
+
+def vcpus_of(settings: CloudSettings, threads: int) -> int:
+    """Return the vCPUs for each run, given the cores that one keeps busy."""
+    return max(1, threads) if settings.vcpus == "auto" else settings.vcpus
+
+
+def plan_lines(
+    configs: Mapping[str, RunConfig],
+    times: Sequence[JobTime],
+    settings: CloudSettings,
+    vcpus: int,
+    what: str,
+) -> list[str]:
+    """Return what would be started, how long it takes and what it costs; nobody is asked.
+
+    Args:
+        configs: The configurations of the runs by their keys.
+        times: The time of each, in the same order; empty if it is not known.
+        settings: The settings of the launcher.
+        vcpus: VCPUs for each run.
+        what: What starts the machines, as in "on {what}".
+
+    Raises:
+        ConfigError: No price is known, or the budget is too small.
+    """
+    prices, region, families = load_prices(), region_without_asking(), families_of(settings)
+    price = slot_price(prices, settings, vcpus, region)
+    count, kind = len(configs), "Spot" if settings.spot else "on-demand"
+    per_run = f"{vcpus} vCPU{'s' if vcpus > 1 else ''}"
+    if settings.gpus:
+        per_run += f" and {settings.gpus} GPU{'s' if settings.gpus > 1 else ''}"
+    lines = [
+        f"{count:,} run{'s' if count > 1 else ''} on {what}, {per_run} each, on {kind} machines of "
+        f"{', '.join(families)}; {_at_once(count, vcpus):,} of them at once on the {PROJECT_VCPUS} "
+        "vCPUs that a project has by default"
+    ]
+    lines += _time_and_cost(times, settings, vcpus, price, prices)
+    lines += _cap_lines(configs, times, settings, price)
+    estimate = f"; Spot at {prices.spot_share:.0%} of on-demand is an estimate"
+    lines.append(
+        f"prices: {prices.source}, of {prices.date}, in {region or prices.region}"
+        f"{estimate if settings.spot else ''}"
+    )
+    return [*lines, "nothing was started and nobody was asked; leave out infra.dry_run to start"]
+
+
+def slot_price(
+    prices: Prices, settings: CloudSettings, vcpus: int, region: str | None
+) -> HourPrice:
+    """Return what an hour of a run's part of a machine costs: the mean, and the highest one.
+
+    Raises:
+        ConfigError: No price is known.
+    """
+    found = [
+        prices.usd_per_hour(family, vcpus, gpus=settings.gpus, spot=settings.spot, region=region)
+        for family in families_of(settings)
+    ]
+    mean = sum(price.expected for price in found) / len(found)
+    return HourPrice(mean, max(price.highest for price in found))
+
+
+def families_of(settings: CloudSettings) -> list[str]:
+    """Return the instance families that are asked for, by default that of a project's stack."""
+    return list(settings.families) or [GPU_FAMILY if settings.gpus else FAMILY]
+
+
+def region_without_asking() -> str | None:
+    """Return the region that the environment names, None for that of the prices."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+
+
+def cost_of(
+    times: Sequence[JobTime], settings: CloudSettings, price: HourPrice, prices: Prices
+) -> Cost:
+    """Return what runs that take these times cost."""
+    hours = sum(time.seconds for time in times) / 3600.0
+    again = len(times) * (settings.attempts - 1) * _LOST_S / 3600.0 if settings.spot else 0.0
+    an_hour = prices.ipv4_hour + prices.gp3_gb_month * DISK_GB / HOURS_A_MONTH
+    an_hour += prices.s3_writes_1000 * _WRITES_AN_HOUR / 1000.0
+    starts = len(times) * _BOOT_S / 3600.0 * price.expected
+    return Cost(hours * price.expected, (hours + again) * price.highest, hours * an_hour + starts)
+
+
+def _time_and_cost(
+    times: Sequence[JobTime],
+    settings: CloudSettings,
+    vcpus: int,
+    price: HourPrice,
+    prices: Prices,
+) -> list[str]:
+    from rlzoo_plus.diagnosis.estimate import makespan
+
+    if not times:
+        return [
+            f"how fast they train could not be measured here; an hour of a run costs about "
+            f"{_about(price.expected)}, at most {_about(price.highest)}"
+        ]
+    seconds = sorted(time.seconds for time in times)
+    first, last = duration(seconds[0]), duration(seconds[-1])
+    each = f"{first} each" if first == last else f"{first} to {last} each"
+    known = all(time.evaluating_s is not None for time in times)
+    note = "evaluations included" if known else "without the time for evaluations"
+    if settings.gpus:
+        note += ", measured without your GPUs"
+    whole = duration(makespan(seconds, _at_once(len(seconds), vcpus)))
+    cost = cost_of(times, settings, price, prices)
+    worst = "every hour at the on-demand price"
+    if settings.spot and settings.attempts > 1:
+        worst += f", each run interrupted {settings.attempts - 1} times without notice"
+    return [
+        f"as fast as on this machine: {each} ({note}), {sum(seconds) / 3600:,.1f} hours of runs in "
+        f"all, {whole} from the first to the last",
+        f"machines: about {_about(cost.expected)}, at most {_about(cost.highest)} ({worst})",
+        f"beside that, not counted by infra.max_usd: up to about {_about(cost.beside)} for starts "
+        "of machines, disks, addresses and requests, and then storage of what the runs wrote",
+    ]
+
+
+def _at_once(count: int, vcpus: int) -> int:
+    return max(1, min(count, PROJECT_VCPUS // vcpus))
+
+
+def _cap_lines(
+    configs: Mapping[str, Any],
+    times: Sequence[JobTime],
+    settings: CloudSettings,
+    price: HourPrice,
+) -> list[str]:
+    if settings.max_usd is None:
+        return ["no cap: infra.max_usd=DOLLARS ends runs, with a checkpoint, before they cost more"]
+    least = least_share(price.highest)
+    share = min(deal(settings.max_usd, {}, configs, least_usd=least).values())
+    enough_s = 3600.0 * share / price.highest
+    line = (
+        f"cap: at most {_about(settings.max_usd)}, {_about(share)} for each run, which pays for "
+        f"{duration(enough_s)} at the highest price"
+    )
+    short = sum(time.seconds > enough_s for time in times)
+    if short:
+        needed = len(times) * max(time.seconds for time in times) / 3600.0 * price.highest
+        line += (
+            f"; {short:,} run{'s' if short > 1 else ''} would end early, with a checkpoint: all "
+            f"finish with infra.max_usd={needed * 1.01:.2g}"
+        )
+    return [line]
+
+
+def _about(usd: float) -> str:
+    return f"${usd:,.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.2g}"
