@@ -37,6 +37,8 @@ VERBS = {
     "export": "export a policy as ONNX, TorchScript or an SB3 zip",
     "import-sb3": "import a Stable-Baselines3 zip as a run",
 }
+# What machines in a cloud call; nobody types it.
+OF_MACHINES = ("leave-fleet",)
 # Verbs that take the overrides of `train`.
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 _LONGEST_SHOWN = 300
@@ -70,7 +72,7 @@ def run(verb: str, arguments: list[str]) -> int:
     traceback; anything else is a bug and keeps it.
     """
     try:
-        if verb not in VERBS:
+        if verb not in VERBS and verb not in OF_MACHINES:
             raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
         return int(main_of(verb)(arguments) or 0)
     except (ConfigError, RunError, OSError) as error:

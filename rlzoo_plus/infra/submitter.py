@@ -11,7 +11,7 @@ from typing import Any
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
-from rlzoo_plus.store.lease import CANCELLED, FAILED, reopen
+from rlzoo_plus.store.lease import CANCELLED, ENDED, FAILED, reopen
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.store.submissions import Submissions
@@ -77,6 +77,15 @@ class Submitter:
             StoreError: A request failed.
         """
         return set(self._submissions.records())
+
+    def n_open(self) -> int:
+        """Return the number of jobs that have not ended.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        ended = {key for key, live in self.live().items() if live.state in ENDED}
+        return len(self.keys() - ended)
 
     def submit(self, records: Sequence[Mapping[str, Any]]) -> Submitted:
         """Submit the jobs that are missing, and let workers take failed and cancelled ones again.

@@ -1,0 +1,188 @@
+"""EC2 Fleets of a project: found by their tags, made smaller by their machines, and deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.cloud import aws
+
+# Besides those of the project: `STORE/SWEEP`, the launch, and what one machine is.
+SWEEP, LAUNCH, SLOTS, VCPUS = "Sweep", "Launch", "Slots", "Vcpus"
+# States in which AWS starts machines.
+_STARTING = ("submitted", "active", "modifying")
+# What AWS says, and what helps.
+_MENDS = (
+    (("limitexceeded", "countexceeded", "vcpu"), "the quota of vCPUs is used: ask AWS for more"),
+    (
+        ("capacity", "unfulfillable"),
+        "no such machine is free: wait, add infra.families=[...], or take infra.spot=false",
+    ),
+    (("unauthorized", "accessdenied"), "a role may not do it: see docs/cloud.md"),
+)
+_AT_ONCE = 100
+_TRIES, _TRY_AGAIN_S = 12, 5.0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet that AWS keeps at its size.
+
+    Attributes:
+        id: AWS's id.
+        state: AWS's name of its state.
+        project: The project.
+        sweep: The sweep that its machines train, `STORE/SWEEP`.
+        launch: The launch that asked for it.
+        target: Its size in machines.
+        running: How much of it AWS has started.
+        slots: Runs at once of a machine.
+        vcpus: VCPUs of a machine.
+        spot: Whether its machines are Spot machines.
+    """
+
+    id: str
+    state: str
+    project: str
+    sweep: str
+    launch: str
+    target: int
+    running: float
+    slots: int
+    vcpus: int
+    spot: bool
+
+
+def find_fleets(
+    project: str, *, sweep: str | None = None, launch: str | None = None
+) -> list[Fleet]:
+    """Return the fleets of a project that AWS still keeps at their size.
+
+    Args:
+        project: The project's name.
+        sweep: Only those of a sweep, `STORE/SWEEP`.
+        launch: Only those of a launch.
+
+    Raises:
+        ConfigError: AWS cannot be asked.
+    """
+    with aws.errors("look for fleets"):
+        pages = aws.client("ec2").get_paginator("describe_fleets").paginate()
+        listed = [fleet for page in pages for fleet in page["Fleets"]]
+        found = [_fleet(each) for each in listed if each["FleetState"] in _STARTING]
+    return [
+        fleet
+        for fleet in found
+        if fleet is not None
+        and fleet.project == project
+        and sweep in (None, fleet.sweep)
+        and launch in (None, fleet.launch)
+    ]
+
+
+def leave_fleet(project: str, launch: str, n_open: int | None = None) -> bool:
+    """Make the fleet of a launch one machine smaller; one without any other machine is deleted.
+
+    A machine calls it before it ends, or AWS would replace it. Two machines that leave at once may
+    make the fleet smaller by one: the machine that replaces the other one leaves in its turn.
+
+    Args:
+        project: The project's name.
+        launch: The launch.
+        n_open: Runs of the sweep that have not ended: if they need all machines that there are, one
+            has to take over from a machine that died, and the fleet stays as it is.
+
+    Returns:
+        Whether the machine may end.
+
+    Raises:
+        ConfigError: AWS refused it.
+    """
+    for _ in range(_TRIES):
+        mine = next(iter(find_fleets(project, launch=launch)), None)
+        if mine is None:
+            return True
+        if n_open is not None:
+            fleets = find_fleets(project, sweep=mine.sweep)
+            if sum(fleet.target * fleet.slots for fleet in fleets) - mine.slots < n_open:
+                return False
+        if mine.target <= 1:
+            delete_fleets([mine])
+            return True
+        if mine.state != "modifying":
+            _set_target(mine, mine.target - 1)
+            return True
+        time.sleep(_TRY_AGAIN_S)
+    raise aws.CloudError(f"cannot make the fleet of {launch} smaller: it is modified all the time.")
+
+
+def delete_fleets(fleets: Iterable[Fleet]) -> None:
+    """Let AWS start no more machines; those that run go on, and end by themselves.
+
+    Raises:
+        ConfigError: AWS refused it.
+    """
+    ids = [fleet.id for fleet in fleets]
+    for begin in range(0, len(ids), _AT_ONCE):
+        with aws.errors("delete fleets"):
+            said = aws.client("ec2").delete_fleets(
+                FleetIds=ids[begin : begin + _AT_ONCE], TerminateInstances=False
+            )
+        for refused in said.get("UnsuccessfulFleetDeletions") or ():
+            error = refused.get("Error", {})
+            raise aws.CloudError(
+                f"cannot delete fleet {refused.get('FleetId')}: {error.get('Message')}",
+                str(error.get("Code", "")),
+            )
+
+
+def why_waiting(fleet: Fleet) -> str:
+    """Return what AWS said last when it could not start a machine, and our mend; "" if nothing."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    request = {"FleetId": fleet.id, "EventType": "service-error", "StartTime": since}
+    try:
+        with aws.errors("read the history of a fleet"):
+            records = aws.client("ec2").describe_fleet_history(**request)["HistoryRecords"]
+            if not records:
+                return "AWS has given no reason yet"
+            last = max(records, key=lambda record: record["Timestamp"])["EventInformation"]
+    except aws.CloudError as error:
+        return f"why is not known: {error}"
+    text = f"{last.get('EventSubType', '')} {last.get('EventDescription', '')}"
+    mends = [mend for words, mend in _MENDS if any(word in text.lower() for word in words)]
+    return "; ".join([printable(text.strip()), *mends[:1]])
+
+
+def _set_target(fleet: Fleet, target: int) -> None:
+    with aws.errors(f"make fleet {fleet.id} smaller"):
+        aws.client("ec2").modify_fleet(
+            FleetId=fleet.id,
+            # A machine that trains is never the one that has to go.
+            ExcessCapacityTerminationPolicy="no-termination",
+            TargetCapacitySpecification={"TotalTargetCapacity": target},
+        )
+
+
+def _fleet(found: Mapping[str, Any]) -> Fleet | None:
+    """Return what AWS says of a fleet, None if it is none of ours."""
+    tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags") or ()}
+    capacity = found["TargetCapacitySpecification"]
+    try:
+        return Fleet(
+            id=found["FleetId"],
+            state=found["FleetState"],
+            project=tags["Project"],
+            sweep=tags[SWEEP],
+            launch=tags[LAUNCH],
+            target=int(capacity["TotalTargetCapacity"]),
+            running=float(found.get("FulfilledCapacity", 0.0)),
+            slots=int(tags[SLOTS]),
+            vcpus=int(tags[VCPUS]),
+            spot=capacity.get("DefaultTargetCapacityType") == "spot",
+        )
+    except (KeyError, ValueError):
+        return None
