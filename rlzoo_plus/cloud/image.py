@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from rlzoo_plus.cloud import aws
@@ -67,15 +68,51 @@ def find_image(project: Project, *, gpu: bool = False) -> str | None:
     Raises:
         ConfigError: AWS cannot be asked, or there is no repository.
     """
-    registry, _, name = project.repository.partition("/")
+    prefix = tag_prefix(gpu=gpu)
+    ours = [image for image in images(project) if any(t.startswith(prefix) for t in image.tags)]
+    return max(ours, key=lambda image: image.pushed).uri if ours else None
+
+
+@dataclass(frozen=True)
+class PushedImage:
+    """An image in the repository of a project.
+
+    Attributes:
+        uri: The image by its digest.
+        tags: Its tags.
+        pushed: When it was pushed.
+    """
+
+    uri: str
+    tags: tuple[str, ...]
+    pushed: datetime
+
+
+def images(project: Project) -> list[PushedImage]:
+    """Return all images in the repository of a project.
+
+    Raises:
+        ConfigError: AWS cannot be asked, or there is no repository.
+    """
+    registry, name = registry_of(project)
     request = {"registryId": registry.partition(".")[0], "repositoryName": name}
-    found = []
     with aws.errors("look for the project's image"):
         pages = aws.client("ecr").get_paginator("describe_images").paginate(**request)
-        for image in (image for page in pages for image in page["imageDetails"]):
-            if any(tag.startswith(tag_prefix(gpu=gpu)) for tag in image.get("imageTags", ())):
-                found.append((image["imagePushedAt"], image["imageDigest"]))
-    return f"{project.repository}@{max(found)[1]}" if found else None
+        return [
+            PushedImage(
+                f"{project.repository}@{image['imageDigest']}",
+                tuple(image.get("imageTags", ())),
+                image["imagePushedAt"],
+            )
+            for page in pages
+            for image in page["imageDetails"]
+        ]
+
+
+def registry_of(project: Project) -> tuple[str, str]:
+    """Return the host of a project's registry, and the name of its repository there."""
+    registry, _, name = project.repository.partition("/")
+    return registry, name
 
 
 def tag_prefix(*, gpu: bool) -> str:
