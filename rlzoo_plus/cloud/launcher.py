@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +16,6 @@ from rlzoo_plus.infra.launcher import LauncherOptions
 from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.store.launches import Launch, Launches
 
-log = logging.getLogger(__name__)
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
 
@@ -106,7 +104,6 @@ class CloudLauncher(WorkersLauncher):
 
     def plan(self, configs: Mapping[str, RunConfig]) -> list[str]:
         """Return what would be started, and what it would cost, as lines; asks nobody."""
-        log.info("measuring for about half a minute how fast these runs train here")
         times = measure([*configs.values()])
         return plan_lines(configs, times, self.settings, self.vcpus, self.title)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,22 +77,19 @@ def plan_lines(
     prices, region, families = load_prices(), region_without_asking(), families_of(settings)
     price = slot_price(prices, settings, vcpus, region)
     count, kind = len(configs), "Spot" if settings.spot else "on-demand"
-    per_run = f"{vcpus} vCPU{'s' if vcpus > 1 else ''}"
+    per_run = _counted(vcpus, "vCPU")
     if settings.gpus:
-        per_run += f" and {settings.gpus} GPU{'s' if settings.gpus > 1 else ''}"
-    lines = [
-        f"{count:,} run{'s' if count > 1 else ''} on {what}, {per_run} each, on {kind} machines of "
-        f"{', '.join(families)}; {_at_once(count, vcpus):,} of them at once on the {PROJECT_VCPUS} "
-        "vCPUs that a project has by default"
-    ]
-    lines += _time_and_cost(times, settings, vcpus, price, prices)
-    lines += _cap_lines(configs, times, settings, price)
+        per_run += f" and {_counted(settings.gpus, 'GPU')}"
     estimate = f"; Spot at {prices.spot_share:.0%} of on-demand is an estimate"
-    lines.append(
-        f"prices: {prices.source}, of {prices.date}, in {region or prices.region}"
-        f"{estimate if settings.spot else ''}"
-    )
-    return [*lines, "nothing was started and nobody was asked; leave out infra.dry_run to start"]
+    return [
+        f"runs: {count:,} on {what}, {kind} machines of {', '.join(families)}, {per_run} each; "
+        f"{_at_once(count, vcpus):,} at once (a project has {PROJECT_VCPUS} vCPUs by default)",
+        *_time_and_cost(times, settings, vcpus, price, prices),
+        *_cap_lines(configs, times, settings, price),
+        f"prices: of {prices.date} for {region or prices.region}, from {prices.source}"
+        f"{estimate if settings.spot else ''}",
+        "nothing was started, and nobody was asked",
+    ]
 
 
 def slot_price(
@@ -143,27 +141,27 @@ def _time_and_cost(
 
     if not times:
         return [
-            f"how fast they train could not be measured here; an hour of a run costs about "
-            f"{_about(price.expected)}, at most {_about(price.highest)}"
+            "time: not known, the runs were not measured here",
+            f"machines: an hour of a run is about {_about(price.expected)}, at most "
+            f"{_about(price.highest)}",
         ]
     seconds = sorted(time.seconds for time in times)
     first, last = duration(seconds[0]), duration(seconds[-1])
-    each = f"{first} each" if first == last else f"{first} to {last} each"
+    each = first if first == last else f"{first} to {last}"
     known = all(time.evaluating_s is not None for time in times)
     note = "evaluations included" if known else "without the time for evaluations"
-    if settings.gpus:
-        note += ", measured without your GPUs"
+    here = "here without your GPUs" if settings.gpus else "here"
     whole = duration(makespan(seconds, _at_once(len(seconds), vcpus)))
     cost = cost_of(times, settings, price, prices)
-    worst = "every hour at the on-demand price"
+    worst = "at the on-demand price"
     if settings.spot and settings.attempts > 1:
-        worst += f", each run interrupted {settings.attempts - 1} times without notice"
+        worst += f" and if each run is interrupted {settings.attempts - 1} times without notice"
     return [
-        f"as fast as on this machine: {each} ({note}), {sum(seconds) / 3600:,.1f} hours of runs in "
-        f"all, {whole} from the first to the last",
-        f"machines: about {_about(cost.expected)}, at most {_about(cost.highest)} ({worst})",
-        f"beside that, not counted by infra.max_usd: up to about {_about(cost.beside)} for starts "
-        "of machines, disks, addresses and requests, and then storage of what the runs wrote",
+        f"time: {each} a run, {note}, as fast as {here}; {sum(seconds) / 3600:,.1f} hours in all, "
+        f"{whole} until the last one ends",
+        f"machines: about {_about(cost.expected)}; at most {_about(cost.highest)}, {worst}",
+        f"beside: up to {_about(cost.beside)} for starts of machines, disks, addresses and "
+        "requests, then storage; infra.max_usd does not count it",
     ]
 
 
@@ -178,22 +176,32 @@ def _cap_lines(
     price: HourPrice,
 ) -> list[str]:
     if settings.max_usd is None:
-        return ["no cap: infra.max_usd=DOLLARS ends runs, with a checkpoint, before they cost more"]
+        return ["cap: none; with infra.max_usd=DOLLARS runs stop, with a checkpoint, in time"]
     least = least_share(price.highest)
     share = min(deal(settings.max_usd, {}, configs, least_usd=least).values())
     enough_s = 3600.0 * share / price.highest
     line = (
-        f"cap: at most {_about(settings.max_usd)}, {_about(share)} for each run, which pays for "
+        f"cap: {_about(settings.max_usd)} for machines, {_about(share)} for each run: "
         f"{duration(enough_s)} at the highest price"
     )
     short = sum(time.seconds > enough_s for time in times)
     if short:
         needed = len(times) * max(time.seconds for time in times) / 3600.0 * price.highest
         line += (
-            f"; {short:,} run{'s' if short > 1 else ''} would end early, with a checkpoint: all "
-            f"finish with infra.max_usd={needed * 1.01:.2g}"
+            f"; {_counted(short, 'run')} would stop early, with a checkpoint; about "
+            f"infra.max_usd={_rounded_up(needed)} lets all finish"
         )
     return [line]
+
+
+def _rounded_up(usd: float) -> str:
+    """Return an amount with two digits that is not below it."""
+    digit = 10.0 ** (math.floor(math.log10(usd)) - 1)
+    return f"{math.ceil(usd / digit * 1.000001) * digit:.12g}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _about(usd: float) -> str:

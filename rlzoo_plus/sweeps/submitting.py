@@ -103,6 +103,8 @@ def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) ->
         ConfigError: The machines could not be started.
     """
     configs = {job.key: job.config for job in jobs if not job.is_finished()}
+    if configs and getattr(launcher.settings, "dry_run", False):
+        view.console.print("measuring how fast these runs train here, for half a minute ...")
     plan = launcher.prepare(configs) if configs else []
     for line in plan:
         view.console.print(line, markup=False)

@@ -35,10 +35,11 @@ def _dollars(lines, what):
 
 def test_a_plan_tells_runs_vcpus_hours_and_dollars():
     text = "\n".join(_lines([HOUR] * 40, vcpus=2))
-    assert "40 runs on AWS Batch, 2 vCPUs each, on Spot machines of c7a; 32 of them at once" in text
-    assert "1h00m each (evaluations included), 40.0 hours of runs in all, 2h00m" in text
-    assert "of 2026-11-22, in us-east-1; Spot at 45% of on-demand is an estimate" in text
-    assert "nothing was started and nobody was asked" in text
+    assert "40 on AWS Batch, Spot machines of c7a, 2 vCPUs each; 32 at once" in text
+    assert "1h00m a run, evaluations included, as fast as here; 40.0 hours in all, 2h00m" in text
+    assert "of 2026-11-22 for us-east-1, from AWS's public price list" in text
+    assert "Spot at 45% of on-demand is an estimate" in text
+    assert "nothing was started, and nobody was asked" in text
 
 
 def test_dollars_are_hours_times_the_price_of_the_vcpus():
@@ -64,17 +65,17 @@ def test_on_demand_machines_are_expected_to_cost_their_highest_price():
 def test_a_cap_that_is_enough_is_told_with_the_share_of_a_run():
     lines = _lines([HOUR] * 10, max_usd=5)
     (cap,) = (line for line in lines if line.startswith("cap:"))
-    assert "at most $5.00, $0.50 for each run" in cap
-    assert "end early" not in cap
+    assert "$5.00 for machines, $0.50 for each run" in cap
+    assert "stop early" not in cap
 
 
 def test_a_cap_that_is_too_low_says_how_many_runs_end_early_and_what_is_enough():
     lines = _lines([HOUR] * 10, max_usd=0.3)
     (cap,) = (line for line in lines if line.startswith("cap:"))
-    assert "10 runs would end early" in cap
-    enough = float(cap.rpartition("=")[2])
+    assert "10 runs would stop early" in cap
+    enough = float(cap.rpartition("=")[2].split()[0])
     (cap,) = (line for line in _lines([HOUR] * 10, max_usd=enough) if line.startswith("cap:"))
-    assert "end early" not in cap
+    assert "stop early" not in cap
 
 
 def test_a_cap_that_pays_for_nothing_is_refused():
@@ -92,14 +93,14 @@ def test_the_dearest_of_several_families_decides_the_worst_case():
 def test_runs_that_cannot_be_measured_still_have_a_price():
     configs = {"run0": make_config()}
     lines = plan_lines(configs, [], CloudSettings(), 1, "EC2")
-    assert any("an hour of a run costs about $0.023, at most $0.051" in line for line in lines)
+    assert any("an hour of a run is about $0.023, at most $0.051" in line for line in lines)
 
 
 def test_prices_are_those_of_the_region_that_is_set(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     lines = _lines([HOUR] * 40, attempts=1)
     assert _dollars(lines, "machines:")[1] == pytest.approx(40 * 0.05132 * 1.142, abs=0.01)
-    assert any("in eu-central-1" in line for line in lines)
+    assert any("for eu-central-1" in line for line in lines)
 
 
 def test_an_unknown_family_is_refused_in_a_line():
