@@ -1,6 +1,6 @@
 """What processes that train share: imported once, in the fork server that they come from."""
 
-from rlzoo_plus.envs.quiet import native_output_hidden
+from robots.quiet import native_output_hidden
 
 with native_output_hidden():
     import pybullet  # noqa: F401

@@ -68,6 +68,7 @@ class Client:
         client: PyBullet's client id; -1 after ``close``.
         step_s: Simulated time of one ``step`` [s].
         substeps: Physics steps in one ``step``.
+        calls: Calls of the engine in one ``step``.
         gravity_m_s2: Nominal downward gravity.
         gui: Whether the world is shown in a window.
         step: Function that advances the world by ``step_s``.
@@ -120,8 +121,9 @@ class Client:
             raise RuntimeError("PyBullet could not connect. Close environments no longer in use.")
         self._saved_state = -1
         self.substep = self.bind(pybullet.stepSimulation)
-        n_calls = 1 if hold_torques else substeps
-        self.step = self.substep if n_calls == 1 else partial(_repeat, self.substep, n_calls)
+        self.calls = 1 if hold_torques else substeps
+        one = self.calls == 1
+        self.step = self.substep if one else partial(_repeat, self.substep, self.calls)
         self.bind(pybullet.setAdditionalSearchPath)(pybullet_data.getDataPath())
         self.gravity_m_s2 = physics.gravity_m_s2
         self.set_gravity(self.gravity_m_s2)

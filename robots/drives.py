@@ -271,15 +271,15 @@ class EndEffectorDrive(PositionDrive):
         """
         super().__init__(motors)
         self.n_actions = self.n_targets = 6 if turns else 3
-        self._link = link
-        self._orientation = orientation
-        self._turns = turns
-        self._workspace = workspace
+        self.link = link
+        self.orientation = orientation
+        self.turns = turns
+        self.workspace = workspace
         simulation, body = motors.simulation, motors.body
         self._read_link = simulation.bind(pybullet.getLinkState)
         self._solve = simulation.bind(pybullet.calculateInverseKinematics)
         movable = [joint.index for joint in simulation.movable_joints(body)]
-        self._solved_columns = [movable.index(index) for index in motors.indices]
+        self.solved_columns = [movable.index(index) for index in motors.indices]
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return displacements [m], and turns [rad].
@@ -297,20 +297,20 @@ class EndEffectorDrive(PositionDrive):
     def command(self, targets: list[float]) -> None:
         """Solve for joint positions near the present ones, and drive there."""
         body = self.motors.body
-        pose = self._read_link(body, self._link, computeForwardKinematics=1)
+        pose = self._read_link(body, self.link, computeForwardKinematics=1)
         position = [here + step for here, step in zip(pose[4], targets[:3], strict=True)]
-        if self._workspace is not None:
-            low, high = self._workspace
+        if self.workspace is not None:
+            low, high = self.workspace
             position = [min(max(x, a), b) for x, a, b in zip(position, low, high, strict=True)]
-        orientation = self._orientation
-        if self._turns:
+        orientation = self.orientation
+        if self.turns:
             turn = pybullet.getQuaternionFromEuler(targets[3:])
             orientation = pybullet.multiplyTransforms(
                 (0, 0, 0), turn, (0, 0, 0), orientation or pose[5]
             )[1]
         goal = (position,) if orientation is None else (position, orientation)
-        solution = self._solve(body, self._link, *goal, maxNumIterations=20, residualThreshold=1e-4)
-        chosen = np.array([solution[column] for column in self._solved_columns])
+        solution = self._solve(body, self.link, *goal, maxNumIterations=20, residualThreshold=1e-4)
+        chosen = np.array([solution[column] for column in self.solved_columns])
         super().command(self._within_limits(chosen).tolist())
 
 
@@ -326,14 +326,14 @@ class CombinedDrive(Drive):
         """
         super().__init__(motors)
         columns = range(len(motors.joints))
-        self._positioned = list(positioned)
-        self._turning = [column for column in columns if column not in self._positioned]
-        held = np.isin(columns, self._positioned)
+        self.positioned = list(positioned)
+        self.turning = [column for column in columns if column not in self.positioned]
+        held = np.isin(columns, self.positioned)
         self._centre = np.where(held, motors.centre, 0.0)
         self._lower = np.where(held, motors.lower, -np.inf)
         self._upper = np.where(held, motors.upper, np.inf)
-        self._turn = motors.driver(pybullet.VELOCITY_CONTROL, self._turning)
-        self._position = motors.driver(pybullet.POSITION_CONTROL, self._positioned)
+        self._turn = motors.driver(pybullet.VELOCITY_CONTROL, self.turning)
+        self._position = motors.driver(pybullet.POSITION_CONTROL, self.positioned)
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target velocities, and target positions within the limits."""
@@ -343,8 +343,8 @@ class CombinedDrive(Drive):
         """Set both kinds of motors."""
         forces = self.motors.forces
         for drive, name, columns in (
-            (self._turn, "targetVelocities", self._turning),
-            (self._position, "targetPositions", self._positioned),
+            (self._turn, "targetVelocities", self.turning),
+            (self._position, "targetPositions", self.positioned),
         ):
             values = {name: [targets[column] for column in columns]}
             drive(**values, forces=[forces[column] for column in columns])
@@ -355,16 +355,16 @@ class WrappedDrive(Drive):
 
     def __init__(self, drive: Drive) -> None:
         super().__init__(drive.motors)
-        self._drive = drive
+        self.wrapped = drive
         self.n_actions, self.n_targets = drive.n_actions, drive.n_targets
 
     def command(self, targets: list[float]) -> None:
         """Command the motors."""
-        self._drive.command(targets)
+        self.wrapped.command(targets)
 
     def advance(self, targets: list[float]) -> None:
         """Command the motors and advance the world by one step."""
-        self._drive.advance(targets)
+        self.wrapped.advance(targets)
 
 
 class MixedDrive(WrappedDrive):
@@ -402,4 +402,4 @@ class MixedDrive(WrappedDrive):
         mixed: Any = action[..., :1] * self._shares[0]
         for entry in range(1, self.n_actions):
             mixed = mixed + action[..., entry : entry + 1] * self._shares[entry]
-        return self._drive.targets(clip(mixed, -1.0, 1.0), state)
+        return self.wrapped.targets(clip(mixed, -1.0, 1.0), state)

@@ -73,7 +73,7 @@ class TrotDrive(WrappedDrive):
         wave = np.sin(self._radians_per_step * np.asarray(state.memory["count"]))[..., None]
         first, second = np.maximum(wave, 0.0), np.maximum(-wave, 0.0)
         lifted = first * self._first_pair + second * self._second_pair
-        return self._drive.targets(action + lifted / self.motors.scale, state)
+        return self.wrapped.targets(action + lifted / self.motors.scale, state)
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,13 @@ class Sensors:
     Attributes:
         links: Names of the links that are read.
         contact_links: Names of the links whose contacts are read.
+        body: The robot.
+        spec: What is read in addition to its joints.
+        joint_indices: Indices of the joints that are read.
+        link_indices: Indices of the links that are read, the base excluded.
+        base_is_link: Whether the base is one of the links that are read.
+        objects: Bodies that are read as objects.
+        partners: Sensors of further robots, and the columns of what they read.
         n_numbers: Length of a row.
     """
 
@@ -167,9 +174,10 @@ class Sensors:
         Raises:
             ValueError: If a pattern matches no link.
         """
-        self._body = body
+        self.body, self.spec, self.objects = body, spec, objects
+        self.joint_indices = [joint.index for joint in joints]
         self._efforts = spec.efforts
-        self._read_joints = simulation.joint_reader(body, [joint.index for joint in joints])
+        self._read_joints = simulation.joint_reader(body, self.joint_indices)
         self._read_pose = simulation.bind(pybullet.getBasePositionAndOrientation)
         self._read_velocity = simulation.bind(pybullet.getBaseVelocity)
         self._read_links = simulation.bind(pybullet.getLinkStates)
@@ -185,8 +193,8 @@ class Sensors:
         entries = (0, 1, 6, 7) if spec.links_as_left else (4, 5, 6, 7)
         self._link_columns = [itemgetter(entry) for entry in entries]
         indices = [links[name] for name in self.links]
-        self._base_is_link = indices[:1] == [-1]
-        self._link_indices = indices[1:] if self._base_is_link else indices
+        self.base_is_link = indices[:1] == [-1]
+        self.link_indices = indices[1:] if self.base_is_link else indices
 
         n_joints = len(joints)
         self._parts: list[Callable[[], list[float]]] = []
@@ -215,14 +223,19 @@ class Sensors:
             self._fields.append((name, start, self.n_numbers, shape[:-1] and shape))
         # At a reset Bullet still has the last contacts and efforts.
         self._stale = [f[1:3] for f in self._fields if f[0] in ("contact", "joint_effort")]
-        self._partners: list[tuple[Sensors, slice]] = []
+        self.partners: list[tuple[Sensors, slice]] = []
         for partner in partners:
             start, self.n_numbers = self.n_numbers, self.n_numbers + partner.n_numbers
             self._parts.append(partner.read)
-            self._partners.append((partner, slice(start, self.n_numbers)))
+            self.partners.append((partner, slice(start, self.n_numbers)))
             self._stale += [(start + first, start + last) for first, last in partner._stale]
         self._joints_alone = not self._parts and not spec.efforts
         self._first, self._second = slice(n_joints), slice(n_joints, None)
+
+    @property
+    def contact_indices(self) -> list[int]:
+        """Indices of the links whose contacts are read."""
+        return list(self._contact_columns)
 
     def read(self) -> list[float]:
         """Return one row of numbers of this world."""
@@ -266,7 +279,7 @@ class Sensors:
             name: rows[..., start:stop].reshape(lead + shape) if shape else rows[..., start:stop]
             for name, start, stop, shape in self._fields
         }
-        partners = tuple(one.state(rows[..., span]) for one, span in self._partners)
+        partners = tuple(one.state(rows[..., span]) for one, span in self.partners)
         return State(**fields, memory=memory, image=image, partners=partners)
 
     def _poses(self, bodies: list[int]) -> list[list[float]]:
@@ -279,15 +292,15 @@ class Sensors:
 
     def _link_row(self) -> list[float]:
         states: Sequence[Any] = ()
-        if self._link_indices:
+        if self.link_indices:
             # Without forward kinematics the poses would be those before the last step.
             states = self._read_links(
-                self._body,
-                self._link_indices,
+                self.body,
+                self.link_indices,
                 computeLinkVelocity=1,
                 computeForwardKinematics=self._forward,
             )
-        columns = self._poses([self._body]) if self._base_is_link else [[], [], [], []]
+        columns = self._poses([self.body]) if self.base_is_link else [[], [], [], []]
         row: list[float] = []
         for column, entry in zip(columns, self._link_columns, strict=True):
             row += column
@@ -296,9 +309,9 @@ class Sensors:
 
     def _contact_row(self) -> list[float]:
         touched = [0.0] * len(self.contact_links)
-        for point in self._read_contacts(self._body):
+        for point in self._read_contacts(self.body):
             # Of a contact, the first body need not be the one that was asked for.
-            link = point[3] if point[1] == self._body else point[4]
+            link = point[3] if point[1] == self.body else point[4]
             if point[1] != point[2] and link in self._contact_columns:
                 touched[self._contact_columns[link]] = 1.0
         return touched

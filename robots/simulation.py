@@ -68,8 +68,7 @@ LOADED_MODELS: set[str] = set()
 class Simulation(Client):
     """A PyBullet world with bodies; the calls of a step are bound once and read or write at once.
 
-    A native backend that steps many worlds in one call belongs behind this interface, and behind
-    ``robots.world.step_worlds``.
+    ``robots.native`` makes the same calls for many worlds at once.
     """
 
     def load_urdf(

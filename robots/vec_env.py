@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from robots.conditions import check_limits_of_worlds, info_of
 from robots.elementary import clip
 from robots.env import BaseRobotEnv
+from robots.native import stepper
 from robots.safety import REASON, Broken
 from robots.sensors import State
-from robots.world import step_worlds
 
 
 class Transition(NamedTuple):
@@ -68,6 +68,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(first.observation_space, self.num_envs)
         self.action_space = batch_space(first.action_space, self.num_envs)
         self._worlds = [env.world for env in self.envs]
+        self._step_physics = stepper(self._worlds)
         self._task = first.task
         self._choices = first.discrete_actions
         self._max_steps = first.max_episode_steps
@@ -197,7 +198,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             rows = zip(conditions, commands, generators, strict=True)
             applied = np.stack([one.apply(command, rng) for one, command, rng in rows])
         targets = self._worlds[0].robot.drive.targets(applied, self._state)
-        self._rows = step_worlds(self._worlds, targets)
+        self._rows = self._step_physics(targets)
         if self._images is not None:
             images: list[Any] = [world.image() for world in self._worlds]
             self._images = np.stack(images)

@@ -63,6 +63,7 @@ class World:
     """One robot in its surroundings.
 
     Attributes:
+        spec: What it was made of, its first robot excluded.
         simulation: The PyBullet world.
         robot: The robot.
         robots: The same, and its partners.
@@ -88,6 +89,7 @@ class World:
         """
         if renderer not in ("tiny", "egl"):
             raise ValueError(f"renderer={renderer!r} is unknown. Use 'tiny' or 'egl'.")
+        self.spec, self._robot_spec = spec, robot
         torques = robot.action_mode == ActionMode.TORQUE
         self.simulation = Simulation(spec, hold_torques=torques, gui=gui)
         try:
@@ -122,6 +124,10 @@ class World:
             for part, spec in zip(parts[1:], specs[1:], strict=True)
         ]
         return Sensors(self.simulation, *parts[0], self.objects, specs[0].sensors, others)
+
+    def copy(self) -> "World":
+        """Return a world made alike, as it was before anything happened in this one."""
+        return World(self.spec, self._robot_spec)
 
     def save(self) -> None:
         """Make the present poses those in which episodes start that draw no others.
@@ -209,9 +215,7 @@ class World:
 
 
 def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
-    """Step many worlds and read their sensors.
-
-    A native backend belongs here: one call for all worlds, the same numbers.
+    """Step many worlds in turn and read their sensors; ``robots.native`` does it in one call.
 
     Args:
         worlds: n worlds.
@@ -235,15 +239,15 @@ class TeamDrive(Drive):
                 "action_mode=pd cannot share a world: its controller acts within a step. "
                 "Use action_mode=position."
             )
-        self._drives = drives
+        self.drives = drives
         self._actions = _spans([drive.n_actions for drive in drives])
-        self._targets = _spans([drive.n_targets for drive in drives])
+        self.target_spans = _spans([drive.n_targets for drive in drives])
         self.n_actions = self._actions[-1].stop
-        self.n_targets = self._targets[-1].stop
+        self.n_targets = self.target_spans[-1].stop
 
     def set_strength(self, strength: float) -> None:
         """Set the factor on what the motors of all robots can apply."""
-        for drive in self._drives:
+        for drive in self.drives:
             drive.set_strength(strength)
 
     def targets(self, action: Floats, state: State) -> Floats:
@@ -251,13 +255,13 @@ class TeamDrive(Drive):
         states = (state, *state.partners)
         parts = [
             drive.targets(action[..., span], own)
-            for drive, span, own in zip(self._drives, self._actions, states, strict=True)
+            for drive, span, own in zip(self.drives, self._actions, states, strict=True)
         ]
         return np.concatenate(parts, axis=-1)
 
     def command(self, targets: list[float]) -> None:
         """Command the motors of all robots for the next step."""
-        for drive, span in zip(self._drives, self._targets, strict=True):
+        for drive, span in zip(self.drives, self.target_spans, strict=True):
             drive.command(targets[span])
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Write the two files and print what to do next; return the exit code."""
     options = _parse(arguments)
-    from rlzoo_plus.envs.quiet import native_output_hidden
+    from robots.quiet import native_output_hidden
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.

@@ -21,10 +21,10 @@ from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.envs.episodes import RecordedEpisodes, ReproducibleResets, WarmupResets, layers_of
-from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.registry import import_user_module, where_raised
+from robots.quiet import native_output_hidden
 
 # Arguments of `gymnasium.make` that the manager itself sets.
 _MANAGED = {

@@ -14,9 +14,9 @@ import numpy as np
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
+from robots.quiet import native_output_hidden
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,8 +15,8 @@ import numpy as np
 import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.envs.quiet import native_output_hidden
 from rlzoo_plus.errors import ConfigError, closest
+from robots.quiet import native_output_hidden
 from robots.simulation import JointInfo, Simulation
 
 # Prefix of PyBullet's messages: the function, file and line in its own source.

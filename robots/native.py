@@ -1,0 +1,346 @@
+"""Many worlds stepped by one call of the plugin: their programs, and a check against Python."""
+
+import ctypes
+import logging
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pybullet
+
+from robots.drives import (
+    CombinedDrive,
+    Drive,
+    EndEffectorDrive,
+    Motors,
+    PdDrive,
+    PositionDrive,
+    TorqueDrive,
+    VelocityDrive,
+    WrappedDrive,
+)
+from robots.plugin import SWITCH, Plugin, PluginError, get_plugin
+from robots.quiet import native_output_hidden
+from robots.sensors import Floats, Sensors
+from robots.world import Rows, TeamDrive, World, step_worlds
+
+THREADS = "ROBOTS_THREADS"
+log = logging.getLogger(__name__)
+
+Program = list[float]
+# The parts of a program, as in worlds.c.
+_MOTORS, _REGULATE, _REACH, _STEP, _READ, _LINKS, _CONTACTS, _BODIES = range(8)
+# What setJointMotorControlArray takes for what it is not given.
+_POSITION_GAIN, _VELOCITY_GAIN, _FORCE = 0.1, 1.0, 100_000.0
+
+
+class NativeWorlds:
+    """Steps worlds by one call of the plugin, without Python's lock.
+
+    Attributes:
+        threads: Threads that share a step; it changes no number.
+    """
+
+    def __init__(self, plugin: Plugin, worlds: Sequence[World], threads: int = 1) -> None:
+        """Give the plugin a program for each world.
+
+        Args:
+            plugin: The plugin.
+            worlds: Worlds for which ``program_of`` returns programs, made alike.
+            threads: Threads that share a step.
+        """
+        self.threads = threads
+        self._worlds = list(worlds)
+        drives = [_drives_of(world) for world in self._worlds]
+        self._motors = [[drive.motors for drive in of_world] for of_world in drives]
+        programs = [program_of(world) for world in self._worlds]
+        self._are_commanded = any(commands is None for commands, _ in programs)
+        addresses: list[int] = []
+        # Programs outlive neither this object nor a failure to make the next one.
+        weakref.finalize(self, _remove, plugin, addresses)
+        for world, (commands, rest) in zip(self._worlds, programs, strict=True):
+            numbers = [*(commands or []), *rest]
+            program = (ctypes.c_double * len(numbers))(*numbers)
+            addresses.append(plugin.add(world.simulation.client, program))
+        self._n_targets = self._worlds[0].robot.drive.n_targets
+        self._n_numbers = self._worlds[0].sensors.n_numbers
+        self._inputs = np.ones((len(addresses), self._n_targets + len(drives[0])))
+        self._step = partial(
+            plugin.functions.worlds_step,
+            (ctypes.c_void_p * len(addresses))(*addresses),
+            len(addresses),
+            self._inputs.ctypes.data,
+            self._inputs.shape[1],
+        )
+
+    def step(self, targets: Floats) -> Rows:
+        """Step all worlds; the arguments and the result of ``robots.world.step_worlds``.
+
+        Raises:
+            pybullet.error: If a world is closed, or Bullet cannot step it.
+        """
+        inputs = self._inputs
+        inputs[:, : self._n_targets] = targets
+        inputs[:, self._n_targets :] = [[m.strength for m in motors] for motors in self._motors]
+        if self._are_commanded:
+            for world, row in zip(self._worlds, targets.tolist(), strict=True):
+                world.robot.drive.command(row)
+        rows = np.empty((len(inputs), self._n_numbers))
+        failed = self._step(rows.ctypes.data, self._n_numbers, self.threads)
+        if failed:
+            raise pybullet.error(f"world {failed - 1} is closed, or Bullet cannot step it.")
+        return rows
+
+
+def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
+    """Return a function that steps worlds made alike, as ``robots.world.step_worlds`` does.
+
+    It is that of ``NativeWorlds`` if the plugin can be used and steps a copy of the first world as
+    Python does, bit for bit; if not, a warning says why. ``ROBOTS_THREADS`` is the number of
+    threads, 1 by default, and ``ROBOTS_NATIVE=0`` stays with Python.
+    """
+    in_python = partial(step_worlds, worlds)
+    if os.environ.get(SWITCH, "1") == "0" or not all(map(is_known, worlds)):
+        return in_python
+    try:
+        plugin = get_plugin()
+        _require_same_numbers(plugin, worlds[0])
+        return NativeWorlds(plugin, worlds, read_threads()).step
+    except PluginError as error:
+        _say(str(error))
+        return in_python
+
+
+def read_threads() -> int:
+    """Return the number of threads that ``ROBOTS_THREADS`` asks for.
+
+    Raises:
+        ValueError: If it is not a whole number from 1.
+    """
+    text = os.environ.get(THREADS, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{THREADS}={text!r} must be a whole number from 1. Set it to 1 or 2.")
+    return int(text)
+
+
+def is_known(world: World) -> bool:
+    """Return whether a world can be stepped natively.
+
+    It and its sensors must be of no class of one's own, it must have no window, and its drive must
+    command the motors before the world is stepped, as all but ``PdDrive`` do.
+    """
+    drive = _inner(world.robot.drive)
+    is_before = type(drive).advance is Drive.advance
+    return (
+        type(world) is World
+        and all(type(sensors) is Sensors for sensors in _sensors_of(world.sensors))
+        and not world.simulation.gui
+        and (is_before or _moves_as(drive, PdDrive))
+    )
+
+
+def program_of(world: World) -> tuple[Program | None, Program]:
+    """Return the two halves of a world's program: what commands its motors; steps and reads it.
+
+    The first is None if the drive must command the motors in Python.
+    """
+    drive, simulation = world.robot.drive, world.simulation
+    commands = _commands(drive, world, 0)
+    rest: Program = []
+    if not isinstance(_inner(drive), PdDrive):  # It steps the world within its command.
+        rest += _part(_STEP, simulation.calls)
+    return commands, rest + _reads(world.sensors, world)
+
+
+def _part(kind: int, *numbers: float) -> Program:
+    return [kind, len(numbers), *numbers]
+
+
+def _inner(drive: Drive) -> Drive:
+    """Return the drive that commands the motors: what others wrap that change actions alone."""
+    while isinstance(drive, WrappedDrive) and _moves_as(drive, WrappedDrive):
+        drive = drive.wrapped
+    return drive
+
+
+def _moves_as(drive: Any, kind: type[Drive]) -> bool:
+    """Return whether a drive commands and advances as a class does, whatever its targets are."""
+    names = ("command", "advance", "set_strength")
+    return isinstance(drive, kind) and all(
+        getattr(type(drive), name) is getattr(kind, name) for name in names
+    )
+
+
+def _drives_of(world: World) -> list[Drive]:
+    drive = _inner(world.robot.drive)
+    return drive.drives if isinstance(drive, TeamDrive) else [drive]
+
+
+def _sensors_of(sensors: Sensors) -> list[Sensors]:
+    return [sensors, *(own for one, _ in sensors.partners for own in _sensors_of(one))]
+
+
+def _commands(drive: Drive, world: World, robot: int, first: int = 0) -> Program | None:
+    """Return the parts that command a drive's motors; None for a drive that is not known.
+
+    Args:
+        drive: The drive of a robot.
+        world: Its world.
+        robot: Which of its robots.
+        first: Column of its first target.
+    """
+    drive = _inner(drive)
+    motors = drive.motors
+    if isinstance(drive, TeamDrive):
+        parts: Program = []
+        for number, (one, span) in enumerate(zip(drive.drives, drive.target_spans, strict=True)):
+            own = _commands(one, world, number, span.start)
+            if own is None:
+                return None
+            parts += own
+        return parts
+    strength = world.robot.drive.n_targets + robot
+    columns = range(len(motors.joints))
+    rows = partial(_motor_rows, world, motors)
+    head = motors.body, strength
+    if _moves_as(drive, TorqueDrive):
+        return _motors(*head, pybullet.TORQUE_CONTROL, rows(columns, first))
+    if _moves_as(drive, VelocityDrive):
+        return _motors(*head, pybullet.VELOCITY_CONTROL, rows(columns, first))
+    if _moves_as(drive, PositionDrive):
+        return _motors(*head, pybullet.POSITION_CONTROL, rows(columns, first, with_gains=True))
+    if _moves_as(drive, PdDrive):
+        motor_rows = rows(columns, first, with_gains=True)
+        numbers = (motors.body, world.simulation.substeps, strength, len(motor_rows))
+        return _part(_REGULATE, *numbers, *chain(*motor_rows))
+    if isinstance(drive, CombinedDrive) and _moves_as(drive, CombinedDrive):
+        held = rows(drive.positioned, first, with_gains=True)
+        return [
+            *_motors(*head, pybullet.VELOCITY_CONTROL, rows(drive.turning, first)),
+            *_motors(*head, pybullet.POSITION_CONTROL, held),
+        ]
+    if isinstance(drive, EndEffectorDrive) and _can_reach(drive):
+        motor_rows = rows(columns, 0, with_gains=True)
+        limits = zip(drive.solved_columns, motors.lower, motors.upper, strict=True)
+        for row, (column, lower, upper) in zip(motor_rows, limits, strict=True):
+            row[0], row[-2:] = column, [lower, upper]
+        low, high = drive.workspace or ((-np.inf,) * 3, (np.inf,) * 3)
+        orientation = drive.orientation
+        goal = (drive.link, orientation is not None, *(orientation or (0, 0, 0, 1)), *low, *high)
+        numbers = (motors.body, first, strength, len(motor_rows))
+        return _part(_REACH, *numbers, *goal, *chain(*motor_rows))
+    return None
+
+
+def _can_reach(drive: EndEffectorDrive) -> bool:
+    return _moves_as(drive, EndEffectorDrive) and not drive.turns
+
+
+def _motors(body: int, strength: int, mode: int, rows: list[list[float]]) -> Program:
+    return _part(_MOTORS, body, mode, strength, len(rows), *chain(*rows)) if rows else []
+
+
+def _motor_rows(
+    world: World, motors: Motors, columns: Sequence[int], first: int, with_gains: bool = False
+) -> list[list[float]]:
+    """Return a row of numbers for each motor: struct Motor in worlds.c."""
+    count = len(motors.joints)
+    kp = (with_gains and motors.position_gain) or [_POSITION_GAIN] * count
+    kd = (with_gains and motors.velocity_gain) or [_VELOCITY_GAIN] * count
+    info = partial(world.simulation.bind(pybullet.getJointInfo), motors.body)
+    return [
+        [
+            first + i,
+            *info(motors.indices[i])[3:5],
+            *(kp[i], kd[i], motors.max_force[i]),
+            *(-np.inf, np.inf),
+        ]
+        for i in columns
+    ]
+
+
+def _reads(sensors: Sensors, world: World) -> Program:
+    """Return the parts that read what ``Sensors.read`` does, in its order."""
+    info = world.simulation.bind(pybullet.getJointInfo)
+    body, spec, joints = sensors.body, sensors.spec, sensors.joint_indices
+    q, u = zip(*(info(body, joint)[3:5] for joint in joints), strict=True)
+    n_links = len(sensors.link_indices)
+    velocities = n_links > 0
+    flags = velocities, velocities and not spec.links_as_left, spec.efforts, spec.base
+    program = _part(_READ, body, *flags, len(joints), *q, *u, *joints)
+    if sensors.links:
+        first = spec.links_as_left, sensors.base_is_link, n_links
+        program += _part(_LINKS, *first, *sensors.link_indices)
+    if sensors.contact_links:
+        touched = sensors.contact_indices
+        program += _part(_CONTACTS, body, len(touched), *touched)
+    if sensors.objects:
+        program += _part(_BODIES, len(sensors.objects), *sensors.objects)
+    for partner, _ in sensors.partners:
+        program += _reads(partner, world)
+    return program
+
+
+_SAME: dict[tuple[float, ...], bool] = {}
+
+
+def _require_same_numbers(plugin: Plugin, world: World) -> None:
+    """Step two copies of a world, one of them natively; once in a process for worlds made alike.
+
+    Raises:
+        PluginError: If they read another number, or cannot be stepped.
+    """
+    commands, rest = program_of(world)
+    key = (*(commands or []), -1.0, *rest)
+    if key not in _SAME:
+        _SAME[key] = _are_stepped_alike(plugin, world)
+    if not _SAME[key]:
+        raise PluginError(
+            "it steps a copy of this world to other numbers than Python does. Report it with the "
+            "robot and the version of pybullet."
+        )
+
+
+def _are_stepped_alike(plugin: Plugin, world: World) -> bool:
+    copies: list[World] = []
+    try:
+        with native_output_hidden():  # Loading, Bullet may tell once more what a file lacks.
+            for _ in range(2):
+                copies.append(world.copy())
+        rng = np.random.default_rng(0)
+        for copy in copies:
+            copy.save()
+            row: Any = copy.start(copy.robot.at_rest)
+            copy.robot.drive.set_strength(0.9)
+        by_python, native = copies[0], NativeWorlds(plugin, copies[1:])
+        for _ in range(2):
+            action = rng.uniform(-1.0, 1.0, by_python.robot.drive.n_actions)
+            targets = by_python.robot.drive.targets(action, by_python.sensors.state(row))
+            row = by_python.step(targets.tolist())
+            if native.step(targets[None]).tobytes() != np.array(row, np.float64).tobytes():
+                return False
+        return True
+    except (pybullet.error, OSError) as error:
+        raise PluginError(f"a copy of this world cannot be stepped ({error}).") from error
+    finally:
+        for copy in copies:
+            copy.simulation.close()
+
+
+_SAID: set[str] = set()
+
+
+def _say(reason: str) -> None:
+    """Warn, once in a process for each reason, that worlds are stepped in Python."""
+    if reason not in _SAID:
+        _SAID.add(reason)
+        log.warning("Worlds are stepped in Python, slower and with the same numbers: %s", reason)
+
+
+def _remove(plugin: Plugin, addresses: list[int]) -> None:
+    for address in addresses:
+        plugin.remove(address)

@@ -1,0 +1,372 @@
+// Steps many PyBullet worlds in one call, on one or several threads, without Python's lock.
+//
+// A plugin of PyBullet. It gets its world through Bullet's plugin interface and calls Bullet's C
+// interface, whose functions it looks up by name in the loaded pybullet, so that it needs neither
+// headers nor libraries. native.py writes the program of each world, a row of numbers that says
+// what to command and what to read. The commands, their order and every rounding are those of
+// drives.py and sensors.py, hence the numbers too.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define API_VERSION 202010061  // Of these structures and functions.
+#define MAX_DOFS 128           // Bullet's own limit.
+
+typedef void* Handle;
+struct LinkState {
+  double centre[3], orientation[4], inertial[7], frame[3], frame_orientation[4];
+  double velocity[3], angular_velocity[3], box[6];
+};
+struct Contact {
+  int flags, bodies[2], links[2];
+  double positions[6], normal[3], distance, force, friction[2], directions[6];
+};
+struct Contacts {
+  int n;
+  struct Contact* points;
+};
+
+#define FUNCTIONS(F)                                                                              \
+  F(int, b3SubmitClientCommand, (Handle, Handle))                                                 \
+  F(Handle, b3ProcessServerStatus, (Handle))                                                      \
+  F(Handle, b3InitStepSimulationCommand, (Handle))                                                \
+  F(Handle, b3JointControlCommandInit2, (Handle, int, int))                                       \
+  F(int, b3JointControlSetDesiredPosition, (Handle, int, double))                                 \
+  F(int, b3JointControlSetDesiredVelocity, (Handle, int, double))                                 \
+  F(int, b3JointControlSetKp, (Handle, int, double))                                              \
+  F(int, b3JointControlSetKd, (Handle, int, double))                                              \
+  F(int, b3JointControlSetMaximumForce, (Handle, int, double))                                    \
+  F(int, b3JointControlSetDesiredForceTorque, (Handle, int, double))                              \
+  F(Handle, b3RequestActualStateCommandInit, (Handle, int))                                       \
+  F(int, b3RequestActualStateCommandComputeLinkVelocity, (Handle, int))                           \
+  F(int, b3RequestActualStateCommandComputeForwardKinematics, (Handle, int))                      \
+  F(int, b3GetStatusActualState,                                                                  \
+    (Handle, int*, int*, int*, const double**, const double**, const double**, const double**))   \
+  F(int, b3GetStatusActualState2,                                                                 \
+    (Handle, int*, int*, int*, int*, const double**, const double**, const double**,              \
+     const double**, const double**, const double**, const double**, const double**))             \
+  F(int, b3GetLinkState, (Handle, Handle, int, struct LinkState*))                                \
+  F(Handle, b3InitRequestContactPointInformation, (Handle))                                       \
+  F(void, b3SetContactFilterBodyA, (Handle, int))                                                 \
+  F(void, b3GetContactPointInformation, (Handle, struct Contacts*))                               \
+  F(Handle, b3CalculateInverseKinematicsCommandInit, (Handle, int))                               \
+  F(void, b3CalculateInverseKinematicsSetMaxNumIterations, (Handle, int))                         \
+  F(void, b3CalculateInverseKinematicsSetResidualThreshold, (Handle, double))                     \
+  F(void, b3CalculateInverseKinematicsAddTargetPurePosition, (Handle, int, const double*))        \
+  F(void, b3CalculateInverseKinematicsAddTargetPositionWithOrientation,                           \
+    (Handle, int, const double*, const double*))                                                  \
+  F(int, b3GetStatusInverseKinematicsJointPositions, (Handle, int*, int*, double*))
+
+#define DECLARE(result, name, arguments) static result(*name) arguments;
+FUNCTIONS(DECLARE)
+
+// Look the functions up in a loaded pybullet; return the name of one it lacks, or null.
+EXPORT const char* worlds_bind(const char* pybullet) {
+  void* library = dlopen(pybullet, RTLD_NOW | RTLD_NOLOAD);
+  if (!library) return "pybullet itself";
+#define LOOK_UP(result, name, arguments) \
+  if (!(*(void**)&name = dlsym(library, #name))) return #name;
+  FUNCTIONS(LOOK_UP)
+  return 0;
+}
+
+// What Bullet gives a plugin.
+struct Context {
+  Handle client;
+  void* own;
+};
+// A world's client: null once the world is closed. Freed when no program refers to it either.
+typedef struct {
+  Handle handle;
+  int uses;
+} Client;
+
+static Client* found;
+
+static void release(Client* client) {
+  if (--client->uses == 0) free(client);
+}
+
+EXPORT int initPlugin_worlds(struct Context* context) {
+  Client* client = calloc(1, sizeof(Client));
+  if (!client) return -1;
+  client->handle = context->client;
+  client->uses = 1;
+  context->own = client;
+  return API_VERSION;
+}
+
+EXPORT void exitPlugin_worlds(struct Context* context) {
+  Client* client = context->own;
+  client->handle = 0;
+  release(client);
+}
+
+EXPORT int executePluginCommand_worlds(struct Context* context, const void* arguments) {
+  (void)arguments;
+  found = context->own;
+  return 0;
+}
+
+typedef struct {
+  Client* client;
+  int length;
+  double program[];
+} World;
+
+// The world in which the plugin's command was executed last; null without memory.
+EXPORT World* worlds_new(const double* program, int length) {
+  World* world = malloc(sizeof(World) + length * sizeof(double));
+  if (!world) return 0;
+  world->client = found;
+  world->client->uses++;
+  world->length = length;
+  memcpy(world->program, program, length * sizeof(double));
+  return world;
+}
+
+EXPORT void worlds_free(World* world) {
+  release(world->client);
+  free(world);
+}
+
+static Handle submit(Handle client, Handle command) {
+  b3SubmitClientCommand(client, command);
+  return b3ProcessServerStatus(client);
+}
+
+static void step(Handle client, int times) {
+  while (times-- > 0) submit(client, b3InitStepSimulationCommand(client));
+}
+
+typedef struct {
+  Handle status;
+  const double *q, *u, *effort, *link, *link_velocity;
+} State;
+
+static int read_state(Handle client, int body, int velocity, int forward, State* state) {
+  Handle command = b3RequestActualStateCommandInit(client, body);
+  if (velocity) b3RequestActualStateCommandComputeLinkVelocity(command, 1);
+  if (forward) b3RequestActualStateCommandComputeForwardKinematics(command, 1);
+  state->status = submit(client, command);
+  // The second does not look whether there is a state.
+  return b3GetStatusActualState(state->status, 0, 0, 0, 0, &state->q, &state->u, 0) &&
+         b3GetStatusActualState2(state->status, 0, 0, 0, 0, 0, 0, 0, 0, 0, &state->effort,
+                                 &state->link, &state->link_velocity);
+}
+
+// A motor of a program: its targets lie at `column`, q and u are Bullet's own indices.
+typedef struct {
+  double column, q, u, position_gain, velocity_gain, force, lower, upper;
+} Motor;
+enum { VELOCITY, TORQUE, POSITION };  // Bullet's own modes.
+
+static void drive(Handle client, int mode, int body, int n, const Motor* motors,
+                  const double* targets, double strength) {
+  Handle command = b3JointControlCommandInit2(client, body, mode);
+  for (const Motor* m = motors; m < motors + n; m++) {
+    double target = targets[(int)m->column];
+    target = target < m->lower ? m->lower : target > m->upper ? m->upper : target;
+    if (mode == TORQUE) {
+      b3JointControlSetDesiredForceTorque(command, m->u, strength * target);
+      continue;
+    }
+    if (mode == POSITION) {
+      b3JointControlSetDesiredPosition(command, m->q, target);
+      b3JointControlSetKp(command, m->u, m->position_gain);
+    }
+    b3JointControlSetDesiredVelocity(command, m->u, mode == POSITION ? 0.0 : target);
+    b3JointControlSetKd(command, m->u, m->velocity_gain);
+    b3JointControlSetMaximumForce(command, m->u, strength * m->force);
+  }
+  submit(client, command);
+}
+
+// PdDrive.advance.
+static int regulate(Handle client, int substeps, int body, int n, const Motor* motors,
+                    const double* targets, double strength) {
+  double torques[MAX_DOFS];
+  Motor pushes[MAX_DOFS];
+  State state;
+  while (substeps-- > 0) {
+    if (!read_state(client, body, 0, 0, &state)) return 0;
+    for (int i = 0; i < n; i++) {
+      const Motor* m = motors + i;
+      double error = targets[(int)m->column] - state.q[(int)m->q];
+      double torque = m->position_gain * error - m->velocity_gain * state.u[(int)m->u];
+      double limit = strength * m->force;
+      torques[i] = torque < -limit ? -limit : torque > limit ? limit : torque;
+      pushes[i] = *m;
+      pushes[i].column = i;
+    }
+    drive(client, TORQUE, body, n, pushes, torques, 1.0);
+    step(client, 1);
+  }
+  return 1;
+}
+
+// EndEffectorDrive.command; the columns of the motors are those of the solution.
+static int reach(Handle client, int body, const double* a, const double* targets, int n,
+                 const Motor* motors, double strength) {
+  const double *orientation = a + 2, *low = a + 6, *high = a + 9;
+  int link = a[0], n_solved;
+  double goal[3], solution[MAX_DOFS];
+  struct LinkState pose;
+  State state;
+  if (!read_state(client, body, 0, 1, &state)) return 0;
+  if (!b3GetLinkState(client, state.status, link, &pose)) return 0;
+  for (int i = 0; i < 3; i++) {
+    double x = pose.frame[i] + targets[i];
+    goal[i] = x < low[i] ? low[i] : x > high[i] ? high[i] : x;
+  }
+  Handle command = b3CalculateInverseKinematicsCommandInit(client, body);
+  b3CalculateInverseKinematicsSetMaxNumIterations(command, 20);
+  b3CalculateInverseKinematicsSetResidualThreshold(command, 1e-4);
+  if (a[1])
+    b3CalculateInverseKinematicsAddTargetPositionWithOrientation(command, link, goal, orientation);
+  else
+    b3CalculateInverseKinematicsAddTargetPurePosition(command, link, goal);
+  Handle status = submit(client, command);
+  if (!b3GetStatusInverseKinematicsJointPositions(status, 0, &n_solved, solution)) return 0;
+  if (!n_solved) return 0;
+  drive(client, POSITION, body, n, motors, solution, strength);
+  return 1;
+}
+
+static double* put(double* out, const double* from, int n) {
+  memcpy(out, from, n * sizeof(double));
+  return out + n;
+}
+
+// Positions, orientations, velocities and angular velocities of n bodies, each side by side.
+static void put_pose(double* out, int n, int i, const double* position, const double* orientation,
+                     const double* velocity, const double* angular_velocity) {
+  put(out + 3 * i, position, 3);
+  put(out + 3 * n + 4 * i, orientation, 4);
+  put(out + 7 * n + 3 * i, velocity, 3);
+  put(out + 10 * n + 3 * i, angular_velocity, 3);
+}
+
+static void put_base(double* out, int n, int i, const State* state) {
+  put_pose(out, n, i, state->q, state->q + 3, state->u, state->u + 3);
+}
+
+static int put_links(double* out, Handle client, const State* state, const double* a) {
+  int as_left = a[0], has_base = a[1], n = a[2];
+  struct LinkState pose;
+  if (has_base) put_base(out, n + 1, 0, state);
+  for (int i = 0; i < n; i++) {
+    int link = a[3 + i];
+    const double *left = state->link + 7 * link, *velocity = state->link_velocity + 6 * link;
+    if (!as_left && !b3GetLinkState(client, state->status, link, &pose)) return 0;
+    put_pose(out, n + has_base, i + has_base, as_left ? left : pose.frame,
+             as_left ? left + 3 : pose.frame_orientation, velocity, velocity + 3);
+  }
+  return 1;
+}
+
+static void put_contacts(double* out, Handle client, int body, int n, const double* links) {
+  struct Contacts contacts = {0, 0};
+  Handle command = b3InitRequestContactPointInformation(client);
+  b3SetContactFilterBodyA(command, body);
+  submit(client, command);
+  b3GetContactPointInformation(client, &contacts);
+  for (int i = 0; i < n; i++) out[i] = 0.0;
+  for (struct Contact* c = contacts.points; c < contacts.points + contacts.n; c++) {
+    int link = c->bodies[0] == body ? c->links[0] : c->links[1];
+    for (int i = 0; i < n && c->bodies[0] != c->bodies[1]; i++)
+      if (links[i] == link) out[i] = 1.0;
+  }
+}
+
+enum { MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES };
+
+// Carry out a world's program: parts of (kind, length of the rest, rest).
+static int run(const World* world, const double* in, double* out) {
+  Handle client = world->client->handle;
+  if (!client) return 0;
+  State state;
+  const double* end = world->program + world->length;
+  for (const double* part = world->program; part < end; part += 2 + (int)part[1]) {
+    const double* a = part + 2;
+    int body = a[0], n;
+    switch ((int)part[0]) {
+      case MOTORS:  // body, mode, column of the strength, n, motors
+        drive(client, a[1], body, a[3], (const Motor*)(a + 4), in, in[(int)a[2]]);
+        break;
+      case REGULATE:  // body, substeps, column of the strength, n, motors
+        if (!regulate(client, a[1], body, a[3], (const Motor*)(a + 4), in, in[(int)a[2]])) return 0;
+        break;
+      case REACH:  // body, column, column of the strength, n, link and goal, motors
+        if (!reach(client, body, a + 4, in + (int)a[1], a[3], (const Motor*)(a + 16),
+                   in[(int)a[2]]))
+          return 0;
+        break;
+      case STEP:  // times
+        step(client, a[0]);
+        break;
+      case READ:  // body, link velocities, forward kinematics, efforts, base, n, q, u, links
+        n = a[5];
+        if (!read_state(client, body, a[1], a[2], &state)) return 0;
+        for (int i = 0; i < n; i++) *out++ = state.q[(int)a[6 + i]];
+        for (int i = 0; i < n; i++) *out++ = state.u[(int)a[6 + n + i]];
+        for (int i = 0; i < n && a[3]; i++) *out++ = state.effort[(int)a[6 + 2 * n + i]];
+        if (a[4]) put_base(out, 1, 0, &state), out += 13;
+        break;
+      case LINKS:  // as left, whether the base is among them, n, links; of the body read last
+        if (!put_links(out, client, &state, a)) return 0;
+        out += 13 * (int)(a[1] + a[2]);
+        break;
+      case CONTACTS:  // body, n, links
+        put_contacts(out, client, body, a[1], a + 2);
+        out += (int)a[1];
+        break;
+      case BODIES:  // n, bodies
+        n = a[0];
+        for (int i = 0; i < n; i++) {
+          if (!read_state(client, a[1 + i], 0, 0, &state)) return 0;
+          put_base(out, n, i, &state);
+        }
+        out += 13 * n;
+        break;
+      default:
+        return 0;
+    }
+  }
+  return 1;
+}
+
+typedef struct {
+  World** worlds;
+  int n, next, failed;
+  const double* in;
+  int width_in;
+  double* out;
+  int width_out;
+} Job;
+
+static void* work(void* argument) {
+  Job* job = argument;
+  for (long i; (i = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->n;)
+    if (!run(job->worlds[i], job->in + i * job->width_in, job->out + i * job->width_out))
+      __atomic_store_n(&job->failed, (int)i + 1, __ATOMIC_RELAXED);
+  return 0;
+}
+
+// Step n worlds: one row in and one row out for each. Return 0, or the number of one that failed,
+// from 1. Threads last for the call only, so that a process may fork between two.
+EXPORT int worlds_step(World** worlds, int n, const double* in, int width_in, double* out,
+                       int width_out, int threads) {
+  Job job = {worlds, n, 0, 0, in, width_in, out, width_out};
+  pthread_t others[64];
+  int started = 0;
+  while (started < 64 && started + 1 < threads && started + 1 < n)
+    if (pthread_create(&others[started], 0, work, &job)) break;
+    else started++;
+  work(&job);
+  while (started > 0) pthread_join(others[--started], 0);
+  return job.failed;
+}
