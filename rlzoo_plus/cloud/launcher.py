@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rlzoo_plus.cloud.plan import measure, plan_lines, vcpus_of
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.budget import deal, least_share
+from rlzoo_plus.cloud.plan import measure, plan_lines, slot_price, vcpus_of
+from rlzoo_plus.cloud.prices import load_prices
 from rlzoo_plus.cloud.project import Project, read_project
 from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat, RunConfig
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import LauncherOptions
 from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.store.launches import Launch, Launches
 
+log = logging.getLogger(__name__)
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
 
@@ -45,15 +52,24 @@ class CloudLauncher(WorkersLauncher):
     starts_machines = True
     Settings: type[CloudSettings] = CloudSettings
     settings: CloudSettings
+    # Its name in `infra.name`, and what starts its machines, for people.
+    name: ClassVar[str]
+    title: ClassVar[str] = "AWS"
+    # Runs of one launch at most.
+    most_runs: ClassVar[int] = 10_000
 
     def __init__(self, options: LauncherOptions) -> None:
-        settings: CloudSettings = options.settings
-        self._options = options
+        self.settings, self.options = options.settings, options
         if not options.store:
-            store = UNKNOWN_STORE if settings.dry_run else read_project(settings.project).store
+            store = UNKNOWN_STORE if self.settings.dry_run else self.project.store
             options = replace(options, store=store)
         super().__init__(options)
+        # What is to be told when machines are started.
+        self.notes: list[str] = []
+        # Whether workers import code that is not ours, as the runs of the user's own command need.
+        self.trust = bool(self.settings.code)
         self._budgets: dict[str, float] = {}
+        self._prepared: set[str] = set()
 
     @cached_property
     def project(self) -> Project:
@@ -67,7 +83,18 @@ class CloudLauncher(WorkersLauncher):
     @property
     def vcpus(self) -> int:
         """VCPUs of a machine for one run."""
-        return vcpus_of(self.settings, self._options.threads_per_job)
+        return vcpus_of(self.settings, self.options.threads_per_job)
+
+    @property
+    def families(self) -> list[str]:
+        """The instance families that a run may get.
+
+        Raises:
+            ConfigError: There is no project, or AWS cannot be asked.
+        """
+        if self.settings.gpus:
+            return self.settings.families or [self.project.gpu_family]
+        return self.settings.families or [self.project.family]
 
     @cached_property
     def launches(self) -> Launches:
@@ -78,29 +105,121 @@ class CloudLauncher(WorkersLauncher):
         """Print the plan of a dry run, or check everything and deal out the budget."""
         if self.settings.dry_run:
             return self.plan(configs)
-        self.check(configs)
+        if not set(configs) <= self._prepared:
+            self._check_store()
+            self.check(configs)
+            self.trust |= any(map(_is_foreign, configs.values()))
+            self._budgets = self._dealt([*configs])
+            self._prepared = set(configs)
         return []
 
+    def prepare_study(self, config: RunConfig) -> None:
+        """Check all that the machines of a study's trials will need; each trial is a launch.
+
+        Raises:
+            ConfigError: They could not be started, or a setting is for sweeps.
+        """
+        for key, given in (("max_usd", self.settings.max_usd), ("dry_run", self.settings.dry_run)):
+            if given:
+                raise ConfigError(
+                    f"infra.{key} is for sweeps: nobody knows what trials a study will have. Leave "
+                    "it out, and bound the study by hpo.n_trials and infra.time_limit_minutes."
+                )
+        self.prepare({"trial": config})
+
     def more_of(self, key: str) -> dict[str, Any]:
-        """Return the budget of a run [$], if there is one."""
-        return {"max_usd": self._budgets[key]} if key in self._budgets else {}
+        """Return the budget of a run over all its attempts [$], None for no limit."""
+        return {"max_usd": self._budgets.get(key)}
 
     def start_machines(self, keys: Sequence[str]) -> list[str]:
-        """Start machines for the runs that no machine is at work for."""
+        """Start machines for the runs that no machine is started for, or at work for."""
         covered = self.covered()
         missing = [key for key in keys if key not in covered]
+        lines, self.notes = self.notes, []
         if not missing:
-            return ["machines are at work for all of these runs already"]
-        launch = self.launches.add(missing, self.settings.model_dump() | {"name": self.name})
-        return self.start(launch)
+            return [*lines, "machines are started for all of these runs already"]
+        if len(missing) < len(keys):
+            n_there = len(keys) - len(missing)
+            lines.append(f"machines are started for {n_there:,} of these runs already")
+        for begin in range(0, len(missing), self.most_runs):
+            part = missing[begin : begin + self.most_runs]
+            lines += self.start(self.launches.add(part, self.as_stored()))
+        return lines
 
-    # What starts its machines, for people.
-    title = "AWS"
+    def as_stored(self) -> dict[str, Any]:
+        """Return what a launch keeps: the section `infra` that starts the same machines again."""
+        limits = self.options.limits
+        return {
+            **self.settings.model_dump(),
+            "name": self.name,
+            "project": self.project.name,
+            "memory_gib": limits.memory_gib,
+            "time_limit_minutes": None if limits.time_s is None else limits.time_s / 60.0,
+        }
+
+    def usd_per_hour(self, families: Sequence[str], vcpus: int) -> float | None:
+        """Return the most that an hour of a run can cost [$], None if no price is known.
+
+        Args:
+            families: Of the machines that it may get.
+            vcpus: Its part of a machine.
+
+        Raises:
+            ConfigError: No price is known, and there is a budget.
+        """
+        settings = self.settings.model_copy(update={"families": list(families)})
+        try:
+            return slot_price(load_prices(), settings, vcpus, aws.region()).highest
+        except ConfigError as error:
+            if settings.max_usd is not None:
+                raise
+            log.warning("no costs are counted: %s", error)
+            return None
+
+    def worker_words(self, launch: Launch, usd_per_hour: float | None, slots: int = 1) -> list[str]:
+        """Return what follows `rlzoo-plus worker` on a machine of a launch."""
+        words = [self.place, "--slots", str(slots), "--launch", launch.name]
+        words += ["--spot"] if self.settings.spot else []
+        words += [] if usd_per_hour is None else ["--usd-per-hour", f"{usd_per_hour:.6g}"]
+        return [*words, "--trust"] if self.trust else words
+
+    def _check_store(self) -> None:
+        if self.url.rstrip("/") != self.project.store.rstrip("/"):
+            raise ConfigError(
+                f"store={self.url}: the machines of project {self.project.name} may use no store "
+                f"but {self.project.store}. Leave store=... out."
+            )
+
+    def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
+        if self.settings.max_usd is None:
+            return {}
+        spent = {k: _spent(each.record.get("spent")) for k, each in self.submitter.live().items()}
+        least = least_share(self.usd_per_hour(self.families, self.vcpus) or 0.0)
+        return deal(self.settings.max_usd, spent, keys, least_usd=least)
+
+    def stop_machines(self) -> list[str]:
+        """Stop what is no longer needed of a sweep that was cancelled; return lines that say so.
+
+        The workers were asked to stop already: machines that are at work are left to them.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        return []
+
+    def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
+        """Return lines for `sweep status`: how the machines are, and what helps.
+
+        Args:
+            unbegun: The keys of the runs that wait, and that nobody has cancelled.
+            sweep: What commands call the sweep.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        return []
 
     # What a subclass says.
-
-    # Its name in `infra.name`.
-    name: str
 
     def plan(self, configs: Mapping[str, RunConfig]) -> list[str]:
         """Return what would be started, and what it would cost, as lines; asks nobody."""
@@ -130,3 +249,17 @@ class CloudLauncher(WorkersLauncher):
             ConfigError: They cannot be started.
         """
         raise NotImplementedError
+
+
+def _is_foreign(config: RunConfig) -> bool:
+    """Return whether a run needs `--trust` of its worker, which brings no store of its own."""
+    from rlzoo_plus.runs.open import foreign_code_of
+
+    alone = config.model_copy(update={"store": None})
+    return bool(config.init_from or foreign_code_of(alone))
+
+
+def _spent(spent: object) -> float:
+    """Return what a run has cost [$], as its untrusted record says."""
+    usd = finite(spent.get("usd")) if isinstance(spent, Mapping) else None
+    return max(0.0, usd or 0.0)

@@ -41,6 +41,7 @@ class Project:
         family: The instance family that keeps results exact.
         families: The families of the wide queue.
         max_vcpus: The most vCPUs at once.
+        gpu_family: The family of the GPU queue, empty if there is none.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Project:
     family: str
     families: tuple[str, ...]
     max_vcpus: int
+    gpu_family: str = ""
 
 
 def stack_name(project: str) -> str:
@@ -144,6 +146,7 @@ def read_project(asked: str | None = None) -> Project:
             family=outputs["Family"],
             families=tuple(outputs["Families"].split(",")),
             max_vcpus=int(outputs["MaxVcpus"]),
+            gpu_family=outputs.get("GpuFamily", ""),
         )
     except (KeyError, ValueError) as error:
         raise ConfigError(

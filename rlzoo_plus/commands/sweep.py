@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 # What is different for a sweep in a store.
 _IN_A_STORE = {
     "logs": " Of a sweep in a store: as they were last sent, five minutes ago at most.",
-    "resume": " In a store: let workers take the cancelled runs again.",
-    "retry-failed": " In a store: let workers take the failed runs again.",
-    "cancel": " In a store: from any machine; no worker takes a cancelled run until `resume`.",
+    "resume": " In a store: let workers take the cancelled runs again; of a sweep in AWS also "
+    "start machines for what is not done, as before but for what you say here: infra.spot=false "
+    "infra.max_usd=20.",
+    "retry-failed": " In a store: let workers take the failed runs again; of a sweep in AWS also "
+    "start machines for them.",
+    "cancel": " In a store: from any machine; no worker takes a cancelled run until `resume`. Jobs "
+    "in AWS that have not begun are cancelled.",
     "prune": " In a store: from the list of its jobs; a lifecycle rule removes their objects.",
 }
 

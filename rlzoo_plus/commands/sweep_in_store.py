@@ -9,6 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.commands.sweep_machines import (
+    about_machines,
+    newest_launch,
+    restart,
+    stop_machines,
+)
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
@@ -36,8 +42,9 @@ def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
         _watch(sweep, console)
     views = sweep.views()
     rows = summarise([*views])
+    machines = about_machines(sweep, views)
     if options.json:
-        print(json.dumps(sweep.data(views, rows)))
+        print(json.dumps({**sweep.data(views, rows), "machines": machines}))
         return 0
     console.print(f"sweep {sweep.url}", markup=False)
     console.print(state_of([*views], console.height))
@@ -49,10 +56,12 @@ def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
     count = n_workers(views)
     if count:
         console.print(f"{_counted(count, 'worker')} at work")
-    elif is_over(views):
+    elif is_over(views) or machines:
         console.print("no worker at work")
     else:
         console.print(f"no worker at work; start some: {_workers(sweep)}", markup=False)
+    for line in machines:
+        console.print(line, markup=False)
     return 0
 
 
@@ -108,12 +117,15 @@ def _cancel(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
             f"asked the workers of {_counted(asked, 'run')} to stop: within half a minute or so "
             "they write a checkpoint and send it"
         )
+    for line in stop_machines(sweep):
+        console.print(line, markup=False)
     return _say_error(changed.error, console)
 
 
 def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
     """Let workers take cancelled runs again, or with `retry-failed` the failed ones."""
-    if options.overrides or options.trust:
+    launch = newest_launch(sweep)
+    if launch is None and (options.overrides or options.trust):
         given = " ".join([*options.overrides, *(["--trust"] if options.trust else [])])
         raise ConfigError(
             f"{printable(given)}: the runs of {sweep.url} are trained by workers; where and how "
@@ -123,7 +135,14 @@ def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
     failed = [view for view in views if view.state is JobState.FAILED]
     retries = options.verb == "retry-failed"
     chosen = failed if retries else [view for view in views if view.is_cancelled]
-    changed = sweep.reopen(chosen, (FAILED,) if retries else (CANCELLED,))
+    states = (FAILED,) if retries else (CANCELLED,)
+    if launch is None:
+        changed = sweep.reopen(chosen, states)
+    else:
+        restarted = restart(sweep, launch, views, chosen, states, options, console)
+        if restarted is None:
+            return 0
+        changed = restarted
     reopened = sum(changed.answers)
     waiting = [v for v in views if v.state is JobState.WAITING and not v.is_cancelled]
     if reopened:
@@ -131,7 +150,8 @@ def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
         console.print(f"workers may take {_counted(reopened, f'{which} run')} again")
     if reopened or waiting:
         console.print(f"{_counted(reopened + len(waiting), 'run')} wait for a worker")
-        console.print(f"next: {_workers(sweep)}", markup=False)
+        if launch is None:
+            console.print(f"next: {_workers(sweep)}", markup=False)
     else:
         console.print(f"{sweep.url}: nothing to do", markup=False)
     if failed and not retries:

@@ -222,6 +222,7 @@ LAUNCHERS = Registry(
         "slurm": "rlzoo_plus.infra.slurm:SlurmLauncher",
         "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
         "workers": "rlzoo_plus.infra.workers:WorkersLauncher",
+        "aws_batch": "rlzoo_plus.cloud.batch:BatchLauncher",
     },
     methods=["from_options", "submit", "wait"],
 )

@@ -120,6 +120,21 @@ class WorkersLauncher:
         """
         return []
 
+    def prepare_study(self, config: RunConfig) -> None:
+        """Check all that machines will need for the trials of a study.
+
+        Args:
+            config: What the trials vary.
+
+        Raises:
+            ConfigError: The machines could not be started, or a setting is for sweeps.
+        """
+        if not self.settings.wait:
+            raise ConfigError(
+                "infra.wait=false: a study needs its command, which chooses the values of the "
+                "trials. Leave it out."
+            )
+
     def more_of(self, key: str) -> dict[str, Any]:
         """Return what the record of a run has besides its configuration, such as its budget."""
         return {}

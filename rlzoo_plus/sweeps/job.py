@@ -150,7 +150,7 @@ def placed_again(jobs: list[SweepJob], overrides: Sequence[str], *, trust: bool)
             f"{jobs[0].sweep} needs code that is not ours: {printable(', '.join(foreign))}. If you "
             "know where the sweep comes from, add --trust to import it."
         )
-    given = dict(map(_parse, overrides))
+    given = parse_infra(overrides)
     refuse_secrets({"infra": given})
     placed = []
     for job in jobs:
@@ -199,6 +199,15 @@ def _stored(job: SweepJob, given: dict[str, Any], *, trust: bool) -> dict[str, A
     if trust and name == stored["name"]:
         return stored
     return {"name": name, **{key: stored[key] for key in _LIMITS}}
+
+
+def parse_infra(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `infra.KEY=VALUE` by their keys.
+
+    Raises:
+        ConfigError: One is no such override.
+    """
+    return dict(map(_parse, overrides))
 
 
 def _parse(override: str) -> tuple[str, Any]:

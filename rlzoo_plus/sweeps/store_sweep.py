@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store import lease, submissions
 from rlzoo_plus.store.cache import cache_of, hash_of, store_of
 from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name, open_store
+from rlzoo_plus.store.launches import Launches
 from rlzoo_plus.store.live import CONNECTIONS, LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS
 from rlzoo_plus.sweeps.job import SweepJob, sweep_dir
@@ -77,6 +79,11 @@ class StoreSweep:
         )
         self._jobs: dict[str, SweepJob] = {}
         self._n_submissions = 0
+
+    @property
+    def launches(self) -> Launches:
+        """What commands asked a cloud for."""
+        return Launches(self._store, self.name)
 
     @classmethod
     def at(cls, url: str) -> StoreSweep:
@@ -146,6 +153,21 @@ class StoreSweep:
             ),
             views,
         )
+
+    def set_budgets(self, budgets: Mapping[str, float | None]) -> None:
+        """Submit runs again with other budgets [$], None for no limit, and nothing else changed.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        by_about: dict[str, list[dict[str, Any]]] = {}
+        for key, record in self._submissions.records().items():
+            if key in budgets:
+                about = json.dumps(record["about"], sort_keys=True)
+                kept = {name: value for name, value in record.items() if name != "about"}
+                by_about.setdefault(about, []).append({**kept, "max_usd": budgets[key]})
+        for about, records in by_about.items():
+            self._submissions.add(records, json.loads(about))
 
     def remove(self, views: Iterable[StoreView]) -> None:
         """Take jobs out of the sweep; the objects of their runs stay.

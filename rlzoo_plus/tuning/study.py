@@ -217,11 +217,7 @@ def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> lis
         ConfigError: The store has another study of that name.
         StoreError: A request failed.
     """
-    if not launcher.settings.wait:
-        raise ConfigError(
-            "infra.wait=false: a study needs its command, which chooses the values of the trials. "
-            "Leave it out."
-        )
+    launcher.prepare_study(plan.base)
     if not study.trials() and launcher.submitter.keys():
         raise ConfigError(
             f"{launcher.place} has jobs of another sweep or study of that name. Choose another "
@@ -229,6 +225,8 @@ def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> lis
         )
     launcher.submitter.begin()
     remember_store(plan.folder, launcher.place)
+    if launcher.starts_machines:
+        return []
     return [f"a worker, on any machine: {worker_command(launcher, [plan.base])} --stay"]
 
 
