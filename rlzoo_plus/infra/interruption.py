@@ -88,14 +88,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class SpotWatch:
     """Looks for the notice of this instance in a thread, until there is one."""
 
-    def __init__(self, metadata: Metadata, look_s: float = LOOK_S) -> None:
-        """Begin to look.
-
-        Args:
-            metadata: Of the instance; for the watch alone from now on.
-            look_s: Time between looks [s].
-        """
-        self._metadata, self._look_s = metadata, look_s
+    def __init__(self, metadata: Metadata) -> None:
+        """Begin to look; `metadata` is for the watch alone from now on."""
+        self._metadata = metadata
         # In `time.monotonic`.
         self._ends: float | None = None
         self._is_told = False
@@ -118,7 +113,7 @@ class SpotWatch:
                 log.warning("this Spot instance is taken away in %.0f s", left_s)
                 self._ends = time.monotonic() + left_s
                 return
-            time.sleep(self._look_s)
+            time.sleep(LOOK_S)
 
     def look(self) -> float | None:
         """Return how long the instance is there still [s], None if there is no notice."""

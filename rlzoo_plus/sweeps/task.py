@@ -151,7 +151,8 @@ def _other_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
     except TypeError as error:
         raise ConfigError(f"the limits of {printable(key)} are damaged.") from error
     title = printable(record.get("title") or key)
-    return Task(key, run_dir, JobSpec(title, str(target), data, log_file(run_dir), limits))
+    spec = JobSpec(title, str(target), data, log_file(run_dir), limits)
+    return Task(key, run_dir, spec, max_usd=_share(record))
 
 
 def _share(record: Mapping[str, Any]) -> float | None:
