@@ -18,6 +18,7 @@ from rlzoo_plus.commands.sweep_machines import (
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
+from rlzoo_plus.sweeps.costs import lines_of
 from rlzoo_plus.sweeps.states import JobState
 from rlzoo_plus.sweeps.store_sweep import StoreSweep, is_over, n_workers
 
@@ -60,7 +61,7 @@ def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
         console.print("no worker at work")
     else:
         console.print(f"no worker at work; start some: {_workers(sweep)}", markup=False)
-    for line in machines:
+    for line in [*machines, *lines_of({view.job.key: view.costs for view in views})]:
         console.print(line, markup=False)
     return 0
 

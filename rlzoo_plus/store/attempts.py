@@ -234,8 +234,11 @@ def _attempt(row: Mapping[str, Any]) -> Attempt:
 
 
 def _word(value: object, longest: int = _LONGEST_WORD) -> str:
+    text = value if isinstance(value, str) else str(value)
+    if len(text) <= longest and text.isascii() and text.isprintable():
+        return text
     # Other characters take up to twelve bytes each in a record.
-    return printable(value, longest).encode("ascii", "replace").decode()[: longest + 3]
+    return printable(text, longest).encode("ascii", "replace").decode()[: longest + 3]
 
 
 def _number(value: object, most: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name, open_s
 from rlzoo_plus.store.launches import Launches
 from rlzoo_plus.store.live import CONNECTIONS, LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS
+from rlzoo_plus.sweeps.costs import RunCosts, costs_of_run, costs_of_sweep
 from rlzoo_plus.sweeps.job import SweepJob, sweep_dir
 from rlzoo_plus.sweeps.ledger import JobLoader
 from rlzoo_plus.sweeps.logs import TAIL_BYTES, last_lines
@@ -41,12 +42,14 @@ class StoreView(JobView):
         age_s: Time since the worker's last sign of life [s], None if there is none.
         is_cancelled: Whether it waits until the sweep is resumed.
         tag: Of the run's lease if nobody holds it any more, else None.
+        costs: What the attempts at it took.
     """
 
     worker: str = ""
     age_s: float | None = None
     is_cancelled: bool = False
     tag: str | None = None
+    costs: RunCosts = field(default_factory=RunCosts)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,10 @@ class StoreSweep:
         data = as_data(self.url, list(views), rows)
         for job, view in zip(data["jobs"], views, strict=True):
             job |= {"cancelled": view.is_cancelled, "worker": view.worker, "beat_age_s": view.age_s}
-        return {**data, "workers": n_workers(views)}
+            job["attempts"] = [vars(attempt) for attempt in view.costs.attempts]
+            job["spent"] = vars(view.costs.spent)
+        costs = costs_of_sweep([view.costs for view in views])
+        return {**data, "workers": n_workers(views), "costs": vars(costs)}
 
     def log_tail(self, job: SweepJob, n_lines: int) -> list[str] | None:
         """Return the last lines of what a job printed, as far as it was sent; None if nothing was.
@@ -278,6 +284,7 @@ def _view(job: SweepJob, live: LiveRecord | None) -> StoreView:
         age_s=live.age_s,
         is_cancelled=is_cancelled,
         tag=None if live.is_trained else live.tag,
+        costs=costs_of_run(live),
     )
 
 
