@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Project:
         families: The families of the wide queue.
         max_vcpus: The most vCPUs at once.
         gpu_family: The family of the GPU queue, empty if there is none.
+        bid_percentage: The highest Spot price, in percent of the on-demand price.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Project:
     families: tuple[str, ...]
     max_vcpus: int
     gpu_family: str = ""
+    bid_percentage: int = 100
 
 
 def stack_name(project: str) -> str:
@@ -126,7 +129,7 @@ def read_project(asked: str | None = None) -> Project:
             f"the stack of project {name!r} is {stack['StackStatus']}, not ready. See `rlzoo-plus "
             "cloud status`, and the events of the stack in the CloudFormation console."
         )
-    outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
+    outputs = outputs_of(stack)
     try:
         return Project(
             name=name,
@@ -147,6 +150,7 @@ def read_project(asked: str | None = None) -> Project:
             families=tuple(outputs["Families"].split(",")),
             max_vcpus=int(outputs["MaxVcpus"]),
             gpu_family=outputs.get("GpuFamily", ""),
+            bid_percentage=int(outputs.get("BidPercentage", 100)),
         )
     except (KeyError, ValueError) as error:
         raise ConfigError(
@@ -171,6 +175,12 @@ def find_stack(project: str) -> dict[str, Any] | None:
             return None
         raise
     return dict(found[0]) if found else None
+
+
+def outputs_of(stack: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the outputs of a stack by name, as far as it has made them."""
+    found = () if stack is None else stack.get("Outputs", ())
+    return {output["OutputKey"]: output["OutputValue"] for output in found}
 
 
 def _file() -> Path:

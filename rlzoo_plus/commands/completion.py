@@ -12,7 +12,7 @@ from pathlib import Path
 from rlzoo_plus.commands.dispatch import VERBS, WITH_OVERRIDES, main_of, run
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-# `sweep` and `study` have sub-commands: lines of the help that begin with one.
+# Some have sub-commands: lines of the help that begin with one.
 _SUB_COMMAND = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
 
 
@@ -45,7 +45,7 @@ def choices_of(verb: str, line: str) -> list[str]:
         line: What was typed after it.
     """
     *before, last = line.split(" ")
-    has_sub_commands = verb in ("sweep", "study") and not any(before)
+    has_sub_commands = verb in ("sweep", "study", "cloud") and not any(before)
     if last.startswith("-") or has_sub_commands:
         # The help is the one place that knows them.
         text = io.StringIO()

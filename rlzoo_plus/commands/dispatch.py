@@ -25,6 +25,7 @@ VERBS = {
     "inspect": "show an environment: joints, rewards, speed, image",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
+    "cloud": "make, show or remove your project in AWS: deploy, status, ...",
     "study": "show a hyperparameter study: show, plot, best, ...",
     "checkpoint": "ask a training process for a checkpoint",
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",

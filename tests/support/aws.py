@@ -9,6 +9,7 @@ import json
 import tempfile
 import urllib.request
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,15 @@ def aws_account(monkeypatch, *, server=False):
             ask_moto(endpoint, "config", _WITHOUT_DOCKER)
         aws.forget_clients()
         stack.callback(aws.forget_clients)
+        make_batch_role()
+        template = Path(settings["XDG_CONFIG_HOME"]) / "stack.yaml"
+        template.write_text(template_for_moto())
+        monkeypatch.setattr("rlzoo_plus.cloud.stack.template_path", lambda: template)
+        # moto has no such call.
+        monkeypatch.setattr("rlzoo_plus.cloud.account.show_costs_by_project", lambda: False)
+        # It says which resources it leaves out.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
         yield endpoint
 
 
@@ -77,25 +87,13 @@ def deployed_project(monkeypatch, *, server=False, name=NAME, **parameters):
         name: Of the project.
         parameters: Of the template, such as `GpuFamily="g6"`.
     """
-    from rlzoo_plus.cloud import aws
-    from rlzoo_plus.cloud.project import VARIABLE, read_project, stack_name
+    from rlzoo_plus.cloud.project import VARIABLE, read_project
+    from rlzoo_plus.cloud.stack import deploy
 
     with aws_account(monkeypatch, server=server):
-        make_batch_role()
         vpc, subnets = default_network()
         values = {"Project": name, "VpcId": vpc, "SubnetIds": ",".join(subnets), **parameters}
-        with warnings.catch_warnings():
-            # It says which resources it leaves out.
-            warnings.simplefilter("ignore")
-            aws.client("cloudformation").create_stack(
-                StackName=stack_name(name),
-                TemplateBody=template_for_moto(),
-                Capabilities=["CAPABILITY_IAM"],
-                Parameters=[
-                    {"ParameterKey": key, "ParameterValue": str(value)}
-                    for key, value in values.items()
-                ],
-            )
+        deploy(name, {key: str(value) for key, value in values.items()}, lambda _: None)
         monkeypatch.setenv(VARIABLE, name)
         yield read_project()
 

@@ -1,0 +1,200 @@
+"""`rlzoo-plus cloud deploy`: checks, questions, and the stack."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.commands.arguments import positive
+from rlzoo_plus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ABOUT = (
+    "Create the stack of a project, or update it. It shows the account, checks what AWS needs, and "
+    "asks; with --yes, or without a terminal, it takes what is given, what the project has, or the "
+    "defaults. An option that is not given keeps its value in an update."
+)
+# Option, parameter of the template, kind, metavar, help.
+_OPTIONS: tuple[tuple[str, str, Any, str, str], ...] = (
+    ("--max-vcpus", "MaxVcpus", positive(int), "N", "the most vCPUs at once (default 64)"),
+    ("--budget", "BudgetUsd", positive(float), "USD", "costs of a month to be mailed about"),
+    ("--email", "Email", str, "ADDRESS", "who gets that mail; none for nobody"),
+    ("--family", "Family", str, "NAME", "instance family that keeps results exact (default c7a)"),
+    ("--families", "Families", str, "A,B", "families of the queue without exactness"),
+    (
+        "--gpu-family",
+        "GpuFamily",
+        str,
+        "NAME",
+        "make a queue for GPUs, such as g6; none removes it",
+    ),
+    ("--bid-percentage", "BidPercentage", positive(int), "N", "highest Spot price (default 100)"),
+    ("--checkpoint-days", "CheckpointDays", positive(int), "N", "keep checkpoints (default 90)"),
+)
+_ASKED = {
+    "MaxVcpus": ("most vCPUs at once", "64"),
+    "BudgetUsd": ("costs of a month to be mailed about [$]", "50"),
+    "Email": ("who gets that mail (empty for nobody)", ""),
+}
+_NONE = "none"
+
+
+def add_to(verbs: Any) -> None:
+    """Add the sub-command to those of `cloud`."""
+    parser = verbs.add_parser("deploy", help="make or update a project", description=_ABOUT)
+    add = parser.add_argument
+    add("--project", metavar="NAME", help="its name (default: the project in use, or rlzoo)")
+    for option, parameter, kind, metavar, text in _OPTIONS:
+        add(option, dest=parameter, type=kind, metavar=metavar, help=text)
+    add("--subnets", metavar="ID,ID", help="subnets that reach the internet (default VPC's)")
+    add("--yes", action="store_true", help="do not ask")
+    parser.set_defaults(action=_deploy)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something happens that costs or removes.
+
+    Raises:
+        ConfigError: The answer is no, or there is no terminal to ask at.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("nothing was changed: there is no terminal to ask at. Add --yes.")
+    if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
+        raise ConfigError("nothing was changed.")
+
+
+def _deploy(options: argparse.Namespace, console: Console) -> int:
+    from rlzoo_plus.cloud.account import (
+        find_account,
+        find_network,
+        make_service_role,
+        missing_service_roles,
+        show_costs_by_project,
+    )
+    from rlzoo_plus.cloud.project import find_stack, outputs_of, read_project, use_project
+    from rlzoo_plus.cloud.stack import deploy, parameters_of
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False)
+
+    account = find_account()
+    tell(f"account {account.number} as {account.user}")
+    tell(f"region {account.region}, profile {account.profile}")
+    asks = sys.stdin.isatty() and not options.yes
+    name = _name(options.project, asks)
+    stack = find_stack(name)
+    old = parameters_of(stack)
+    values = _values(options, old, asks)
+    family = values.get("Family") or old.get("Family") or "c7a"
+    subnets = options.subnets or (outputs_of(stack).get("SubnetIds", "") if old else "")
+    network = find_network(family, tuple(filter(None, subnets.split(","))))
+    values |= {"VpcId": network.vpc, "SubnetIds": ",".join(network.subnets)}
+    missing = missing_service_roles()
+    _tell_plan(name, {**old, **values}, missing, bool(old), tell)
+    confirm(f"{'Update' if old else 'Make'} project {name}?", options.yes)
+    for service in missing:
+        make_service_role(service)
+        tell(f"  made    role of {service}")
+    changed = deploy(name, {"Project": name, **values}, tell)
+    use_project(name)
+    project = read_project(name)
+    tell(f"project {name} is {'ready' if changed else 'as it was'}: {project.store}")
+    if {**old, **values}.get("Email") and not show_costs_by_project():
+        tell(
+            "Bills do not know the tag Project yet, so the mail of the budget does not count: give "
+            "this command again tomorrow, or activate it under Billing, Cost allocation tags."
+        )
+    policy = outputs_of(find_stack(name)).get("UserPolicy")
+    tell(f"For your team: attach {policy}, then `rlzoo-plus cloud use {name}`.")
+    tell("Next: rlzoo-plus train -m seed=0,1 infra=aws_batch infra.dry_run=true")
+    return 0
+
+
+def _name(given: str | None, asks: bool) -> str:
+    from rlzoo_plus.cloud.project import project_name, stack_name
+
+    default = "rlzoo"
+    try:
+        default = project_name()
+    except ConfigError:
+        # No project is in use yet.
+        if given is None and not asks:
+            raise ConfigError("which project? Add --project NAME.") from None
+    name = given or (_ask("project", default) if asks else default)
+    stack_name(name)
+    return name
+
+
+def _values(options: argparse.Namespace, old: dict[str, str], asks: bool) -> dict[str, str]:
+    """Return the parameters that were given or answered."""
+    values = {}
+    for _, parameter, kind, _, _ in _OPTIONS:
+        given = getattr(options, parameter)
+        if given is None and asks and parameter in _ASKED:
+            question, default = _ASKED[parameter]
+            text = _ask(question, old.get(parameter, default))
+            try:
+                given = kind(text)
+            except ValueError:
+                raise ConfigError(f"{question}: {text!r} is no {kind.__name__}.") from None
+        if given is not None:
+            # As CloudFormation writes numbers.
+            text = f"{given:g}" if isinstance(given, float) else str(given)
+            values[parameter] = "" if text == _NONE else text.strip()
+    return values
+
+
+def _tell_plan(
+    name: str, values: dict[str, str], missing: list[str], is_there: bool, tell: Any
+) -> None:
+    from rlzoo_plus.cloud.prices import load_prices
+
+    prices = load_prices()
+    tell(f"{'updates' if is_there else 'makes'} project {name}, stack rlzoo-{name}:")
+    tell("  a private bucket, an image repository, roles, a security group without ingress")
+    kinds = "Spot, wide, on demand" + (", GPU" if values.get("GpuFamily") else "")
+    tell(f"  job queues ({kinds}) of at most {values.get('MaxVcpus', '64')} vCPUs each")
+    if values.get("Email"):
+        usd = values.get("BudgetUsd", "50")
+        tell(f"  a mail to {values['Email']} at 80% of ${usd} in a month")
+    if missing:
+        tell(f"  roles of AWS's services, once an account: {', '.join(missing)}")
+    tell(
+        "  costs nothing while no job runs, but storage: "
+        f"${prices.s3_gb_month:g} a GB and month in the bucket, ${prices.ecr_gb_month:g} for images"
+    )
+    _tell_quotas(values, tell)
+
+
+def _tell_quotas(values: dict[str, str], tell: Any) -> None:
+    from rlzoo_plus.cloud.aws import CloudError
+    from rlzoo_plus.cloud.quota import vcpu_quota
+
+    wanted = int(float(values.get("MaxVcpus", "64")))
+    kinds = [("Spot vCPUs", False)] + [("Spot vCPUs with GPUs", True)] * bool(
+        values.get("GpuFamily")
+    )
+    for kind, gpu in kinds:
+        try:
+            quota = vcpu_quota(spot=True, gpu=gpu)
+        except CloudError as error:
+            tell(f"  quota of {kind}: unknown ({error})")
+            continue
+        enough = "" if quota >= wanted else f", fewer than {wanted}: ask AWS for more, see docs"
+        tell(f"  quota of {kind}: {quota}{enough}")
+
+
+def _ask(question: str, default: str) -> str:
+    return _answer(f"{question} [{default}]: ") or default
+
+
+def _answer(prompt: str) -> str:
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        raise ConfigError("nothing was changed: there was no answer.") from None

@@ -1,0 +1,209 @@
+"""`rlzoo-plus cloud` on moto: deploy, use, status, destroy."""
+
+import json
+import sys
+
+import pytest
+from support.aws import NAME, aws_account, default_network, deployed_project
+
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.project import project_tags, read_project
+from rlzoo_plus.commands.dispatch import run
+
+QUOTA = "rlzoo_plus.cloud.quota.vcpu_quota"
+# One of those that moto has.
+IMAGE = "ami-12c6146b"
+DEPLOY = ("deploy", "--project", NAME, "--yes")
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """An empty account whose quota is 32 Spot vCPUs."""
+    with aws_account(monkeypatch):
+        monkeypatch.delenv("RLZOO_PROJECT", raising=False)
+        monkeypatch.setattr(QUOTA, lambda *, spot, gpu=False: 32)
+        yield
+
+
+def _cloud(capsys, *arguments):
+    """Return exit code, output and errors of `rlzoo-plus cloud`."""
+    code = run("cloud", list(arguments))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def _answer(monkeypatch, *answers):
+    """Sit at a terminal and give answers; returns the questions that were asked."""
+    left, asked = list(answers), []
+
+    def reply(question):
+        asked.append(question)
+        return left.pop(0)
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", reply)
+    return asked
+
+
+def _start_instance(project, tags, **more):
+    spec = [{"Key": key, "Value": value} for key, value in tags.items()]
+    started = aws.client("ec2").run_instances(
+        ImageId=IMAGE,
+        InstanceType="c7a.large",
+        MinCount=1,
+        MaxCount=1,
+        SubnetId=project.subnets[0],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": spec}],
+        **more,
+    )
+    return started["Instances"][0]["InstanceId"]
+
+
+def test_deploy_makes_a_project_that_can_be_used_at_once(account, capsys):
+    code, out, err = _cloud(capsys, *DEPLOY)
+    assert (code, err) == (0, "")
+    project = read_project()
+    assert (project.name, project.max_vcpus) == (NAME, 64)
+    for word in (
+        *("account 123456789012", "region us-east-1", "costs nothing while no job runs"),
+        *("quota of Spot vCPUs: 32, fewer than 64", project.store, "UserPolicy", "Next: "),
+    ):
+        assert word in out
+    assert "mail" not in out
+
+
+def test_deploy_asks_at_a_terminal_and_takes_defaults_for_empty_answers(
+    account, monkeypatch, capsys
+):
+    asked = _answer(monkeypatch, "team", "8", "", "me@example.org", "y")
+    code, out, _ = _cloud(capsys, "deploy")
+    assert code == 0
+    words = ("project", "most vCPUs", "costs of a month", "who gets that mail", "Make project team")
+    assert [question[: len(word)] for question, word in zip(asked, words, strict=True)] == [*words]
+    assert (read_project().name, read_project().max_vcpus) == ("team", 8)
+    assert "a mail to me@example.org at 80% of $50" in out
+    assert "Bills do not know the tag Project yet" in out
+
+
+@pytest.mark.parametrize("answer", ["n", "", "no"])
+def test_deploy_makes_nothing_without_a_yes(account, monkeypatch, capsys, answer):
+    _answer(monkeypatch, "64", "50", "", answer)
+    code, _, err = _cloud(capsys, "deploy", "--project", NAME)
+    assert (code, err) == (2, "error: nothing was changed.\n")
+    assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+def test_deploy_asks_nothing_without_a_terminal(account, monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asks"))
+    assert "Add --project NAME" in _cloud(capsys, "deploy")[2]
+    assert "no terminal to ask at. Add --yes" in _cloud(capsys, "deploy", "--project", NAME)[2]
+    assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+@pytest.mark.slow
+def test_deploy_again_updates_the_project_in_use(account, capsys):
+    # That values are kept is tested in test_stack_progress.py; moto forgets them.
+    _cloud(capsys, *DEPLOY)
+    code, out, _ = _cloud(capsys, "deploy", "--yes", "--bid-percentage", "60")
+    assert (code, "updates project lab" in out) == (0, True)
+    assert read_project().bid_percentage == 60
+
+
+def test_deploy_makes_the_roles_that_aws_services_need(account, capsys):
+    _cloud(capsys, *DEPLOY)
+    roles = aws.client("iam").list_roles()["Roles"]
+    services = {role["Path"] for role in roles if role["Path"].startswith("/aws-service-role/")}
+    for service in ("batch", "ecs", "spot", "ec2fleet"):
+        assert f"/aws-service-role/{service}.amazonaws.com/" in services
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        (("--family", "c9z"), "no instance family 'c9z'. Choose another one"),
+        (("--project", "My_Lab"), "Use 3 to 21 lower-case letters"),
+        (("--subnets", "subnet-0"), "cannot look for the network of the machines"),
+    ],
+)
+def test_each_mistake_is_one_line_and_makes_nothing(account, capsys, given, mend):
+    code, _, err = _cloud(capsys, *DEPLOY, *given)
+    assert (code, err.count("\n")) == (2, 1)
+    assert mend in err
+    assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+def test_deploy_without_a_default_network_says_how_to_make_one(account, capsys):
+    for subnet in default_network()[1]:
+        aws.client("ec2").delete_subnet(SubnetId=subnet)
+    code, _, err = _cloud(capsys, *DEPLOY)
+    assert (code, "aws ec2 create-default-vpc" in err) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["deploy", "use", "status", "destroy"])
+def test_without_credentials_every_verb_says_how_to_get_some(account, monkeypatch, capsys, verb):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    aws.forget_clients()
+    words = ["--project", NAME] if verb == "deploy" else [NAME]
+    code, _, err = _cloud(capsys, verb, *words)
+    assert (code, err.count("\n"), "aws sso login" in err) == (2, 1, True)
+
+
+def test_use_remembers_a_project_that_exists(monkeypatch, capsys):
+    with deployed_project(monkeypatch) as project:
+        monkeypatch.delenv("RLZOO_PROJECT")
+        assert "no project is chosen" in _cloud(capsys, "status")[2]
+        assert "there is no project 'other'" in _cloud(capsys, "use", "other")[2]
+        assert "no project is chosen" in _cloud(capsys, "status")[2]
+        code, out, _ = _cloud(capsys, "use", NAME)
+        assert (code, project.store in out) == (0, True)
+        assert read_project() == project
+
+
+def test_status_shows_what_costs_with_dollars_a_day(monkeypatch, capsys):
+    with deployed_project(monkeypatch) as project:
+        ours = _start_instance(project, project_tags(NAME))
+        _start_instance(project, {"Project": NAME})
+        _start_instance(project, project_tags("lab-two"))
+        code, out, _ = _cloud(capsys, "status")
+        data = json.loads(_cloud(capsys, "status", "--json")[1])
+    assert code == 0
+    found = {item["kind"]: item for item in data["items"]}
+    assert set(found) == {"instance", "bucket"}
+    assert found["instance"]["name"] == ours
+    # A c7a.large: $0.1026 an hour, and its address.
+    assert 2.4 < found["instance"]["usd_per_day"] < 2.7
+    assert f"${found['instance']['usd_per_day']:.2f} a day" in out
+    assert f"project {NAME} in us-east-1: stack CREATE_COMPLETE" in out
+
+
+def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, capsys):
+    with deployed_project(monkeypatch) as project:
+        ours = _start_instance(project, project_tags(NAME))
+        others = _start_instance(project, project_tags("lab-two"))
+        definition = aws.client("batch").register_job_definition(
+            jobDefinitionName="rlzoo-lab-0",
+            type="container",
+            tags=project_tags(NAME),
+            containerProperties={"image": "x", "command": [], "vcpus": 1, "memory": 64},
+        )["jobDefinitionArn"]
+        code, out, err = _cloud(capsys, "destroy")
+        assert (code, "Add --yes" in err) == (2, True)
+        assert f"leaves the bucket {project.store[5:]}" in out
+        assert _states(ours, others) == ["running", "running"]
+        code, out, err = _cloud(capsys, "destroy", "--yes")
+        assert (code, err) == (0, "")
+        assert _states(ours, others) == ["terminated", "running"]
+        assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
+        found = aws.client("batch").describe_job_definitions(jobDefinitions=[definition])
+        assert [d["status"] for d in found["jobDefinitions"]] in ([], ["INACTIVE"])
+        buckets = aws.client("s3").list_buckets()["Buckets"]
+        assert [bucket["Name"] for bucket in buckets] == [project.store[5:]]
+        assert f"aws s3 rb --force {project.store}" in out
+        assert "nothing to do" in _cloud(capsys, "destroy", "--yes")[1]
+
+
+def _states(*instances):
+    ec2 = aws.client("ec2")
+    found = [ec2.describe_instances(InstanceIds=[name])["Reservations"][0] for name in instances]
+    return [group["Instances"][0]["State"]["Name"] for group in found]
