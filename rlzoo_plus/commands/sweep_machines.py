@@ -139,8 +139,10 @@ def _launcher_of(
 
     given = parse_infra(overrides)
     refuse_secrets({"infra": given})
+    # What machines start from is never said by the store.
+    stored = {key: value for key, value in launch.infra.items() if key != "ami"}
     # Code was sent when the runs were submitted, perhaps from another machine.
-    values = {**launch.infra, "wait": False, "dry_run": False, "code": [], **given}
+    values = {**stored, "wait": False, "dry_run": False, "code": [], **given}
     if values.get("name") not in IN_CLOUD:
         raise ConfigError(
             f"{sweep.url} was launched with infra={printable(repr(values.get('name')))}, which "

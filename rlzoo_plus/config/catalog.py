@@ -223,6 +223,7 @@ LAUNCHERS = Registry(
         "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
         "workers": "rlzoo_plus.infra.workers:WorkersLauncher",
         "aws_batch": "rlzoo_plus.cloud.batch:BatchLauncher",
+        "ec2_spot": "rlzoo_plus.cloud.fleet:FleetLauncher",
     },
     methods=["from_options", "submit", "wait"],
 )
