@@ -223,6 +223,8 @@ class CloudLauncher(WorkersLauncher):
 
     def plan(self, configs: Mapping[str, RunConfig]) -> list[str]:
         """Return what would be started, and what it would cost, as lines; asks nobody."""
+        # First without a measurement, which takes long: a mistake is told at once.
+        plan_lines(configs, [], self.settings, self.vcpus, self.title)
         times = measure([*configs.values()])
         return plan_lines(configs, times, self.settings, self.vcpus, self.title)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlzoo_plus.config.catalog import LAUNCHERS
 from rlzoo_plus.diagnosis.diagnose import Finding, Outcome, warning
 from rlzoo_plus.diagnosis.notice import notice_advice
 from rlzoo_plus.diagnosis.probe import ProbeResult, kinds_of
@@ -42,5 +43,6 @@ def plan_in_cloud(outcome: Outcome, seconds: float) -> dict[Finding, list[str]]:
     times = job_times(outcome.result, configs, longest)
     keyed = {str(number): config for number, config in enumerate(configs)}
     vcpus = vcpus_of(settings, max(map(busy_cores, configs)))
-    outcome.plan = plan_lines(keyed, times, settings, vcpus, configs[0].infra.name)
+    title = LAUNCHERS.load(configs[0].infra.name).title
+    outcome.plan = plan_lines(keyed, times, settings, vcpus, title)
     return added

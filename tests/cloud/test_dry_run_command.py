@@ -1,0 +1,100 @@
+"""A dry run as a command: no account, no network, nothing left behind."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlzoo_plus.cloud import launcher, plan
+from rlzoo_plus.commands import dispatch
+from rlzoo_plus.diagnosis.estimate import JobTime
+
+SWEEP = (
+    *("env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "algo=ppo"),
+    *("algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "n_timesteps=64"),
+    *("seed=range(0,3)", "infra=aws_batch"),
+)
+
+
+@pytest.fixture
+def without_account(in_process, monkeypatch):
+    """No setting of AWS, no boto3, and no connection to anywhere."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "RLZOO_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(in_process / "none"))
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    connect = socket.socket.connect
+
+    def only_here(self, address):
+        assert self.family == socket.AF_UNIX, f"a connection to {address}"
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", only_here)
+    return in_process
+
+
+def _run(capsys, *words):
+    try:
+        code = dispatch.run(words[0], list(words[1:]))
+    except SystemExit as stop:
+        code = stop.code
+    told = capsys.readouterr()
+    assert "Traceback" not in told.out + told.err
+    return code, told.out + told.err
+
+
+@pytest.mark.training
+def test_a_dry_run_tells_the_plan_and_leaves_nothing(without_account, capsys, monkeypatch):
+    monkeypatch.setattr(
+        launcher, "measure", lambda configs: [JobTime(3600.0, 0.0) for _ in configs]
+    )
+    code, text = _run(capsys, "train", "-m", *SWEEP, "infra.dry_run=true", "infra.max_usd=2")
+    assert code == 0
+    assert "runs: 3 on AWS Batch, Spot machines of c7a, 1 vCPU each" in text
+    assert "time: 1h00m a run" in text
+    assert "cap: $2.00 for machines, $0.67 for each run" in text
+    assert "nothing was started, and nobody was asked" in text
+    assert list(Path(without_account).iterdir()) == []
+
+
+@pytest.mark.training
+def test_without_an_account_a_sweep_is_refused_with_a_mend(without_account, capsys):
+    code, text = _run(capsys, "train", "-m", *SWEEP)
+    assert code == 2
+    assert "cloud deploy" in text or "pip install 'rlzoo-plus[aws]'" in text
+    assert list(Path(without_account).iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.training
+@pytest.mark.parametrize("command", [("train", "-m"), ("doctor", "--probe", "2")])
+def test_a_dry_run_measures_here(command, without_account, capsys, monkeypatch):
+    monkeypatch.setattr(plan, "PROBE_S", 2.0)
+    code, text = _run(capsys, *command, *SWEEP, "infra.dry_run=true")
+    assert code == 0
+    assert "as fast as here" in text
+    assert "nothing was started, and nobody was asked" in text
+    assert [path.name for path in Path(without_account).iterdir()] == []
+
+
+@pytest.mark.training
+def test_doctor_warns_of_what_a_spot_machine_is_bad_for(without_account, capsys):
+    words = (*SWEEP, "infra.dry_run=true", "checkpoint.every_minutes=null")
+    code, text = _run(capsys, "doctor", "--no-probe", *words)
+    assert code == 0
+    assert "a machine that ends without notice takes the whole run with it" in text
+    assert "runs: 3 on AWS Batch" in text
+    assert "time: not known, the runs were not measured here" in text
+    code, text = _run(capsys, "doctor", "--no-probe", *words, "infra.spot=false")
+    assert code == 0
+    assert "without notice" not in text
+
+
+@pytest.mark.training
+def test_a_mistake_is_told_before_anything_is_measured(without_account, capsys, monkeypatch):
+    monkeypatch.setattr(launcher, "measure", lambda _: pytest.fail("measured"))
+    code, text = _run(capsys, "train", "-m", *SWEEP, "infra.dry_run=true", "infra.families=[c7b]")
+    assert code == 2
+    assert "unknown instance family 'c7b'" in text
