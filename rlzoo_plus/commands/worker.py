@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,25 +54,29 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import split_sweep_url
     from rlzoo_plus.sweeps.host import find_host
+    from rlzoo_plus.sweeps.restore import patiently
     from rlzoo_plus.sweeps.task import Rules
-    from rlzoo_plus.sweeps.worker import FOLDER, Wait, Worker
+    from rlzoo_plus.sweeps.worker import FOLDER, Times, Wait, Worker
 
     url, sweep = split_sweep_url(options.sweep)
     console = make_console()
     set_up_logging("info", console)
     wait = Wait.ALWAYS if options.stay else Wait.NO if options.no_wait else Wait.OTHERS
     store = open_store(url)
-    host = find_host(
-        *(store, sweep),
+    find_it = partial(
+        *(find_host, store, sweep),
         launch=options.launch,
         spot=options.spot,
         usd_per_hour=options.usd_per_hour,
     )
+    # Nobody starts a machine of a cloud again that ends with an error.
+    patience_s = Times().stop_patience_s
+    host = patiently(find_it, patience_s, lambda: False)
     worker = Worker(
         store,
         sweep,
         options.dir or FOLDER / sweep,
-        _launcher(store, sweep, options.slots),
+        patiently(lambda: _launcher(store, sweep, options.slots), patience_s, lambda: False),
         rules=Rules(options.trust, options.any_version),
         wait=wait,
         host=host,

@@ -36,9 +36,7 @@ from rlzoo_plus.store.lease import (
     FINISHED,
     KILL,
     RELEASED,
-    STOP,
     LeaseLostError,
-    RunLease,
 )
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
@@ -46,15 +44,15 @@ from rlzoo_plus.sweeps.claims import Claims, Look
 from rlzoo_plus.sweeps.host import Host
 from rlzoo_plus.sweeps.restore import LockedError, beating, patiently, restore_run
 from rlzoo_plus.sweeps.states import explain_end
+from rlzoo_plus.sweeps.taken import Taken
 from rlzoo_plus.sweeps.task import Rules, Task
 
 log = logging.getLogger(__name__)
 FOLDER = Path("outputs") / "workers"
 _CODE_FOLDER = ".code"
 _TRY_AGAIN_S, _MOST_TRIES = 60.0, 3
-# Of the time that a machine is there after its notice: what the last push needs, and what is left
-# for the process to end.
-_PUSH_LEFT_S, _END_LEFT_S = 20.0, 3.0
+# Of the time that a machine is there after its notice, what is left for this process to end [s].
+_END_LEFT_S = 3.0
 _LOST = "is lost: another worker has it now, or it was ended"
 
 
@@ -86,42 +84,6 @@ class Times:
     expires_s: float = EXPIRES_S
     patience_s: float = 600.0
     stop_patience_s: float = 60.0
-
-
-@dataclass(eq=False)
-class Taken:
-    """A run that this worker has the lease of.
-
-    Attributes:
-        task: The run.
-        lease: Its lease.
-        sync: Sends it while it trains, None before.
-        asked: What its process was told to do last, None if nothing.
-        is_ending: Whether it needs no slot any more.
-    """
-
-    task: Task
-    lease: RunLease
-    sync: RunSync | None = None
-    asked: str | None = None
-    is_ending: bool = False
-
-    def wanted(self, left_s: float) -> str | None:
-        """Return what its process must be told, None if it may go on.
-
-        Args:
-            left_s: How long the machine is there still [s].
-        """
-        account, sync = self.lease.account, self.sync
-        if (sync is not None and sync.is_lost) or account.must_kill or left_s < _PUSH_LEFT_S:
-            return KILL
-        request = None if sync is None else sync.request
-        return (request or {}).get("ask") or (STOP if account.must_stop else None)
-
-    def ends_by_budget(self, end: JobEnd) -> bool:
-        """Return whether its process ended as its share is spent."""
-        ended_on_request = end.limit is None and end.code not in (1, 2)
-        return self.asked is not None and self.lease.account.must_stop and ended_on_request
 
 
 class Worker(Scheduler[Taken]):
