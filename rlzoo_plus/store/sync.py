@@ -66,6 +66,7 @@ class RunSync:
             threading.Thread(target=self._run_beats, name="beats", daemon=True),
             threading.Thread(target=self._run_pushes, name="pushes", daemon=True),
         ]
+        self._stops_at = math.inf
         self.is_lost = False
         self.sent_objects = self.sent_bytes = 0
         # Why `finish` gave up, None if it did not.
@@ -85,18 +86,23 @@ class RunSync:
         """Push without waiting for the time to come."""
         self._push_now.set()
 
-    def finish(self, state: str, patience_s: float, **more: Any) -> str | None:
+    def finish(
+        self, state: str, patience_s: float, left_s: float = math.inf, **more: Any
+    ) -> str | None:
         """Push the rest and end the lease; return why something was not sent, None if all was.
 
         Args:
             state: The last state, see `rlzoo_plus.store.lease`.
             patience_s: How long to try while requests fail [s].
+            left_s: When nothing more may be sent but the end of the lease, even if all goes
+                well [s].
             more: For the last beat, beside the progress.
 
         Raises:
             LeaseLostError: Another worker has the run.
         """
-        deadline = time.monotonic() + patience_s
+        self._stops_at = time.monotonic() + left_s
+        deadline = time.monotonic() + min(patience_s, left_s)
         try:
             problem = self._patiently(lambda: self._push(deadline), deadline)
             # A run is only told as ended where everything of it is there.
@@ -195,6 +201,8 @@ class RunSync:
             raise LeaseLostError(f"{self._store.url}: another worker has this run")
         if self._is_over.is_set():
             raise StoreError(f"{self._store.url}: the lease has been given back")
+        if time.monotonic() > self._stops_at:
+            raise StoreError(f"{self._store.url}: there is no time left to send more")
         if _now() - self._beaten > self._expires_s / 2:
             raise StoreError(f"{self._store.url}: the lease could not be renewed for a while")
 

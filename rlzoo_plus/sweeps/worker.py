@@ -53,6 +53,8 @@ _CODE_FOLDER = ".code"
 _TRY_AGAIN_S, _MOST_TRIES = 60.0, 3
 # Of the time that a machine is there after its notice, what is left for this process to end [s].
 _END_LEFT_S = 3.0
+# The part of the rest of a share in which a run may be sent: the last request may take longer.
+_PART_TO_SEND = 0.75
 _LOST = "is lost: another worker has it now, or it was ended"
 
 
@@ -333,7 +335,7 @@ class Worker(Scheduler[Taken]):
         patience_s = self._patience_s(taken)
         try:
             if taken.sync is not None:
-                problem = taken.sync.finish(state, patience_s, **details)
+                problem = taken.sync.finish(state, patience_s, self._left_s(taken), **details)
             else:
                 problem = None
                 more = {**taken.task.report(), **details}
@@ -355,13 +357,17 @@ class Worker(Scheduler[Taken]):
         return self.stop_signal is not None
 
     def _patience_s(self, taken: Taken) -> float:
-        """Return how long requests are tried again [s]: not beyond machine and budget."""
+        """Return how long requests are tried again [s]."""
         stops = self._is_stopping()
         patience_s = self._times.stop_patience_s if stops else self._times.patience_s
-        if self._host.is_noticed:
-            patience_s = self._host.left_s - _END_LEFT_S
-        # Half of it: the last request may take as long as all before it.
-        return max(min(patience_s, taken.lease.account.left_s / 2), 0.0)
+        # A machine that is taken away needs nothing else any more.
+        left_s = self._left_s(taken)
+        return left_s if self._host.is_noticed else min(patience_s, left_s)
+
+    def _left_s(self, taken: Taken) -> float:
+        """Return how long a run may be sent [s]: as long as its machine and its share last."""
+        share_s = _PART_TO_SEND * taken.lease.account.left_s
+        return max(min(self._host.left_s - _END_LEFT_S, share_s), 0.0)
 
     def _account(self, task: Task) -> Account:
         return Account(self.name, self._host.machine, task.max_usd, self._waits_since)

@@ -9,6 +9,7 @@ from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import (
     FINISHED,
     LARGEST_BYTES,
+    RELEASED,
     RUNNING,
     RunLease,
     lease_name,
@@ -101,6 +102,14 @@ def test_no_progress_makes_a_record_unreadable(store, run, value):
     sync = _sync(store, run, lambda: {"evaluation": {"mean": value}})
     assert sync.finish(FINISHED, 5.0) is None
     assert _record(store).items() >= {"worker": "worker", "state": FINISHED}.items()
+
+
+def test_without_time_nothing_more_is_sent_and_the_run_is_released(store, run):
+    """What is there stays whole: the state of a run ends with its manifest."""
+    sync = _sync(store, run)
+    assert "no time left" in sync.finish(FINISHED, 60.0, 0.0)
+    assert not [e for top in ("runs", "state") for e in store.list(f"{top}/{RUN}/")]
+    assert _record(store)["state"] == RELEASED
 
 
 def test_a_lease_is_not_given_back_while_a_push_is_on_its_way(store, run):
