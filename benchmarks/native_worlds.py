@@ -1,0 +1,168 @@
+"""What native worlds save: stepped by the plugin, by Python, and their physics alone.
+
+All take the same actions from the same starts, in turn within one process, on one thread, timed in
+processor time. "Physics" commands the motors and steps the worlds natively; it reads no sensor and
+knows no task. A round is shorter than an episode, and the resets are not timed. Ratios are medians
+over the rounds.
+
+    python -m benchmarks.native_worlds [--rounds 15] [--steps 40] [--worlds 16]
+                                       [--ids HalfCheetah ...] [--out native_worlds.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
+
+import robots
+from benchmarks.robots import make
+from rlzoo_plus.envs.monitor import EpisodeMonitor
+from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+from robots.native import _STEP, NativeWorlds, _part, program_of
+from robots.plugin import get_plugin
+from robots.vec_env import RobotVecEnv
+from robots.world import step_worlds
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Median steps/s of all worlds together, and median ratios with the lowest and the highest."""
+
+    native: float
+    python: float
+    physics: float
+    native_to_python: tuple[float, float, float]
+    native_to_physics: tuple[float, float, float]
+    learner_to_physics: tuple[float, float, float]
+
+
+class Physics:
+    """The motors and the physics of worlds, without sensors."""
+
+    def __init__(self, env_id: str, n_worlds: int) -> None:
+        self.venv = RobotVecEnv([make(env_id) for _ in range(n_worlds)])
+        plugin, worlds = get_plugin(), [env.world for env in self.venv.envs]
+        addresses = []
+        for world in worlds:
+            commands, _ = program_of(world)
+            numbers = [*(commands or []), *_part(_STEP, world.simulation.calls)]
+            program = (ctypes.c_double * len(numbers))(*numbers)
+            addresses.append(plugin.add(world.simulation.client, program))
+        self._addresses = (ctypes.c_void_p * n_worlds)(*addresses)
+        self._step = plugin.functions.worlds_step
+
+    def step(self, inputs: np.ndarray) -> None:
+        """Advance by targets and strengths, shape (n_worlds, n_targets + n_robots)."""
+        n, width = inputs.shape
+        self._step(self._addresses, n, inputs.ctypes.data, width, None, 0, 1)
+
+
+def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
+    """Play the rounds in turn; the first is not counted, since it warms up."""
+    native, python = (RobotVecEnv([make(env_id) for _ in range(n_worlds)]) for _ in range(2))
+    by_plugin: Any = native._step_physics
+    if not isinstance(getattr(by_plugin, "__self__", None), NativeWorlds):
+        raise SystemExit("The plugin cannot be used here: python -m robots.plugin says why.")
+    python._step_physics = partial(step_worlds, python._worlds)
+    learner = BatchedRobots([lambda: EpisodeMonitor(make(env_id), None)] * n_worlds)
+    physics = Physics(env_id, n_worlds)
+    rates: dict[str, list[float]] = {}
+    for number in range(rounds + 1):
+        native.action_space.seed(number)
+        actions = [native.action_space.sample() for _ in range(steps)]
+        inputs = _inputs(python, actions, number)
+        plays: dict[str, tuple[Any, Callable[[Any], Any], list[Any]]] = {
+            "native": (native, native.step_worlds, actions),
+            "python": (python, python.step_worlds, actions),
+            "physics": (physics.venv, physics.step, inputs),
+            "learner": (learner, learner.step, actions),
+        }
+        for name, (venv, step, given) in plays.items():
+            _reset(venv, number)
+            begun = time.process_time()
+            for one in given:
+                step(one)
+            rate = n_worlds * steps / (time.process_time() - begun)
+            rates.setdefault(name, []).append(rate)
+    for venv in (native, python, physics.venv, learner):
+        venv.close()
+    found = {name: values[1:] for name, values in rates.items()}
+    return Figures(
+        *(statistics.median(found[name]) for name in ("native", "python", "physics")),
+        *(
+            _ratio(found[first], found[second])
+            for first, second in (("native", "python"), ("native", "physics"))
+        ),
+        _ratio(found["learner"], found["physics"]),
+    )
+
+
+def _reset(venv: Any, seed: int) -> None:
+    if isinstance(venv, VecEnv):
+        venv.seed(seed)
+        venv.reset()
+    else:
+        venv.reset(seed=seed)
+
+
+def _inputs(venv: RobotVecEnv, actions: list[Any], seed: int) -> list[np.ndarray]:
+    """Return what the worlds are told by these actions."""
+    told: list[np.ndarray] = []
+    step = venv._step_physics
+    n_robots = len(venv._worlds[0].robots)
+
+    def note(targets: np.ndarray) -> Any:
+        told.append(np.hstack([targets, np.ones((len(targets), n_robots))]))
+        return step(targets)
+
+    venv.reset(seed=seed)
+    venv._step_physics = note
+    for action in actions:
+        venv.step_worlds(action)
+    venv._step_physics = step
+    return told
+
+
+def _ratio(first: list[float], second: list[float]) -> tuple[float, float, float]:
+    ratios = [a / b for a, b in zip(first, second, strict=True)]
+    return statistics.median(ratios), min(ratios), max(ratios)
+
+
+def main() -> None:
+    """Measure, print a table and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=40, help="steps of each world in a round")
+    parser.add_argument("--worlds", type=int, default=16)
+    parser.add_argument("--ids", nargs="+", help="parts of the ids to measure; all if left out")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    options = parser.parse_args()
+    ids = [i for i in robots.ROBOT_IDS if options.ids is None or any(p in i for p in options.ids)]
+    print("| robot | native, steps/s | native / Python | native / physics | learner / physics |")
+    print("|---|---|---|---|---|")
+    figures: dict[str, Any] = {}
+    for env_id in ids:
+        row = measure(env_id, options.rounds, options.steps, options.worlds)
+        ratios = (row.native_to_python, row.native_to_physics, row.learner_to_physics)
+        cells = (f"{mid:.2f} ({low:.2f} to {high:.2f})" for mid, low, high in ratios)
+        print(f"| {env_id} | {row.native:,.0f} | {' | '.join(cells)} |", flush=True)
+        figures[env_id] = asdict(row)
+    if options.out is not None:
+        settings = {name: getattr(options, name) for name in ("rounds", "steps", "worlds")}
+        text = json.dumps({**settings, "robots": figures}, indent=1)
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
