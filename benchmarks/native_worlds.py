@@ -12,7 +12,6 @@ over the rounds.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import statistics
 import time
@@ -29,7 +28,7 @@ import robots
 from benchmarks.robots import make
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
-from robots.native import _STEP, NativeWorlds, _part, program_of
+from robots.native import STEP, NativeWorlds, Programs, part, program_of
 from robots.plugin import get_plugin
 from robots.vec_env import RobotVecEnv
 from robots.world import step_worlds
@@ -52,20 +51,16 @@ class Physics:
 
     def __init__(self, env_id: str, n_worlds: int) -> None:
         self.venv = RobotVecEnv([make(env_id) for _ in range(n_worlds)])
-        plugin, worlds = get_plugin(), [env.world for env in self.venv.envs]
-        addresses = []
-        for world in worlds:
-            commands, _ = program_of(world)
-            numbers = [*(commands or []), *_part(_STEP, world.simulation.calls)]
-            program = (ctypes.c_double * len(numbers))(*numbers)
-            addresses.append(plugin.add(world.simulation.client, program))
-        self._addresses = (ctypes.c_void_p * n_worlds)(*addresses)
-        self._step = plugin.functions.worlds_step
+        worlds = [env.world for env in self.venv.envs]
+        programs = [
+            [*(program_of(world)[0] or []), *part(STEP, world.simulation.calls)] for world in worlds
+        ]
+        clients = [world.simulation.client for world in worlds]
+        self._programs = Programs(get_plugin(), clients, programs, n_numbers=0)
 
     def step(self, inputs: np.ndarray) -> None:
         """Advance by targets and strengths, shape (n_worlds, n_targets + n_robots)."""
-        n, width = inputs.shape
-        self._step(self._addresses, n, inputs.ctypes.data, width, None, 0, 1)
+        self._programs.run(inputs, threads=1)
 
 
 def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:

@@ -33,9 +33,53 @@ log = logging.getLogger(__name__)
 
 Program = list[float]
 # The parts of a program, as in worlds.c.
-_MOTORS, _REGULATE, _REACH, _STEP, _READ, _LINKS, _CONTACTS, _BODIES = range(8)
+MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES = range(8)
+# In place of the body that is touched.
+ANY = -1
 # What setJointMotorControlArray takes for what it is not given.
 _POSITION_GAIN, _VELOCITY_GAIN, _FORCE = 0.1, 1.0, 100_000.0
+
+
+class Programs:
+    """Programs of worlds in the plugin; freed with this object."""
+
+    def __init__(
+        self, plugin: Plugin, clients: Sequence[int], programs: Sequence[Program], n_numbers: int
+    ) -> None:
+        """Give the plugin a program for the world of each client; each reads ``n_numbers``.
+
+        Raises:
+            PluginError: If a client does not take the plugin.
+        """
+        self._n_numbers = n_numbers
+        addresses: list[int] = []
+        # Programs outlive neither this object nor a failure to make the next one.
+        weakref.finalize(self, _remove, plugin, addresses)
+        for client, numbers in zip(clients, programs, strict=True):
+            addresses.append(plugin.add(client, (ctypes.c_double * len(numbers))(*numbers)))
+        worlds = (ctypes.c_void_p * len(addresses))(*addresses)
+        self._step = partial(plugin.functions.worlds_step, worlds, len(addresses))
+
+    def run(self, inputs: Rows, threads: int) -> Rows:
+        """Carry out all programs.
+
+        Args:
+            inputs: A row for each, shape (n, n_inputs).
+            threads: Threads that share the work.
+
+        Returns:
+            What they read, shape (n, n_numbers).
+
+        Raises:
+            pybullet.error: If a world is closed, or Bullet cannot step it.
+        """
+        rows = np.empty((len(inputs), self._n_numbers))
+        inputs = np.ascontiguousarray(inputs, np.float64)
+        addresses = inputs.ctypes.data, inputs.shape[1], rows.ctypes.data, self._n_numbers
+        failed = self._step(*addresses, threads)
+        if failed:
+            raise pybullet.error(f"world {failed - 1} is closed, or Bullet cannot step it.")
+        return rows
 
 
 class NativeWorlds:
@@ -59,23 +103,14 @@ class NativeWorlds:
         self._motors = [[drive.motors for drive in of_world] for of_world in drives]
         programs = [program_of(world) for world in self._worlds]
         self._are_commanded = any(commands is None for commands, _ in programs)
-        addresses: list[int] = []
-        # Programs outlive neither this object nor a failure to make the next one.
-        weakref.finalize(self, _remove, plugin, addresses)
-        for world, (commands, rest) in zip(self._worlds, programs, strict=True):
-            numbers = [*(commands or []), *rest]
-            program = (ctypes.c_double * len(numbers))(*numbers)
-            addresses.append(plugin.add(world.simulation.client, program))
-        self._n_targets = self._worlds[0].robot.drive.n_targets
-        self._n_numbers = self._worlds[0].sensors.n_numbers
-        self._inputs = np.ones((len(addresses), self._n_targets + len(drives[0])))
-        self._step = partial(
-            plugin.functions.worlds_step,
-            (ctypes.c_void_p * len(addresses))(*addresses),
-            len(addresses),
-            self._inputs.ctypes.data,
-            self._inputs.shape[1],
+        self._programs = Programs(
+            plugin,
+            [world.simulation.client for world in self._worlds],
+            [[*(commands or []), *rest] for commands, rest in programs],
+            self._worlds[0].sensors.n_numbers,
         )
+        self._n_targets = self._worlds[0].robot.drive.n_targets
+        self._inputs = np.ones((len(self._worlds), self._n_targets + len(drives[0])))
 
     def step(self, targets: Floats) -> Rows:
         """Step all worlds; the arguments and the result of ``robots.world.step_worlds``.
@@ -89,11 +124,7 @@ class NativeWorlds:
         if self._are_commanded:
             for world, row in zip(self._worlds, targets.tolist(), strict=True):
                 world.robot.drive.command(row)
-        rows = np.empty((len(inputs), self._n_numbers))
-        failed = self._step(rows.ctypes.data, self._n_numbers, self.threads)
-        if failed:
-            raise pybullet.error(f"world {failed - 1} is closed, or Bullet cannot step it.")
-        return rows
+        return self._programs.run(inputs, self.threads)
 
 
 def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
@@ -111,7 +142,7 @@ def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
         _require_same_numbers(plugin, worlds[0])
         return NativeWorlds(plugin, worlds, read_threads()).step
     except PluginError as error:
-        _say(str(error))
+        say(str(error))
         return in_python
 
 
@@ -152,11 +183,12 @@ def program_of(world: World) -> tuple[Program | None, Program]:
     commands = _commands(drive, world, 0)
     rest: Program = []
     if not isinstance(_inner(drive), PdDrive):  # It steps the world within its command.
-        rest += _part(_STEP, simulation.calls)
+        rest += part(STEP, simulation.calls)
     return commands, rest + _reads(world.sensors, world)
 
 
-def _part(kind: int, *numbers: float) -> Program:
+def part(kind: int, *numbers: float) -> Program:
+    """Return a part of a program."""
     return [kind, len(numbers), *numbers]
 
 
@@ -216,7 +248,7 @@ def _commands(drive: Drive, world: World, robot: int, first: int = 0) -> Program
     if _moves_as(drive, PdDrive):
         motor_rows = rows(columns, first, with_gains=True)
         numbers = (motors.body, world.simulation.substeps, strength, len(motor_rows))
-        return _part(_REGULATE, *numbers, *chain(*motor_rows))
+        return part(REGULATE, *numbers, *chain(*motor_rows))
     if isinstance(drive, CombinedDrive) and _moves_as(drive, CombinedDrive):
         held = rows(drive.positioned, first, with_gains=True)
         return [
@@ -232,7 +264,7 @@ def _commands(drive: Drive, world: World, robot: int, first: int = 0) -> Program
         orientation = drive.orientation
         goal = (drive.link, orientation is not None, *(orientation or (0, 0, 0, 1)), *low, *high)
         numbers = (motors.body, first, strength, len(motor_rows))
-        return _part(_REACH, *numbers, *goal, *chain(*motor_rows))
+        return part(REACH, *numbers, *goal, *chain(*motor_rows))
     return None
 
 
@@ -241,7 +273,7 @@ def _can_reach(drive: EndEffectorDrive) -> bool:
 
 
 def _motors(body: int, strength: int, mode: int, rows: list[list[float]]) -> Program:
-    return _part(_MOTORS, body, mode, strength, len(rows), *chain(*rows)) if rows else []
+    return part(MOTORS, body, mode, strength, len(rows), *chain(*rows)) if rows else []
 
 
 def _motor_rows(
@@ -271,15 +303,15 @@ def _reads(sensors: Sensors, world: World) -> Program:
     n_links = len(sensors.link_indices)
     velocities = n_links > 0
     flags = velocities, velocities and not spec.links_as_left, spec.efforts, spec.base
-    program = _part(_READ, body, *flags, len(joints), *q, *u, *joints)
+    program = part(READ, body, *flags, len(joints), *q, *u, *joints)
     if sensors.links:
         first = spec.links_as_left, sensors.base_is_link, n_links
-        program += _part(_LINKS, *first, *sensors.link_indices)
+        program += part(LINKS, *first, *sensors.link_indices)
     if sensors.contact_links:
         touched = sensors.contact_indices
-        program += _part(_CONTACTS, body, len(touched), *touched)
+        program += part(CONTACTS, body, ANY, len(touched), *touched)
     if sensors.objects:
-        program += _part(_BODIES, len(sensors.objects), *sensors.objects)
+        program += part(BODIES, len(sensors.objects), *sensors.objects)
     for partner, _ in sensors.partners:
         program += _reads(partner, world)
     return program
@@ -334,7 +366,7 @@ def _are_stepped_alike(plugin: Plugin, world: World) -> bool:
 _SAID: set[str] = set()
 
 
-def _say(reason: str) -> None:
+def say(reason: str) -> None:
     """Warn, once in a process for each reason, that worlds are stepped in Python."""
     if reason not in _SAID:
         _SAID.add(reason)

@@ -144,6 +144,10 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         env.episode.num_steps = int(self._steps[index])
         env.episode.terms = {name: float(total[index]) for name, total in self._totals.items()}
 
+    def mark(self, index: int) -> object:
+        """Return an object that is another one after each step and reset of one environment."""
+        return self.envs[index].readings
+
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:

@@ -268,7 +268,9 @@ static int put_links(double* out, Handle client, const State* state, const doubl
   return 1;
 }
 
-static void put_contacts(double* out, Handle client, int body, int n, const double* links) {
+// Whether links of a body touch another body: any other, or the base of one.
+static void put_contacts(double* out, Handle client, int body, int other, int n,
+                         const double* links) {
   struct Contacts contacts = {0, 0};
   Handle command = b3InitRequestContactPointInformation(client);
   b3SetContactFilterBodyA(command, body);
@@ -276,8 +278,10 @@ static void put_contacts(double* out, Handle client, int body, int n, const doub
   b3GetContactPointInformation(client, &contacts);
   for (int i = 0; i < n; i++) out[i] = 0.0;
   for (struct Contact* c = contacts.points; c < contacts.points + contacts.n; c++) {
-    int link = c->bodies[0] == body ? c->links[0] : c->links[1];
-    for (int i = 0; i < n && c->bodies[0] != c->bodies[1]; i++)
+    int is_first = c->bodies[0] == body, link = c->links[!is_first];
+    int touches = other < 0 ? c->bodies[0] != c->bodies[1]
+                            : c->bodies[is_first] == other && c->links[is_first] == -1;
+    for (int i = 0; i < n && touches; i++)
       if (links[i] == link) out[i] = 1.0;
   }
 }
@@ -320,9 +324,9 @@ static int run(const World* world, const double* in, double* out) {
         if (!put_links(out, client, &state, a)) return 0;
         out += 13 * (int)(a[1] + a[2]);
         break;
-      case CONTACTS:  // body, n, links
-        put_contacts(out, client, body, a[1], a + 2);
-        out += (int)a[1];
+      case CONTACTS:  // body, other body or -1, n, links
+        put_contacts(out, client, body, a[1], a[2], a + 3);
+        out += (int)a[2];
         break;
       case BODIES:  // n, bodies
         n = a[0];

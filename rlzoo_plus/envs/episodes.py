@@ -150,15 +150,24 @@ class RecordedEpisodes(ReproducibleResets):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Act, and keep the action."""
         if not self.has_state:
-            # A copy: an environment may change its argument.
-            self._actions.append(np.array(action))
-            if len(self._actions) == _BLOCK:
-                self._blocks.append(np.stack(self._actions))
-                self._actions = []
+            self._keep(action)
         self._steps += 1
         result = self.env.step(action)
         self._observation = result[0]
         return result
+
+    def note_step(self, action: np.ndarray, observation: Any) -> None:
+        """Record a step that was taken without this wrapper, by an environment without a state."""
+        self._keep(action)
+        self._steps += 1
+        self._observation = observation
+
+    def _keep(self, action: Any) -> None:
+        # A copy: an environment may change its argument.
+        self._actions.append(np.array(action))
+        if len(self._actions) == _BLOCK:
+            self._blocks.append(np.stack(self._actions))
+            self._actions = []
 
     def note_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call that user code makes to the environment."""

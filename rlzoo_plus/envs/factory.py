@@ -13,7 +13,7 @@ from gymnasium import spaces
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.calls import with_recorded_calls
-from rlzoo_plus.envs.checks import ENOUGH, batch_problem, is_image, require_batchable
+from rlzoo_plus.envs.checks import batch_problem, enough_of, is_image, require_batchable
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.registry import import_user_module
@@ -128,8 +128,9 @@ def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv
         monitors = [make() for make in makers]
         if chain.vec_env == "batched":
             require_batchable(monitors[0].env, chain.spec.id)
-        is_worth_it = len(monitors) >= ENOUGH and batch_problem(monitors[0].env) is None
-        if chain.vec_env == "batched" or (chain.vec_env == "auto" and is_worth_it):
+        first, auto = monitors[0].env, chain.vec_env == "auto"
+        is_worth_it = auto and len(monitors) >= enough_of(first) and batch_problem(first) is None
+        if chain.vec_env == "batched" or is_worth_it:
             from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 
             kind = BatchedRobots

@@ -1,4 +1,4 @@
-"""Robots of ours that step together, with the results of Stable-Baselines3's `DummyVecEnv`.
+"""Robots that step together, with the results of Stable-Baselines3's `DummyVecEnv`.
 
 Each world keeps its own chain of wrappers for resets, records and the ends of episodes. The steps
 between are taken by all worlds in one pass.
@@ -35,10 +35,7 @@ class BatchedRobots(DummyVecEnv):
         monitors = [make() for make in makers]
         for monitor in monitors:
             monitor.env = _StepTaken(monitor.env)
-        self._robots: list[BaseRobotEnv] = [monitor.unwrapped for monitor in monitors]
-        self._batch = RobotVecEnv(self._robots)
-        # Closing the monitors is up to `close`, not to the garbage collector.
-        self._batch.closed = True
+        self._batch: Any = _batch_of([monitor.env for monitor in monitors])
         self._lags = [False] * len(monitors)
         self._may_step = False
         super().__init__([lambda monitor=monitor: monitor for monitor in monitors])
@@ -94,11 +91,10 @@ class BatchedRobots(DummyVecEnv):
         """Call a method of each environment; the batch continues from its result."""
         self._catch_up(indices)
         chosen = list(self._get_indices(indices))
-        before = [self._robots[index].readings for index in chosen]
+        before = [self._batch.mark(index) for index in chosen]
         results = super().env_method(method_name, *args, indices=indices, **kwargs)
-        for index, readings in zip(chosen, before, strict=True):
-            # A new array after every step and every reset.
-            if self._robots[index].readings is not readings:
+        for index, mark in zip(chosen, before, strict=True):
+            if self._batch.mark(index) is not mark:
                 self._take_over(index)
         return results
 
@@ -130,6 +126,19 @@ class BatchedRobots(DummyVecEnv):
             if self._lags[index]:
                 self._batch.give_back(index)
                 self._lags[index] = False
+
+
+def _batch_of(envs: list[gym.Env]) -> Any:
+    """Return what steps these chains of wrappers: of our robots, or of walkers."""
+    robots = [env.unwrapped for env in envs]
+    if not isinstance(robots[0], BaseRobotEnv):
+        from rlzoo_plus.envs.bullet_walkers import Walkers
+
+        return Walkers(envs)
+    batch = RobotVecEnv(robots)
+    # Closing the environments is up to their monitors, not to the garbage collector.
+    batch.closed = True
+    return batch
 
 
 class _StepTaken(gym.Wrapper):

@@ -314,7 +314,7 @@ class TestFallback:
 
         def once_more(world: World):
             commands, rest = real(world)
-            return commands, [*native._part(native._STEP, 1), *rest]
+            return commands, [*native.part(native.STEP, 1), *rest]
 
         monkeypatch.setattr(native, "program_of", once_more)
         says_why(caplog, cartpoles, "to other numbers than Python does")

@@ -1,0 +1,162 @@
+"""Walkers of pybullet-envs-gymnasium in one pass show and record what they do one by one."""
+
+import importlib.util
+import shutil
+
+import numpy as np
+import pytest
+from support.training import assert_same_tree, make_config
+from test_robot_vec_env import play, state_of
+
+from rlzoo_plus.artifacts.tree import pack, unpack
+from rlzoo_plus.envs.checks import batch_problem
+from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.resume.env_state import capture_envs, restore_envs
+from robots import native
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("pybullet_envs_gymnasium") is None,
+        reason="pybullet_envs_gymnasium is not installed",
+    ),
+]
+WALKERS = [
+    "hopper_bullet",
+    "walker2d_bullet",
+    "halfcheetah_bullet",
+    "ant_bullet",
+    "humanoid_bullet",
+]
+LEFT = ["humanoid_flagrun_bullet", "humanoid_flagrun_harder_bullet", "reacher_bullet"]
+
+
+def config_of(env, *overrides, n_envs=2):
+    # Some episodes end by time, and some, where a walker falls, before.
+    return make_config(
+        "algo=ppo", f"env={env}", f"n_envs={n_envs}", "env.time_limit=25", *overrides
+    )
+
+
+@pytest.fixture
+def make():
+    """Return a function that builds training environments, closed after the test."""
+    built = []
+
+    def _make(kind, env, *overrides, **options):
+        built.append(make_train_env(config_of(env, f"vec_env={kind}", *overrides, **options), 5))
+        return built[-1]
+
+    yield _make
+    for venv in built:
+        venv.close()
+
+
+def compare(make, env, n_steps, n_envs=2):
+    """Play both ways; return how many episodes ended."""
+    one_by_one, together = (make(kind, env, n_envs=n_envs) for kind in ("dummy", "batched"))
+    assert isinstance(together.unwrapped, BatchedRobots)
+    assert_same_tree(together.reset(), one_by_one.reset())
+    ends = 0
+    for number, steps in enumerate((n_steps // 2, n_steps - n_steps // 2)):
+        seen = play(together, steps, number)
+        assert_same_tree(seen, play(one_by_one, steps, number))
+        ends += sum(int(dones.sum()) for _, _, dones, *_ in seen)
+        assert_same_tree(state_of(together), state_of(one_by_one))
+    return ends
+
+
+@pytest.mark.parametrize("env", WALKERS)
+def test_a_walker_shows_the_same_and_has_the_same_state(make, env):
+    assert compare(make, env, 70) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("env", WALKERS)
+def test_a_walker_does_so_for_long(monkeypatch, make, env, threads):
+    monkeypatch.setenv("ROBOTS_THREADS", threads)
+    assert compare(make, env, 2000, n_envs=3) >= 240
+
+
+@pytest.mark.parametrize(("before", "after"), [("batched", "dummy"), ("dummy", "batched")])
+def test_a_checkpoint_is_continued_either_way(make, before, after):
+    first, second = (make(kind, "hopper_bullet") for kind in (before, after))
+    first.reset()
+    play(first, 31)
+    restore_envs(second, unpack(pack(capture_envs(first))))
+    assert_same_tree(play(second, 30, 7), play(first, 30, 7))
+
+
+def test_what_is_asked_between_steps_is_up_to_date(make):
+    one_by_one, together = (make(kind, "halfcheetah_bullet") for kind in ("dummy", "batched"))
+    for venv in (one_by_one, together):
+        venv.reset()
+        play(venv, 5)
+    names = ("potential", "reward", "rewards", "_alive")
+    for name in names:
+        assert together.get_attr(name) == one_by_one.get_attr(name)
+    robots = [venv.get_attr("robot") for venv in (one_by_one, together)]
+    for alone, batched in zip(*robots, strict=True):
+        assert batched.body_xyz == alone.body_xyz
+        assert np.array_equal(batched.feet_contact, alone.feet_contact)
+        assert np.array_equal(batched.joint_speeds, alone.joint_speeds)
+
+
+def test_what_user_code_changes_takes_effect(make):
+    one_by_one, together = (make(kind, "ant_bullet") for kind in ("dummy", "batched"))
+    for venv in (one_by_one, together):
+        venv.reset()
+        play(venv, 3)
+        env = venv.get_attr("unwrapped")[1]
+        env.robot.power, env.robot.walk_target_y, env.electricity_cost = 1.5, 30.0, -1.0
+    assert_same_tree(play(together, 30, 3), play(one_by_one, 30, 3))
+
+
+def test_auto_takes_it_for_enough_of_them_and_evaluation_too(make):
+    assert isinstance(make("auto", "hopper_bullet", n_envs=2).unwrapped, BatchedRobots)
+    assert not isinstance(make("auto", "hopper_bullet", n_envs=1).unwrapped, BatchedRobots)
+    venv = make_eval_env(config_of("hopper_bullet").env, 2)
+    assert isinstance(venv.unwrapped, BatchedRobots)
+    venv.close()
+
+
+@pytest.mark.parametrize("env", LEFT)
+def test_others_are_stepped_one_by_one(env):
+    one = make_env(config_of(env).env)
+    assert "together" in batch_problem(one)
+    one.close()
+
+
+def test_wrappers_of_ones_own_are_not_passed_by():
+    config = config_of("hopper_bullet", "env.wrappers=[{mask_observation: {hidden: [0]}}]")
+    one = make_env(config.env)
+    assert "MaskObservation" in batch_problem(one)
+    one.close()
+
+
+def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch, make):
+    monkeypatch.setenv("ROBOTS_NATIVE", "0")
+    assert not isinstance(make("auto", "hopper_bullet").unwrapped, BatchedRobots)
+    with pytest.raises(ConfigError, match="ROBOTS_NATIVE=0"):
+        make("batched", "hopper_bullet")
+
+
+def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
+    from rlzoo_plus.envs import bullet_walkers
+
+    real = native.part
+
+    def slightly_other(kind, *numbers):
+        return real(kind, 2) if kind == native.STEP else real(kind, *numbers)
+
+    monkeypatch.setattr(native, "part", slightly_other)
+    monkeypatch.setattr(native, "_SAID", set())
+    monkeypatch.setattr(bullet_walkers, "_same", {})
+    one = make_env(config_of("hopper_bullet").env)
+    assert "other numbers" in batch_problem(one)
+    assert "HopperBulletEnv comes to other numbers" in caplog.text
+    one.close()
