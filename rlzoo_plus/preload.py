@@ -5,9 +5,6 @@ from robots.quiet import native_output_hidden
 with native_output_hidden():
     import pybullet  # noqa: F401
     import sb3_contrib  # noqa: F401
-
-    # Any optimizer imports it when it is made, which takes longer than a short training.
-    import torch._dynamo
     import torch.utils.tensorboard  # noqa: F401
 
     import rlzoo_plus.runs.exp_manager

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
+from rlzoo_plus.agents.late_compiler import import_compiler_late
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -76,6 +77,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     Raises:
         ConfigError: A value is refused by the algorithm or its policy.
     """
+    import_compiler_late()
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
     policy_class = policy_class_of(

@@ -144,8 +144,9 @@ def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video
     }
     try:
         with contextlib.closing(_open_tensorboard(run_dir)) as output:
-            values = {**metrics, "hparams": HParam(_hyperparameters(config), metrics)}
-            output.write(values, dict.fromkeys(values, ()), result.num_timesteps)
+            if metrics:
+                values = {**metrics, "hparams": HParam(_hyperparameters(config), metrics)}
+                output.write(values, dict.fromkeys(values, ()), result.num_timesteps)
             if video.is_file():
                 output.writer.file_writer.add_summary(_video_summary(video), result.num_timesteps)
     except Exception as error:

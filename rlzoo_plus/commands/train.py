@@ -124,13 +124,13 @@ def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     trust = " --trust" if "--trust" in options or is_foreign else ""
     resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     beside = Path(sys.executable).parent / "tensorboard"
-    tensorboard = program_path(beside) if beside.is_file() else "tensorboard"
+    program = program_path(beside) if beside.is_file() else "tensorboard"
+    tensorboard = f"  {program} --logdir {run_dir.tensorboard}\n" if config.log.tensorboard else ""
     return (
         f"\nnext:\n{resume}"
         f"  rlzoo-plus evaluate {run_dir.path} --episodes 100{options}\n"
         f"  rlzoo-plus {watch} {run_dir.path}{options}\n"
-        f"  {tensorboard} --logdir {run_dir.tensorboard}\n"
-        "  rlzoo-plus runs"
+        f"{tensorboard}  rlzoo-plus runs"
     )
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import site
+import stat
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -218,9 +219,9 @@ def _place_of(module: object) -> _Place | None:
         return None
     if module not in _places:
         name = vars(module).get("__file__")
+        file = _resolved(name) if isinstance(name, str) else None
         place = None
-        if isinstance(name, str) and os.path.isfile(name):
-            file = Path(name).resolve()
+        if file is not None:
             if _is_installed(file):
                 place = _Place(file, is_installed=True)
             else:
@@ -229,9 +230,34 @@ def _place_of(module: object) -> _Place | None:
     return _places[module]
 
 
+def _resolved(name: str) -> Path | None:
+    """Return the path of a file without links, None if there is no such file.
+
+    With one look at the disk for most: thousands of modules share a few hundred folders.
+    """
+    try:
+        mode = os.lstat(name).st_mode
+        if stat.S_ISREG(mode):
+            folder, last = os.path.split(name)
+            return Path(_real_folder(folder), last)
+        return Path(name).resolve() if os.path.isfile(name) else None
+    except (OSError, ValueError):
+        return None
+
+
+@functools.cache
+def _real_folder(name: str) -> str:
+    return os.path.realpath(name)
+
+
 def _is_installed(file: Path) -> bool:
-    is_in_site = {"site-packages", "dist-packages"} & set(file.parts)
-    return bool(is_in_site) or any(map(file.is_relative_to, _installed_roots()))
+    return _is_installed_folder(file.parent) or file in _installed_roots()
+
+
+@functools.cache
+def _is_installed_folder(folder: Path) -> bool:
+    is_in_site = {"site-packages", "dist-packages"} & set(folder.parts)
+    return bool(is_in_site) or any(map(folder.is_relative_to, _installed_roots()))
 
 
 @functools.cache
