@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import boto3
 import pytest
 from support.images import project_of_images, push_image
 
-from rlzoo_plus.cloud import image
+from rlzoo_plus.cloud import bootstrap, image
 from rlzoo_plus.cloud.wheel import WHEEL, make_wheel
 
 
@@ -54,3 +58,34 @@ def test_the_command_of_a_machine_has_nothing_that_batch_would_replace(project):
     assert "Ref::" not in command
     # ECS takes 8,192 bytes of overrides, the arguments of the worker and its variables included.
     assert len(command) < 4096
+
+
+def test_a_machine_installs_no_wheel_that_is_not_what_its_name_says(project, monkeypatch):
+    how = json.loads(image.worker_image(project).entry[-1])
+    did = []
+
+    def run(doing, *command):
+        did.append(doing)
+        if doing == "fetch rlzoo_plus":
+            Path(command[-1]).write_bytes(b"another")
+
+    monkeypatch.setattr(bootstrap, "run", run)
+    monkeypatch.setattr(bootstrap.signal, "signal", lambda number, act: None)
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps(how), "s3://lab/first"])
+    with pytest.raises(SystemExit, match="is not what its name says"):
+        bootstrap.main()
+    assert did == ["start", "install boto3", "fetch rlzoo_plus"]
+
+
+def test_a_notice_while_a_machine_installs_asks_for_another_attempt(tmp_path):
+    # The module is run as text, as on the machine.
+    script = Path(bootstrap.__file__).read_text(encoding="utf-8")
+    main = 'if __name__ == "__main__":'
+    wait = "def run(*_):\n    print('installing', flush=True)\n    while True: time.sleep(0.1)\n"
+    script = script.replace(main, f"{wait}\n{main}")
+    words = [sys.executable, "-c", script, json.dumps({"object": "x.whl"})]
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environ) as process:
+        process.stdout.readline()
+        process.terminate()
+        assert process.wait(30) == 75

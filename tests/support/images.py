@@ -22,11 +22,11 @@ case " $FAILING " in *" $1 "*) echo "no $1 today" >&2; exit 3 ;; esac
 
 
 @contextlib.contextmanager
-def project_of_images(monkeypatch):
+def project_of_images(monkeypatch, *, server=False):
     """Make a bucket and a repository, without the rest of a stack; yields the `Project`."""
     from rlzoo_plus.cloud import aws, project
 
-    with aws_account(monkeypatch):
+    with aws_account(monkeypatch, server=server):
         aws.client("s3").create_bucket(Bucket="lab")
         made = aws.client("ecr").create_repository(repositoryName="lab")["repository"]
         values = {"store": "s3://lab", "repository": made["repositoryUri"]}
