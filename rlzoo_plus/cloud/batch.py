@@ -38,8 +38,7 @@ _RETRY_RULES = (
 )
 # A worker ends a run when its budget is spent; Batch ends one that does not so much later [s].
 _LATER_S = 900.0
-_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_FROM = re.compile(r"(/[A-Za-z0-9_.-]+)+|arn:aws[a-z-]*:(ssm|secretsmanager):[^\s]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class BatchLauncher(CloudLauncher):
@@ -107,11 +106,13 @@ class BatchLauncher(CloudLauncher):
                 f"use {project.max_vcpus} at once. Lower infra.vcpus or num_threads, or raise them "
                 "with `rlzoo-plus cloud deploy`."
             )
+        parameter = rf"/rlzoo/{project.name}(/[A-Za-z0-9_.-]+)+"
         for name, source in self.settings.secrets.items():
-            if not _SECRET_NAME.fullmatch(name) or not _SECRET_FROM.fullmatch(source):
+            # No other parameter may be read by the role of the jobs.
+            if not _VARIABLE.fullmatch(name) or not re.fullmatch(parameter, source):
                 raise ConfigError(
-                    f"infra.secrets.{printable(name)} must be the name of a parameter of SSM, such "
-                    "as /rlzoo/wandb, or an ARN; its value is never written here."
+                    f"infra.secrets.{printable(name)} must be the name of a parameter of SSM below "
+                    f"/rlzoo/{project.name}/; its value is never written here."
                 )
         with aws.errors("look for the queue"):
             found = aws.client("batch").describe_job_queues(jobQueues=[queue])["jobQueues"]

@@ -106,7 +106,7 @@ class CloudLauncher(WorkersLauncher):
         if self.settings.dry_run:
             return self.plan(configs)
         if not set(configs) <= self._prepared:
-            self._check_store()
+            self.check_store()
             self.check(configs)
             self.trust |= any(map(_is_foreign, configs.values()))
             self._budgets = self._dealt([*configs])
@@ -183,7 +183,12 @@ class CloudLauncher(WorkersLauncher):
         words += [] if usd_per_hour is None else ["--usd-per-hour", f"{usd_per_hour:.6g}"]
         return [*words, "--trust"] if self.trust else words
 
-    def _check_store(self) -> None:
+    def check_store(self) -> None:
+        """Check that the machines may use the store.
+
+        Raises:
+            ConfigError: It is not that of the project, or AWS cannot be asked.
+        """
         if self.url.rstrip("/") != self.project.store.rstrip("/"):
             raise ConfigError(
                 f"store={self.url}: the machines of project {self.project.name} may use no store "

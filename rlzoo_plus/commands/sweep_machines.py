@@ -157,4 +157,6 @@ def _launcher_of(
     threads = max((busy_cores(view.job.config) for view in views), default=1)
     launcher = make_launcher(infra, threads, (), store=store, sweep=name)
     assert isinstance(launcher, CloudLauncher)
+    if not launcher.settings.dry_run:
+        launcher.check_store()
     return launcher

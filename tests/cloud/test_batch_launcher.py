@@ -102,9 +102,10 @@ class TestSubmitting:
         assert len(lines) == 3
 
     def test_a_definition_is_registered_once_and_retries_only_lost_machines(self, sweep, account):
-        _start(sweep(threads=2, memory_gib=3, secrets={"WANDB_API_KEY": "/lab/wandb"}), _configs(1))
+        settings = {"memory_gib": 3, "secrets": {"WANDB_API_KEY": "/rlzoo/lab/wandb"}}
+        _start(sweep(threads=2, **settings), _configs(1))
         arn = _submitted()[-1]["jobDefinition"]
-        _start(sweep(threads=2, memory_gib=3, secrets={"WANDB_API_KEY": "/lab/wandb"}), _configs(2))
+        _start(sweep(threads=2, **settings), _configs(2))
         assert _submitted()[-1]["jobDefinition"] == arn
         _start(sweep(threads=4), _configs(3))
         assert _submitted()[-1]["jobDefinition"] != arn
@@ -116,7 +117,7 @@ class TestSubmitting:
         assert container["jobRoleArn"] == account.project.worker_role
         assert {"type": "VCPU", "value": "2"} in container["resourceRequirements"]
         assert {"type": "MEMORY", "value": "3840"} in container["resourceRequirements"]
-        assert container["secrets"] == [{"name": "WANDB_API_KEY", "valueFrom": "/lab/wandb"}]
+        assert container["secrets"] == [{"name": "WANDB_API_KEY", "valueFrom": "/rlzoo/lab/wandb"}]
         rules = made["retryStrategy"]["evaluateOnExit"]
         assert made["retryStrategy"]["attempts"] == 10
         assert [rule["action"].lower() for rule in rules] == [
@@ -179,7 +180,7 @@ class TestSubmitting:
         assert "--trust" in _submitted()[-1]["container"]["command"]
 
     def test_the_launch_keeps_what_starts_the_same_machines_again(self, sweep):
-        launcher = sweep(threads=2, memory_gib=3.0, max_usd=1.0, secrets={"A": "/lab/a"})
+        launcher = sweep(threads=2, memory_gib=3.0, max_usd=1.0, secrets={"A": "/rlzoo/lab/a"})
         _start(launcher, _configs(2))
         stored = launcher.launches.read(launcher.launches.names()[0]).infra
         again = InfraConfig(**json.loads(json.dumps(stored)))
@@ -205,6 +206,8 @@ class TestMistakes:
             ({"gpus": 1, "spot": False}, ["one queue with GPUs", "infra.spot out"]),
             ({"vcpus": 4096}, ["4096 vCPUs does not fit", "Lower infra.vcpus"]),
             ({"secrets": {"KEY": "my secret"}}, ["infra.secrets.KEY must be the name"]),
+            ({"secrets": {"KEY": "/rlzoo/other/key"}}, ["below /rlzoo/lab/"]),
+            ({"secrets": {"MY-KEY": "/rlzoo/lab/key"}}, ["infra.secrets.MY-KEY"]),
         ],
     )
     def test_a_setting_that_no_machine_fits_is_one_line(self, sweep, settings, words):

@@ -3,9 +3,13 @@
 import contextlib
 import importlib.util
 import os
+import sys
 
 import pytest
 from support import fake_slurm
+from support.aws import deployed_project
+from support.fake_batch import as_processes, fake_batch
+from support.processes import environ_of_tests
 from support.stores import store_of
 from support.worker_processes import worker_processes
 
@@ -15,6 +19,7 @@ from rlzoo_plus.infra.launcher import make_launcher
 KINDS = (
     *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray"),
     *("workers_folder", "workers_s3"),
+    pytest.param("aws_batch", marks=pytest.mark.slow),
 )
 # Set to 1, real jobs are submitted with the sbatch of this machine, which must be a node itself.
 REAL_SLURM = "RLZOO_PLUS_TEST_SLURM"
@@ -32,6 +37,10 @@ def launcher_of(kind, folder):
             with launcher_of_workers(kind.removeprefix("workers_"), folder, patch) as made:
                 yield made
             return
+        if kind == "aws_batch":
+            with launcher_of_batch(folder, patch) as made:
+                yield made
+            return
         yield make_launcher(infra_of(kind, folder, patch), 1, ())
 
 
@@ -44,6 +53,21 @@ def launcher_of_workers(kind, folder, patch):
         worker_processes(store.url, "contract", folder / "workers", SLOTS),
     ):
         yield make_launcher(infra, 1, (), store=store.url, sweep="contract")
+
+
+@contextlib.contextmanager
+def launcher_of_batch(folder, patch):
+    """Yield a launcher whose jobs are those of moto's AWS Batch, as processes of this machine."""
+    from rlzoo_plus.cloud import batch
+    from rlzoo_plus.cloud.image import WorkerImage
+
+    command = [sys.executable, "-m", "support.batch_worker", str(folder)]
+    patch.setattr(batch, "worker_image", lambda *_, **__: WorkerImage("localhost/none", (), ""))
+    for name, value in environ_of_tests().items():
+        patch.setenv(name, value)
+    with deployed_project(patch, server=True), fake_batch(patch, as_processes(command)):
+        infra = InfraConfig(name="aws_batch", workers=SLOTS, look_s=0.1)
+        yield make_launcher(infra, 1, (), sweep="contract")
 
 
 def infra_of(kind, folder, patch):
