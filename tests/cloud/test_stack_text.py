@@ -173,8 +173,9 @@ def test_worker_may_read_what_was_submitted_and_write_runs_only(resources):
     written = [r["Fn::Sub"] for r in found["ReadAndWriteRuns"]["Resource"]]
     assert written == ["${Bucket.Arn}/runs/*", "${Bucket.Arn}/state/*", "${Bucket.Arn}/live/*"]
     assert found["ReadWhatWasSubmitted"]["Action"] == "s3:GetObject"
-    assert resources["WorkerRole"]["ManagedPolicyArns"] == [{"Ref": "WorkerAccess"}]
-    assert "Policies" not in resources["WorkerRole"]
+    assert resources["WorkerAccess"]["Roles"] == [{"Ref": "WorkerRole"}, {"Ref": "MachineRole"}]
+    assert not {"Policies", "ManagedPolicyArns"} & set(resources["WorkerRole"])
+    assert {"Ref": "WorkerRole"} not in resources["ContainerAccess"]["Roles"]
 
 
 def test_secrets_are_those_below_the_path_of_the_project(resources):
@@ -187,14 +188,16 @@ def test_secrets_are_those_below_the_path_of_the_project(resources):
 
 
 def test_machine_lowers_fleets_of_its_project_only_and_terminates_none(resources):
-    (policy,) = resources["MachineRole"]["Policies"]
-    found = {s["Sid"]: s for s in policy["PolicyDocument"]["Statement"]}
+    found = _statements(resources, "FleetAccess")
     lowers = found["LowerFleetsOfTheProject"]
     assert sorted(lowers["Action"]) == ["ec2:DeleteFleets", "ec2:ModifyFleet"]
     assert set(lowers["Condition"]["StringEquals"]) == {
         f"aws:ResourceTag/{key}" for key in project_tags("lab")
     }
-    assert "TerminateInstances" not in json.dumps(policy)
+    assert sorted(found["SeeFleets"]["Action"]) == [
+        "ec2:DescribeFleetInstances",
+        "ec2:DescribeFleets",
+    ]
 
 
 def test_team_ends_only_what_has_the_tags_of_its_project(resources):
@@ -210,7 +213,7 @@ def test_team_ends_only_what_has_the_tags_of_its_project(resources):
     assert roles == {"WorkerRole", "ExecutionRole", "MachineRole"}
 
 
-@pytest.mark.parametrize("name", ["WorkerAccess", "ContainerAccess", "UserPolicy"])
+@pytest.mark.parametrize("name", ["WorkerAccess", "ContainerAccess", "FleetAccess", "UserPolicy"])
 def test_policies_are_not_longer_than_aws_takes(resources, name):
     # Each reference is shorter than 60 characters.
     text = json.dumps(_filled(resources[name]["PolicyDocument"]))
