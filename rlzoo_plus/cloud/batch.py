@@ -151,7 +151,8 @@ class BatchLauncher(CloudLauncher):
         with aws.errors("start the jobs"):
             aws.client("batch").submit_job(**job)
         which = f"an array job of {count:,} runs" if count > 1 else "a job"
-        return [f"started {which} in AWS Batch, queue {self.queue}: {job['jobName']}"]
+        queue = self.queue.rpartition("/")[2]
+        return [f"started {which} in AWS Batch, queue {queue}: {job['jobName']}"]
 
     def stop_machines(self) -> list[str]:
         """Cancel the jobs that have not begun; the workers of the others end by themselves."""

@@ -198,9 +198,17 @@ class CloudLauncher(WorkersLauncher):
     def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
         if self.settings.max_usd is None:
             return {}
-        spent = {k: _spent(each.record.get("spent")) for k, each in self.submitter.live().items()}
         least = least_share(self.usd_per_hour(self.families, self.vcpus) or 0.0)
-        return deal(self.settings.max_usd, spent, keys, least_usd=least)
+        return deal(self.settings.max_usd, self.spent(), keys, least_usd=least)
+
+    def spent(self) -> dict[str, float]:
+        """Return what each run of the sweep has cost so far [$], as the store says.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        live = self.submitter.live()
+        return {key: _spent(each.record.get("spent")) for key, each in live.items()}
 
     def stop_machines(self) -> list[str]:
         """Stop what is no longer needed of a sweep that was cancelled; return lines that say so.
@@ -226,12 +234,22 @@ class CloudLauncher(WorkersLauncher):
 
     # What a subclass says.
 
-    def plan(self, configs: Mapping[str, RunConfig]) -> list[str]:
-        """Return what would be started, and what it would cost, as lines; asks nobody."""
+    def plan(
+        self, configs: Mapping[str, RunConfig], spent: Mapping[str, float] | None = None
+    ) -> list[str]:
+        """Return what would be started, and what it would cost, as lines; asks nobody.
+
+        Args:
+            configs: The configurations of the runs by their keys.
+            spent: What each run of the sweep has cost so far [$].
+
+        Raises:
+            ConfigError: No price is known, or the budget is too small.
+        """
         # First without a measurement, which takes long: a mistake is told at once.
-        plan_lines(configs, [], self.settings, self.vcpus, self.title)
+        plan_lines(configs, [], self.settings, self.vcpus, self.title, spent)
         times = measure([*configs.values()])
-        return plan_lines(configs, times, self.settings, self.vcpus, self.title)
+        return plan_lines(configs, times, self.settings, self.vcpus, self.title, spent)
 
     def check(self, configs: Mapping[str, RunConfig]) -> None:
         """Check that the machines can be started: credentials, project, quota, families, image.

@@ -61,6 +61,7 @@ def plan_lines(
     settings: CloudSettings,
     vcpus: int,
     what: str,
+    spent: Mapping[str, float] | None = None,
 ) -> list[str]:
     """Return what would be started, how long it takes and what it costs; nobody is asked.
 
@@ -70,6 +71,7 @@ def plan_lines(
         settings: The settings of the launcher.
         vcpus: VCPUs for each run.
         what: What starts the machines, as in "on {what}".
+        spent: What each run of the sweep has cost before [$]; the times are of whole runs anyway.
 
     Raises:
         ConfigError: No price is known, or the budget is too small.
@@ -85,7 +87,7 @@ def plan_lines(
         f"runs: {count:,} on {what}, {kind} machines of {', '.join(families)}, {per_run} each; "
         f"{_at_once(count, vcpus):,} at once (a project has {PROJECT_VCPUS} vCPUs by default)",
         *_time_and_cost(times, settings, vcpus, price, prices),
-        *_cap_lines(configs, times, settings, price),
+        *_cap_lines(configs, times, settings, price, spent or {}),
         f"prices: of {prices.date} for {region or prices.region}, from {prices.source}"
         f"{estimate if settings.spot else ''}",
         "nothing was started, and nobody was asked",
@@ -157,7 +159,7 @@ def _time_and_cost(
     if settings.spot and settings.attempts > 1:
         worst += f" and if each run is interrupted {settings.attempts - 1} times without notice"
     return [
-        f"time: {each} a run, {note}, as fast as {here}; {sum(seconds) / 3600:,.1f} hours in all, "
+        f"time: {each} a run, {note}, as fast as {here}; {duration(sum(seconds))} in all, "
         f"{whole} until the last one ends",
         f"machines: about {_about(cost.expected)}; at most {_about(cost.highest)}, {worst}",
         f"beside: up to {_about(cost.beside)} for starts of machines, disks, addresses and "
@@ -174,19 +176,23 @@ def _cap_lines(
     times: Sequence[JobTime],
     settings: CloudSettings,
     price: HourPrice,
+    spent: Mapping[str, float],
 ) -> list[str]:
     if settings.max_usd is None:
         return ["cap: none; with infra.max_usd=DOLLARS runs stop, with a checkpoint, in time"]
     least = least_share(price.highest)
-    share = min(deal(settings.max_usd, {}, configs, least_usd=least).values())
+    shares = deal(settings.max_usd, spent, configs, least_usd=least)
+    share = min(usd - spent.get(key, 0.0) for key, usd in shares.items())
     enough_s = 3600.0 * share / price.highest
+    used = math.fsum(spent.values())
+    before = f", of which {_about(used)} are spent" if used else ""
     line = (
-        f"cap: {_about(settings.max_usd)} for machines, {_about(share)} for each run: "
+        f"cap: {_about(settings.max_usd)} for machines{before}, {_about(share)} for each run: "
         f"{duration(enough_s)} at the highest price"
     )
     short = sum(time.seconds > enough_s for time in times)
     if short:
-        needed = len(times) * max(time.seconds for time in times) / 3600.0 * price.highest
+        needed = used + len(times) * max(time.seconds for time in times) / 3600.0 * price.highest
         line += (
             f"; {_counted(short, 'run')} would stop early, with a checkpoint; about "
             f"infra.max_usd={_rounded_up(needed)} lets all finish"

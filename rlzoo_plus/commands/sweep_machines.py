@@ -91,7 +91,9 @@ def restart(
     if not todo:
         return Changed([], None)
     launcher = _launcher_of(sweep, launch, options.overrides, todo)
-    plan = launcher.prepare({view.job.key: view.job.config for view in [*todo, *running]})
+    configs = {view.job.key: view.job.config for view in [*todo, *running]}
+    is_plan = launcher.settings.dry_run
+    plan = launcher.plan(configs, launcher.spent()) if is_plan else launcher.prepare(configs)
     needs_trust = launcher.trust or bool(launch.infra.get("code"))
     if needs_trust and not options.trust and not plan:
         raise ConfigError(

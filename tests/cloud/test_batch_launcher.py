@@ -84,7 +84,7 @@ class TestSubmitting:
         assert {"--spot", "--usd-per-hour"} <= set(words)
         assert "--trust" not in words
         assert lines == [
-            f"started an array job of 3 runs in AWS Batch, queue {launcher.queue}: {job['jobName']}"
+            f"started an array job of 3 runs in AWS Batch, queue rlzoo-lab-spot: {job['jobName']}"
         ]
 
     def test_one_run_is_a_job_of_its_own(self, sweep, account):

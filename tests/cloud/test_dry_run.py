@@ -36,7 +36,7 @@ def _dollars(lines, what):
 def test_a_plan_tells_runs_vcpus_hours_and_dollars():
     text = "\n".join(_lines([HOUR] * 40, vcpus=2))
     assert "40 on AWS Batch, Spot machines of c7a, 2 vCPUs each; 32 at once" in text
-    assert "1h00m a run, evaluations included, as fast as here; 40.0 hours in all, 2h00m" in text
+    assert "1h00m a run, evaluations included, as fast as here; 40h00m in all, 2h00m" in text
     assert "of 2026-11-22 for us-east-1, from AWS's public price list" in text
     assert "Spot at 45% of on-demand is an estimate" in text
     assert "nothing was started, and nobody was asked" in text
@@ -76,6 +76,14 @@ def test_a_cap_that_is_too_low_says_how_many_runs_end_early_and_what_is_enough()
     enough = float(cap.rpartition("=")[2].split()[0])
     (cap,) = (line for line in _lines([HOUR] * 10, max_usd=enough) if line.startswith("cap:"))
     assert "stop early" not in cap
+
+
+def test_a_cap_is_told_without_what_was_spent_before():
+    configs = {f"run{number}": make_config() for number in range(2)}
+    spent = {"run0": 0.5, "ended": 1.5}
+    lines = plan_lines(configs, [HOUR] * 2, CloudSettings(max_usd=4), 1, "EC2", spent)
+    (cap,) = (line for line in lines if line.startswith("cap:"))
+    assert "$4.00 for machines, of which $2.00 are spent, $1.00 for each run" in cap
 
 
 def test_a_cap_that_pays_for_nothing_is_refused():
