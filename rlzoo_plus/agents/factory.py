@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
 from rlzoo_plus.agents.late_compiler import import_compiler_late
+from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -90,7 +91,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
-    kind = with_iteration_hook(algorithm, *([KeepsFrozen] if config.freeze else []))
+    kind = with_iteration_hook(algorithm, *([KeepsFrozen] if config.freeze else []), RecordsUpdates)
     try:
         with AllocationLimit.of_machine():
             agent = kind(policy_class, venv, **arguments)
@@ -104,6 +105,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
+    if config.record_updates:
+        agent.recorded = RecordedUpdates()
     return agent
 
 

@@ -46,7 +46,7 @@ from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
     *("run_dir", "init_from", "sweep", "store", "resume", "restart", "log", "tracker", "report"),
-    *("checkpoint", "infra", "export", "packages"),
+    *("checkpoint", "infra", "export", "packages", "record_updates"),
 )
 _WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
 # Each is a Python interpreter of 50 MB and more.

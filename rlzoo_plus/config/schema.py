@@ -369,6 +369,7 @@ class RunConfig(Section):
     normalize: NormalizeConfig | None
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
+    record_updates: bool = True
     run_dir: Text | None
     sweep: Text | None = None
     store: Text | None = None
@@ -390,4 +391,5 @@ class RunConfig(Section):
         """Leave out what came later and is not used: hashes and bundles are those from before."""
         unused = [name for name in ("freeze", "store") if not getattr(self, name)]
         unused += ["init_from", "init"] if self.init_from is None else []
+        unused += ["record_updates"] if self.record_updates else []
         return {key: value for key, value in serialize(self).items() if key not in unused}

@@ -1,0 +1,1 @@
+"""Updates from recordings: the bits of Stable-Baselines3, with fewer calls."""

@@ -1,0 +1,226 @@
+"""The updates of PPO and A2C from recordings: the same numbers as their `train` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.utils import explained_variance
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - as torch writes it
+
+from rlzoo_plus.agents.recorded.optimizers import PlainSteps, make_steps
+from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
+from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
+
+_COLUMNS = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+_NUMBERS = ("ent_coef", "vf_coef")
+
+
+class OnPolicyUpdate(Update):
+    """What PPO and A2C share: one optimizer, and minibatches of a rollout."""
+
+    numbers: tuple[str, ...] = _NUMBERS
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._tapes: dict[int, Tape] = {}
+        self._parameters: list[Tensor] = []
+
+    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+        """Return the loss of a minibatch, and what is logged of it."""
+        raise NotImplementedError
+
+    def kind(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what decides which calls are made."""
+        agent = self.agent
+        return agent.normalize_advantage, agent.n_steps * agent.n_envs, *self._structure()
+
+    def _structure(self) -> tuple[Any, ...]:
+        return ()
+
+    def _tape(self, batch: Sequence[Tensor]) -> Tape:
+        """Return the recording for minibatches of this size."""
+        size = len(batch[0])
+        if size not in self._tapes:
+            if not self.steps:
+                self._flatten(batch)
+
+            def parts(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+                loss, *logged = self.loss(inputs, numbers)
+                gradients = torch.autograd.grad(loss, self._parameters)
+                yield [*gradients, loss.detach(), *logged]
+
+            readable = learned_tensors(self.agent).values()
+            self._tapes[size] = Tape(parts, batch, self.numbers, readable)
+        return self._tapes[size]
+
+    def _flatten(self, batch: Sequence[Tensor]) -> None:
+        """Find the parameters that the loss has a gradient for, and flatten them."""
+        policy = self.agent.policy
+        learned = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
+        parameters = [p for p in policy.parameters() if p.requires_grad]
+        some = SimpleNamespace(**dict.fromkeys(self.numbers, 0.1))
+        with torch.enable_grad():
+            loss = self.loss(batch, some)[0]
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        used = zip(parameters, gradients, strict=True)
+        self._parameters = [p for p, gradient in used if gradient is not None]
+        if not all(id(p) in learned for p in self._parameters):
+            raise NotRecordableError("a parameter with a gradient is not in the optimizer")
+        self.steps = [make_steps(policy.optimizer, self._parameters)]
+
+    def _rollout(self) -> list[Tensor]:
+        """Return the columns of the rollout, flattened as the buffer does it at its first batch."""
+        buffer = self.agent.rollout_buffer
+        assert buffer.full, "the rollout is not complete"
+        if not buffer.generator_ready:
+            for name in _COLUMNS:
+                setattr(buffer, name, buffer.swap_and_flatten(getattr(buffer, name)))
+            buffer.generator_ready = True
+        observations, actions, *rest = (getattr(buffer, name) for name in _COLUMNS)
+        columns = [observations, actions.astype(np.float32, copy=False)]
+        return [torch.from_numpy(array) for array in [*columns, *(a.reshape(-1) for a in rest)]]
+
+    def _evaluate(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values, log probabilities and the loss of entropy."""
+        if isinstance(self.agent.action_space, spaces.Discrete):
+            actions = actions.long().flatten()
+        policy = self.agent.policy
+        values, log_prob, entropy = policy.evaluate_actions(observations, actions)
+        negative = -torch.mean(-log_prob) if entropy is None else -torch.mean(entropy)
+        return values.flatten(), log_prob, negative
+
+    def _log(self, *names: str, **values: Any) -> None:
+        """Log in the order that the algorithm has."""
+        agent = self.agent
+        values["n_updates"] = agent._n_updates
+        if hasattr(agent.policy, "log_std"):
+            values["std"] = torch.exp(agent.policy.log_std).mean().item()
+        for name in names:
+            if name in values:
+                exclude = "tensorboard" if name == "n_updates" else None
+                agent.logger.record(f"train/{name}", values[name], exclude=exclude)
+
+    def _explained_variance(self) -> Any:
+        buffer = self.agent.rollout_buffer
+        return explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+
+
+class PPOUpdate(OnPolicyUpdate):
+    """The update of PPO."""
+
+    numbers = (*_NUMBERS, "clip", "clip_low", "clip_high", "clip_vf", "clip_vf_low")
+
+    def _structure(self) -> tuple[Any, ...]:
+        return self.agent.batch_size, self.agent.clip_range_vf is None
+
+    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+        """Return the loss of a minibatch, and what is logged of it."""
+        observations, actions, old_values, old_log_prob, advantages, returns = batch
+        values, log_prob, entropy_loss = self._evaluate(observations, actions)
+        if self.agent.normalize_advantage and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        ratio = torch.exp(log_prob - old_log_prob)
+        clipped = advantages * torch.clamp(ratio, numbers.clip_low, numbers.clip_high)
+        policy_loss = -torch.min(advantages * ratio, clipped).mean()
+        if self.agent.clip_range_vf is not None:
+            change = torch.clamp(values - old_values, numbers.clip_vf_low, numbers.clip_vf)
+            values = old_values + change
+        value_loss = F.mse_loss(returns, values)
+        loss = policy_loss + numbers.ent_coef * entropy_loss + numbers.vf_coef * value_loss
+        with torch.no_grad():
+            clip_fraction = torch.mean((torch.abs(ratio - 1) > numbers.clip).float())
+            log_ratio = log_prob - old_log_prob
+            kl = torch.mean((torch.exp(log_ratio) - 1) - log_ratio)
+        return [loss, policy_loss, value_loss, entropy_loss, clip_fraction, kl]
+
+    def make(self, *args: Any, **kwargs: Any) -> None:
+        """Do what PPO's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate(agent.policy.optimizer)
+        progress = agent._current_progress_remaining
+        clip = agent.clip_range(progress)
+        clip_vf = None if agent.clip_range_vf is None else agent.clip_range_vf(progress)
+        numbers = {
+            **{"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef},
+            **{"clip": clip, "clip_low": 1 - clip, "clip_high": 1 + clip, "clip_vf": clip_vf},
+            "clip_vf_low": None if clip_vf is None else -clip_vf,
+        }
+        columns, logged, kls, goes_on = self._rollout(), [], [], True
+        n_samples = len(columns[0])
+        for _ in range(agent.n_epochs):
+            order, kls = torch.from_numpy(np.random.permutation(n_samples)), []
+            for batch in order.split(agent.batch_size):
+                gradients, numbers_logged = self._gradients(columns, batch, numbers)
+                logged.append(numbers_logged[:5])
+                kls.append(numbers_logged[5])
+                if agent.target_kl is not None and kls[-1].numpy() > 1.5 * agent.target_kl:
+                    goes_on = False
+                    break
+                self.steps[0].step(gradients, agent.max_grad_norm)
+            agent._n_updates += 1
+            if not goes_on:
+                break
+        self.steps[0].publish()
+        losses, *means = (torch.stack(column).tolist() for column in zip(*logged, strict=True))
+        names = ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction")
+        self._log(
+            *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),
+            *("loss", "explained_variance", "std", "n_updates", "clip_range", "clip_range_vf"),
+            **{name: np.mean(values) for name, values in zip(names, means, strict=True)},
+            **{"approx_kl": np.mean(torch.stack(kls).numpy()), "loss": losses[-1]},
+            **{"explained_variance": self._explained_variance(), "clip_range": clip},
+            **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
+        )
+
+    def _gradients(
+        self, columns: Sequence[Tensor], batch: Tensor, numbers: dict[str, Any]
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        samples = [column.index_select(0, batch) for column in columns]
+        tape = self._tape(samples)
+        results = tape.run(0, tape.start(samples, numbers))
+        count = len(self._parameters)
+        return results[:count], results[count:]
+
+
+class A2CUpdate(OnPolicyUpdate):
+    """The update of A2C."""
+
+    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+        """Return the loss of a rollout, and what is logged of it."""
+        observations, actions, _, _, advantages, returns = batch
+        values, log_prob, entropy_loss = self._evaluate(observations, actions)
+        if self.agent.normalize_advantage:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        policy_loss = -(advantages * log_prob).mean()
+        value_loss = F.mse_loss(returns, values)
+        loss = policy_loss + numbers.ent_coef * entropy_loss + numbers.vf_coef * value_loss
+        return [loss, entropy_loss, policy_loss, value_loss]
+
+    def make(self, *args: Any, **kwargs: Any) -> None:
+        """Do what A2C's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate(agent.policy.optimizer)
+        columns = self._rollout()
+        rows = torch.from_numpy(np.random.permutation(len(columns[0])))
+        samples = [column.index_select(0, rows) for column in columns]
+        tape = self._tape(samples)
+        numbers = {"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef}
+        results = tape.run(0, tape.start(samples, numbers))
+        count = len(self._parameters)
+        steps: PlainSteps = self.steps[0]
+        steps.step(results[:count], agent.max_grad_norm)
+        steps.publish()
+        explained = self._explained_variance()
+        agent._n_updates += 1
+        names = ("entropy_loss", "policy_loss", "value_loss")
+        values = {n: v.item() for n, v in zip(names, results[count + 1 :], strict=True)}
+        order = ("n_updates", "explained_variance", *names, "std")
+        self._log(*order, explained_variance=explained, **values)

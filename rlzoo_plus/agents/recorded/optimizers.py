@@ -1,0 +1,241 @@
+"""Steps of torch's optimizers on one flat tensor, and without; the same bits, fewer calls.
+
+The parameters and the optimizer's averages become views of flat tensors. An optimizer's own state
+is what it would be: `state_dict`, checkpoints and exports see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from torch import Tensor
+
+# torch.float32 counts no further.
+_MOST_STEPS = 2**24
+# 64 bytes: matrix products may round by the alignment of their arguments.
+_ALIGNMENT = 16
+_OFF = ("amsgrad", "maximize", "capturable", "differentiable", "fused", "centered", "momentum")
+
+
+class PlainSteps:
+    """Lets an optimizer make its steps itself."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
+        self.optimizer, self.parameters = optimizer, list(parameters)
+
+    def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
+        """Make a step, with gradients clipped to a norm."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient.contiguous()
+        if max_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
+        self.optimizer.step()
+
+    def publish(self) -> None:
+        """Complete the optimizer's own state."""
+
+    def is_current(self) -> bool:
+        """Tell whether the optimizer still has the tensors of this object."""
+        return True
+
+
+class FlatSteps(PlainSteps):
+    """Makes the steps of an optimizer on flat tensors.
+
+    Attributes:
+        flat: The parameters as one tensor, with gaps.
+    """
+
+    averages: tuple[str, ...] = ()
+    initial: float = 0.0
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
+        super().__init__(optimizer, parameters)
+        self.group = optimizer.param_groups[0]
+        self.flat = self._flatten([parameter.data for parameter in self.parameters])
+        if len(self.parameters) > 1:
+            for parameter, view in zip(self.parameters, self._views(self.flat), strict=True):
+                parameter.data = view
+        self.gradient, self.scratch = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.gradients = self._views(self.gradient)
+        self.moments: list[Tensor] = []
+        self.steps = 0
+        self._own: list[Any] = []
+
+    def _begin(self) -> None:
+        """Take over the optimizer's averages; it makes them at its first step."""
+        states = [self.optimizer.state[parameter] for parameter in self.parameters]
+        for parameter, state in zip(self.parameters, states, strict=True):
+            if not state:
+                state["step"] = self._no_step()
+                for name in self.averages:
+                    state[name] = torch.full_like(parameter.data, self.initial)
+        for name in self.averages:
+            flat = self._flatten([state[name] for state in states])
+            for state, view in zip(states, self._views(flat), strict=True):
+                state[name] = view
+            self.moments.append(flat)
+        self.steps = int(states[0]["step"])
+        self._own = self._tensors()
+
+    def _no_step(self) -> Any:
+        return torch.tensor(0.0)
+
+    def _tensors(self) -> list[Any]:
+        state = self.optimizer.state
+        return [state[p].get(name) for p in self.parameters for name in self.averages]
+
+    def is_current(self) -> bool:
+        """Tell whether the optimizer still has the tensors of this object."""
+        groups = self.optimizer.param_groups
+        if len(groups) != 1 or groups[0] is not self.group:
+            return False
+        now = self._tensors() if self._own else []
+        return all(a is b for a, b in zip(now, self._own, strict=True))
+
+    def _flatten(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return one tensor with room for all and their numbers; a single one as it is."""
+        if len(tensors) == 1 and tensors[0].is_contiguous():
+            return tensors[0].view(-1)
+        flat = torch.zeros(sum(_room(tensor) for tensor in tensors))
+        for view, tensor in zip(self._views(flat), tensors, strict=True):
+            view.copy_(tensor)
+        return flat
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        views, start = [], 0
+        for parameter in self.parameters:
+            views.append(flat[start : start + parameter.numel()].view(parameter.shape))
+            start += _room(parameter)
+        return views
+
+    def flat_copy(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Make other tensors of these shapes views of one flat tensor, which is returned."""
+        flat = self._flatten([tensor.data for tensor in tensors])
+        if len(tensors) > 1:
+            for tensor, view in zip(tensors, self._views(flat), strict=True):
+                tensor.data = view
+        return flat
+
+    def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
+        """Make a step, with gradients clipped to a norm."""
+        if not self.moments:
+            self._begin()
+        torch._foreach_copy_(self.gradients, list(gradients))
+        if max_norm is not None:
+            norms = torch._foreach_norm(self.gradients)
+            scale = max_norm / (torch.linalg.vector_norm(torch.stack(norms)) + 1e-6)
+            # Multiplied by one, all stays as it is.
+            if not scale >= 1.0:
+                self.gradient.mul_(scale)
+        self.steps += self.steps < _MOST_STEPS
+        decay = self.group["weight_decay"]
+        if decay and not self.group.get("decoupled_weight_decay"):
+            self.gradient.add_(self.flat, alpha=decay)
+        self._apply()
+
+    def _apply(self) -> None:
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Complete the optimizer's own state."""
+        for parameter in self.parameters if self.moments else ():
+            step = self.optimizer.state[parameter]["step"]
+            if isinstance(step, Tensor):
+                step.fill_(self.steps)
+            else:
+                self.optimizer.state[parameter]["step"] = self.steps
+
+
+class _Adam(FlatSteps):
+    averages = ("exp_avg", "exp_avg_sq")
+
+    def _apply(self) -> None:
+        group, flat, gradient, (mean, square) = self.group, self.flat, self.gradient, self.moments
+        rate, (beta1, beta2), steps = group["lr"], group["betas"], float(self.steps)
+        if group["weight_decay"] and group.get("decoupled_weight_decay"):
+            flat.mul_(1 - rate * group["weight_decay"])
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        width = torch.sqrt(square, out=self.scratch)
+        width.div_((1 - beta2**steps) ** 0.5).add_(group["eps"])
+        flat.addcdiv_(mean, width, value=-(rate / (1 - beta1**steps)))
+
+
+class _RMSprop(FlatSteps):
+    averages = ("square_avg",)
+
+    def _apply(self) -> None:
+        group, gradient, (square,) = self.group, self.gradient, self.moments
+        alpha = group["alpha"]
+        square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
+        width = torch.sqrt(square, out=self.scratch).add_(group["eps"])
+        self.flat.addcdiv_(gradient, width, value=-group["lr"])
+
+
+class _RMSpropTF(FlatSteps):
+    averages = ("square_avg",)
+    initial = 1.0
+
+    def _no_step(self) -> Any:
+        return 0
+
+    def _apply(self) -> None:
+        group, gradient, (square,) = self.group, self.gradient, self.moments
+        alpha = group["alpha"]
+        square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
+        width = torch.add(square, group["eps"], out=self.scratch).sqrt_()
+        self.flat.addcdiv_(gradient, width, value=-group["lr"])
+
+
+_FLAT: dict[type, type[FlatSteps]] = {
+    torch.optim.Adam: _Adam,
+    torch.optim.AdamW: _Adam,
+    torch.optim.RMSprop: _RMSprop,
+    RMSpropTFLike: _RMSpropTF,
+}
+
+
+def _room(tensor: Tensor) -> int:
+    return -(-tensor.numel() // _ALIGNMENT) * _ALIGNMENT
+
+
+def make_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> PlainSteps:
+    """Return what makes an optimizer's steps: on flat tensors if their bits are the same."""
+    group = optimizer.param_groups[0]
+    kind = _FLAT.get(type(optimizer))
+    fits = (
+        kind is not None
+        and len(optimizer.param_groups) == 1
+        and not any(group.get(name) for name in _OFF)
+        and not group.get("foreach")
+        and type(group["lr"]) is float
+        and (type(optimizer) is not torch.optim.AdamW or "decoupled_weight_decay" in group)
+        and not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+        and "step" not in vars(optimizer)
+        and all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
+    )
+    return (kind if fits and kind is not None else PlainSteps)(optimizer, parameters)
+
+
+class Polyak:
+    """Moves the weights of a target network towards those of another."""
+
+    def __init__(
+        self, steps: PlainSteps, sources: Sequence[Tensor], targets: Sequence[Tensor]
+    ) -> None:
+        same = len(sources) == len(steps.parameters) and all(
+            a is b for a, b in zip(sources, steps.parameters, strict=True)
+        )
+        self._sources = [source.data for source in sources]
+        self._targets = [target.data for target in targets]
+        if same and isinstance(steps, FlatSteps) and len(sources) > 1:
+            self._sources, self._targets = [steps.flat], [steps.flat_copy(targets)]
+
+    def step(self, tau: float) -> None:
+        """Move by a fraction `tau`."""
+        torch._foreach_mul_(self._targets, 1 - tau)
+        torch._foreach_add_(self._targets, self._sources, alpha=tau)

@@ -1,0 +1,341 @@
+"""`RecordsUpdates`: lets an algorithm of Stable-Baselines3 update its networks from recordings.
+
+The first update of each kind is made by the algorithm itself. It is then repeated from a recording
+and compared, bit for bit: weights, averages of the optimizers, counters, logged values and random
+generators. What differs, or cannot be recorded, is never used.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlzoo_plus.agents.recorded.optimizers import PlainSteps
+from rlzoo_plus.agents.recorded.tape import NotRecordableError
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+log = logging.getLogger(__name__)
+# The class whose `train` is recorded, and what does that.
+_ON_POLICY = "rlzoo_plus.agents.recorded.on_policy"
+UPDATES = {
+    "stable_baselines3.ppo.ppo.PPO": f"{_ON_POLICY}.PPOUpdate",
+    "stable_baselines3.a2c.a2c.A2C": f"{_ON_POLICY}.A2CUpdate",
+}
+_BUFFERS = "stable_baselines3.common.buffers."
+_KNOWN_BUFFERS = {_BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer")}
+# Their code is read by nobody else, and decides nothing by numbers that tracing would not notice.
+_KNOWN_CODE = ("torch", "stable_baselines3", "sb3_contrib", "rlzoo_plus")
+
+
+class Update:
+    """The update of one algorithm, from recordings."""
+
+    def __init__(self, agent: BaseAlgorithm) -> None:
+        self.agent: Any = agent
+        self.steps: list[PlainSteps] = []
+
+    def kind(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what decides which calls an update makes; another one is recorded anew."""
+        raise NotImplementedError
+
+    def make(self, *args: Any, **kwargs: Any) -> None:
+        """Do what the algorithm's `train` does, with the same arguments."""
+        raise NotImplementedError
+
+    def is_current(self) -> bool:
+        """Tell whether all optimizers still have the tensors of the recording."""
+        return all(steps.is_current() for steps in self.steps)
+
+
+class RecordedUpdates:
+    """Updates an agent from recordings wherever that gives the same bits.
+
+    Attributes:
+        reason: Why nothing is recorded any more, empty as long as it is.
+        n_recorded: Updates made from recordings.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.n_recorded = 0
+        self._update: Update | None = None
+        self._tensors: list[Any] = []
+        self._checked: set[Any] = set()
+
+    def train(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Update an agent.
+
+        Args:
+            agent: The agent.
+            plain: The algorithm's own `train`.
+            *args: For it.
+            **kwargs: For it.
+        """
+        if self.reason:
+            plain(*args, **kwargs)
+            return
+        if self._update is not None and self._is_current(agent):
+            kind = self._update.kind(*args, **kwargs)
+            if kind in self._checked:
+                with torch.no_grad():
+                    self._update.make(*args, **kwargs)
+                self.n_recorded += 1
+                return
+        else:
+            self._update = None
+        self.reason = why_not(agent)
+        if self.reason:
+            log.info("updates are not recorded: %s", self.reason)
+            plain(*args, **kwargs)
+            return
+        self._check(agent, plain, *args, **kwargs)
+
+    def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Let the algorithm update itself, then do the same from a recording, and compare."""
+        before = _State(agent)
+        update_class = _class_of(UPDATES[_owner_of_train(type(agent))])
+        kind = update_class(agent).kind(*args, **kwargs)
+        plain(*args, **kwargs)
+        after = _State(agent)
+        before.restore()
+        try:
+            update = update_class(agent)
+            with torch.no_grad():
+                update.make(*args, **kwargs)
+            difference = after.difference(_State(agent))
+            reason = f"{difference} came out otherwise" if difference else ""
+        except NotRecordableError as error:
+            reason = str(error)
+        # Whatever a network of another version of torch can raise: the algorithm goes on itself.
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+            log.debug("why updates are not recorded:", exc_info=True)
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            after.restore()
+            self.reason, self._update = reason, None
+            log.warning("updates are not recorded: %s", reason)
+            return
+        if not self._checked:
+            log.info("updates are recorded: the first one came out the same, bit for bit")
+        self._checked.add(kind)
+        self._update = update
+        self._tensors = _tensors_of(agent)
+
+    def _is_current(self, agent: Any) -> bool:
+        assert self._update is not None
+        return self._update.is_current() and self._tensors == _tensors_of(agent)
+
+
+class RecordsUpdates:
+    """Mixin for an algorithm that updates its networks from recordings.
+
+    Attributes:
+        recorded: What makes the updates, None to leave them to the algorithm.
+    """
+
+    recorded: RecordedUpdates | None = None
+
+    def train(self, *args: Any, **kwargs: Any) -> None:
+        """Update the networks."""
+        plain = super().train  # type: ignore[misc]
+        if self.recorded is None:
+            plain(*args, **kwargs)
+        else:
+            self.recorded.train(self, plain, *args, **kwargs)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """Return the parameters; each tensor has memory of its own, as files need it."""
+        parameters = super().get_parameters()  # type: ignore[misc]
+        if self.recorded is None or not self.recorded.n_recorded:
+            return parameters
+        return _with_own_memory(parameters)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "recorded"]  # type: ignore[misc]
+
+
+def why_not(agent: Any) -> str:
+    """Return why an agent's updates cannot be recorded, empty if they may be.
+
+    Code that is not known may decide anew at each update, which a recording would not notice.
+    """
+    owner = _owner_of_train(type(agent))
+    if owner not in UPDATES:
+        return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
+    if agent.device.type != "cpu":
+        return f"they are on the CPU only, and the device is {agent.device}"
+    buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
+    if _name_of(type(buffer)) not in _KNOWN_BUFFERS:
+        return f"{type(buffer).__name__} is not one of the buffers that are known"
+    policy = agent.policy
+    for name, module in policy.named_modules():
+        shown = name or type(policy).__name__
+        if not _is_known(type(module)):
+            return f"{type(module).__name__} ({shown}) is code of yours"
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+        if any(hooks) or module._backward_pre_hooks or _overridden(module):
+            return f"{shown} has hooks or methods of yours"
+    for optimizer in _optimizers(agent).values():
+        if not _is_known(type(optimizer)):
+            return f"{type(optimizer).__name__} is code of yours"
+    if torch.is_autocast_enabled("cpu") or torch.is_anomaly_enabled():
+        return "torch computes in another mode"
+    return ""
+
+
+def _overridden(module: nn.Module) -> bool:
+    """Return whether an object has a method that its class has otherwise."""
+    return any(callable(getattr(type(module), name, None)) for name in vars(module))
+
+
+def _is_known(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in _KNOWN_CODE
+
+
+def _owner_of_train(kind: type) -> str:
+    """Return the class whose `train` an agent has, below our mixins."""
+    below = kind.__mro__[kind.__mro__.index(RecordsUpdates) + 1 :]
+    return next((_name_of(c) for c in below if "train" in vars(c)), _name_of(kind))
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _class_of(name: str) -> type[Update]:
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def _optimizers(agent: Any) -> dict[str, torch.optim.Optimizer]:
+    names = [name for name in agent._get_torch_save_params()[0] if name != "policy"]
+    return {name: attrgetter(name)(agent) for name in names}
+
+
+def learned_tensors(agent: Any) -> dict[str, Tensor]:
+    """Return everything that an update reads or changes: parameters, buffers, coefficients."""
+    names = agent._get_torch_save_params()[1]
+    return {
+        **dict(agent.policy.named_parameters()),
+        **dict(agent.policy.named_buffers()),
+        **{name: attrgetter(name)(agent) for name in names},
+    }
+
+
+def _tensors_of(agent: Any) -> list[Any]:
+    """Return what a recording holds on to: if it is replaced, it is recorded anew."""
+    return [
+        *((id(t), t.data_ptr(), t.requires_grad) for t in agent.policy.parameters()),
+        *(id(optimizer) for optimizer in _optimizers(agent).values()),
+    ]
+
+
+class _State:
+    """A copy of everything that an update changes."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._tensors = {name: t.detach().clone() for name, t in learned_tensors(agent).items()}
+        self._averages = {
+            name: [
+                {key: _copied(value) for key, value in optimizer.state.get(p, {}).items()}
+                for group in optimizer.param_groups
+                for p in group["params"]
+            ]
+            for name, optimizer in _optimizers(agent).items()
+        }
+        self._rates = {
+            name: [group["lr"] for group in optimizer.param_groups]
+            for name, optimizer in _optimizers(agent).items()
+        }
+        self._n_updates = agent._n_updates
+        self._logged = dict(agent.logger.name_to_value)
+        self._excluded = dict(agent.logger.name_to_excluded)
+        self._random = torch.get_rng_state()
+        self._numpy = np.random.get_state()
+
+    def restore(self) -> None:
+        """Bring the agent back to this state."""
+        agent = self._agent
+        for name, tensor in learned_tensors(agent).items():
+            tensor.data.copy_(self._tensors[name])
+        for name, optimizer in _optimizers(agent).items():
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            for parameter, values in zip(parameters, self._averages[name], strict=True):
+                optimizer.state.pop(parameter, None)
+                if values:
+                    optimizer.state[parameter] = {k: _copied(v) for k, v in values.items()}
+            for group, rate in zip(optimizer.param_groups, self._rates[name], strict=True):
+                group["lr"] = rate
+        agent._n_updates = self._n_updates
+        for kept, now in (
+            (self._logged, agent.logger.name_to_value),
+            (self._excluded, agent.logger.name_to_excluded),
+        ):
+            now.clear()
+            now.update(kept)
+        torch.set_rng_state(self._random)
+        np.random.set_state(self._numpy)
+
+    def difference(self, other: _State) -> str:
+        """Return the name of what differs in a bit, empty if all is the same."""
+        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
+            for name in dict.fromkeys([*mine, *theirs]):
+                if _bits(mine.get(name)) != _bits(theirs.get(name)):
+                    return str(name)
+        return ""
+
+    def _parts(self) -> Iterator[dict[str, Any]]:
+        yield self._tensors
+        for name, averages in self._averages.items():
+            yield {
+                f"{name}: {key} of its parameter {number}": value
+                for number, values in enumerate(averages)
+                for key, value in values.items()
+            }
+        yield {f"the learning rate of {name}": rate for name, rate in self._rates.items()}
+        yield self._logged
+        yield {"the order of logged values": list(self._logged)}
+        yield self._excluded
+        yield {
+            "the number of updates": self._n_updates,
+            "torch's generator of random numbers": self._random,
+            "NumPy's generator of random numbers": [part for part in self._numpy],
+        }
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _bits(value: Any) -> Any:
+    """Return what is equal for equal bits: NaN equals itself, and 0.0 is not -0.0."""
+    if isinstance(value, Tensor):
+        return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
+    if isinstance(value, (list, tuple)):
+        return [_bits(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return str(value.dtype), value.tobytes()
+    return type(value), repr(value)
+
+
+def _with_own_memory(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        copied = copy.copy(value)  # with the attributes that torch gives it
+        copied.update({key: _with_own_memory(item) for key, item in value.items()})
+        return copied
+    if isinstance(value, list):
+        return [_with_own_memory(item) for item in value]
+    return value
