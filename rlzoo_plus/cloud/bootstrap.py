@@ -35,6 +35,8 @@ def main() -> None:
     run("install torch", *torch)
     run("install rlzoo_plus", *pip, "-c", constraints, f"{wheel}[{how['extras']}]")
     print(f"rlzoo_plus was installed in {time.monotonic() - began:.0f} s", flush=True)
+    # A public image starts in /, which its user may not write.
+    os.chdir(folder)
     os.environ["PATH"] = f"{folder}/bin:{os.environ.get('PATH', '')}"
     os.execv(python, [python, "-m", "rlzoo_plus", "worker", *sys.argv[2:]])
 

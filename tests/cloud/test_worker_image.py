@@ -60,21 +60,47 @@ def test_the_command_of_a_machine_has_nothing_that_batch_would_replace(project):
     assert len(command) < 4096
 
 
-def test_a_machine_installs_no_wheel_that_is_not_what_its_name_says(project, monkeypatch):
+@pytest.fixture
+def machine(project, monkeypatch, tmp_path):
+    """Return a function that boots a machine whose bucket holds these bytes; what it did."""
     how = json.loads(image.worker_image(project).entry[-1])
-    did = []
 
-    def run(doing, *command):
-        did.append(doing)
-        if doing == "fetch rlzoo_plus":
-            Path(command[-1]).write_bytes(b"another")
+    def boot(wheel):
+        did = []
 
-    monkeypatch.setattr(bootstrap, "run", run)
-    monkeypatch.setattr(bootstrap.signal, "signal", lambda number, act: None)
-    monkeypatch.setattr("sys.argv", ["-c", json.dumps(how), "s3://lab/first"])
-    with pytest.raises(SystemExit, match="is not what its name says"):
-        bootstrap.main()
-    assert did == ["start", "install boto3", "fetch rlzoo_plus"]
+        def run(doing, *command):
+            did.append(doing)
+            if doing == "fetch rlzoo_plus":
+                Path(command[-1]).write_bytes(wheel)
+
+        monkeypatch.chdir("/")
+        monkeypatch.setattr(bootstrap.tempfile, "mkdtemp", lambda: str(tmp_path))
+        monkeypatch.setattr(bootstrap, "run", run)
+        monkeypatch.setattr(bootstrap.signal, "signal", lambda number, act: None)
+        monkeypatch.setattr(os, "execv", lambda path, words: did.append((os.getcwd(), words)))
+        monkeypatch.setenv("PATH", os.environ["PATH"])
+        monkeypatch.setattr("sys.argv", ["-c", json.dumps(how), "s3://lab/first", "--spot"])
+        try:
+            bootstrap.main()
+        except SystemExit as end:
+            did.append(str(end))
+        return did
+
+    return boot
+
+
+def test_a_machine_goes_on_as_the_worker_in_a_folder_that_it_may_write(machine, tmp_path):
+    *_, last = machine(make_wheel())
+    python = f"{tmp_path}/bin/python"
+    words = [python, "-m", "rlzoo_plus", "worker", "s3://lab/first", "--spot"]
+    assert last == (str(tmp_path), words)
+
+
+def test_a_machine_installs_no_wheel_that_is_not_what_its_name_says(machine):
+    did = machine(b"another")
+    assert did[:3] == ["start", "install boto3", "fetch rlzoo_plus"]
+    assert len(did) == 4
+    assert "is not what its name says" in did[3]
 
 
 def test_a_notice_while_a_machine_installs_asks_for_another_attempt(tmp_path):
