@@ -106,6 +106,7 @@ def errors(doing: str) -> Iterator[None]:
         doing: What is tried, as in "cannot {doing}": `start the jobs`.
     """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
@@ -119,6 +120,11 @@ def errors(doing: str) -> Iterator[None]:
         raise CloudError(f"cannot {doing}: {_CREDENTIALS}.") from error
     except (BotoCoreError, OSError) as error:
         raise CloudError(f"cannot {doing}: {one_line(error).rstrip('.')}.") from error
+    except ResponseParserError as error:
+        # Of a proxy, for instance, that wants a password.
+        raise CloudError(
+            f"cannot {doing}: the answer is not one of AWS: {one_line(error)}"
+        ) from error
     except (LookupError, TypeError) as error:
         raise CloudError(f"cannot {doing}: AWS's answer lacks {error!r}.") from error
 
