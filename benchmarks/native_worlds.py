@@ -1,5 +1,8 @@
 """What native worlds save: stepped by the plugin, by Python, and their physics alone.
 
+Our robots are stepped by `RobotVecEnv` in both ways, the walkers of pybullet-envs-gymnasium by
+`Walkers` or one by one. "Learner" is what Stable-Baselines3 sees, with monitors.
+
 All take the same actions from the same starts, in turn within one process, on one thread, timed in
 processor time. "Physics" commands the motors and steps the worlds natively; it reads no sensor and
 knows no task. A round is shorter than an episode, and the resets are not timed. Ratios are medians
@@ -26,12 +29,16 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import robots
 from benchmarks.robots import make
+from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
+from rlzoo_plus.runs.compose import compose_run
 from robots.native import STEP, NativeWorlds, Programs, part, program_of
 from robots.plugin import get_plugin
 from robots.vec_env import RobotVecEnv
 from robots.world import step_worlds
+
+WALKERS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,10 @@ class Figures:
     native_to_python: tuple[float, float, float]
     native_to_physics: tuple[float, float, float]
     learner_to_physics: tuple[float, float, float]
+
+
+Play = tuple[Callable[[], Any], Callable[[Any], Any], list[Any]]
+"""What starts a round, what takes a step, and what the steps are given."""
 
 
 class Physics:
@@ -72,26 +83,74 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
     python._step_physics = partial(step_worlds, python._worlds)
     learner = BatchedRobots([lambda: EpisodeMonitor(make(env_id), None)] * n_worlds)
     physics = Physics(env_id, n_worlds)
-    rates: dict[str, list[float]] = {}
-    for number in range(rounds + 1):
+
+    def plays(number: int) -> dict[str, Play]:
         native.action_space.seed(number)
         actions = [native.action_space.sample() for _ in range(steps)]
         inputs = _inputs(python, actions, number)
-        plays: dict[str, tuple[Any, Callable[[Any], Any], list[Any]]] = {
-            "native": (native, native.step_worlds, actions),
-            "python": (python, python.step_worlds, actions),
-            "physics": (physics.venv, physics.step, inputs),
-            "learner": (learner, learner.step, actions),
+        return {
+            "native": (partial(native.reset, seed=number), native.step_worlds, actions),
+            "python": (partial(python.reset, seed=number), python.step_worlds, actions),
+            "physics": (partial(physics.venv.reset, seed=number), physics.step, inputs),
+            "learner": (partial(_reset, learner, number), learner.step, actions),
         }
-        for name, (venv, step, given) in plays.items():
-            _reset(venv, number)
+
+    found = _play(plays, rounds, n_worlds)
+    for venv in (native, python, physics.venv, learner):
+        venv.close()
+    return found
+
+
+def measure_walkers(name: str, rounds: int, steps: int, n_worlds: int) -> Figures:
+    """Do the same with a walker of pybullet-envs-gymnasium, by the name of its configuration."""
+    config = compose_run(
+        [f"env={name}", "algo=ppo", f"n_envs={n_worlds}", "normalize=null", "tuned=none"]
+    )
+    makers = {
+        kind: make_train_env(config.model_copy(update={"vec_env": how}), 0)
+        for kind, how in (("learner", "batched"), ("python", "dummy"), ("physics", "batched"))
+    }
+    for venv in makers.values():
+        venv.reset()
+    together, other = (makers[kind].unwrapped._batch for kind in ("learner", "physics"))
+    alone = makers["python"].unwrapped.envs
+    other.step_worlds(np.zeros((n_worlds, *alone[0].action_space.shape), np.float32))
+    physics = other.physics_alone()
+
+    def one_by_one(actions: np.ndarray) -> None:
+        for env, action in zip(alone, actions, strict=True):
+            env.unwrapped.step(action)
+
+    def plays(number: int) -> dict[str, Play]:
+        rng = np.random.default_rng(number)
+        shape = (steps, n_worlds, *alone[0].action_space.shape)
+        actions = list(rng.uniform(-1.0, 1.0, shape).astype(np.float32))
+        inputs = [other.inputs(action) for action in actions]
+        run = partial(physics.run, threads=1)
+        resets = {kind: partial(_reset, venv, number) for kind, venv in makers.items()}
+        return {
+            "native": (resets["learner"], together.step_worlds, actions),
+            "python": (resets["python"], one_by_one, actions),
+            "physics": (resets["physics"], run, inputs),
+            "learner": (resets["learner"], makers["learner"].step, actions),
+        }
+
+    found = _play(plays, rounds, n_worlds)
+    for venv in makers.values():
+        venv.close()
+    return found
+
+
+def _play(plays: Callable[[int], dict[str, Play]], rounds: int, n_worlds: int) -> Figures:
+    rates: dict[str, list[float]] = {}
+    for number in range(rounds + 1):
+        for name, (reset, step, given) in plays(number).items():
+            reset()
             begun = time.process_time()
             for one in given:
                 step(one)
-            rate = n_worlds * steps / (time.process_time() - begun)
+            rate = n_worlds * len(given) / (time.process_time() - begun)
             rates.setdefault(name, []).append(rate)
-    for venv in (native, python, physics.venv, learner):
-        venv.close()
     found = {name: values[1:] for name, values in rates.items()}
     return Figures(
         *(statistics.median(found[name]) for name in ("native", "python", "physics")),
@@ -103,12 +162,9 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
     )
 
 
-def _reset(venv: Any, seed: int) -> None:
-    if isinstance(venv, VecEnv):
-        venv.seed(seed)
-        venv.reset()
-    else:
-        venv.reset(seed=seed)
+def _reset(venv: VecEnv, seed: int) -> None:
+    venv.seed(seed)
+    venv.reset()
 
 
 def _inputs(venv: RobotVecEnv, actions: list[Any], seed: int) -> list[np.ndarray]:
@@ -143,12 +199,14 @@ def main() -> None:
     parser.add_argument("--ids", nargs="+", help="parts of the ids to measure; all if left out")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
-    ids = [i for i in robots.ROBOT_IDS if options.ids is None or any(p in i for p in options.ids)]
+    ids = [*robots.ROBOT_IDS, *(f"{name}_bullet" for name in WALKERS)]
+    ids = [i for i in ids if options.ids is None or any(p in i for p in options.ids)]
     print("| robot | native, steps/s | native / Python | native / physics | learner / physics |")
     print("|---|---|---|---|---|")
     figures: dict[str, Any] = {}
     for env_id in ids:
-        row = measure(env_id, options.rounds, options.steps, options.worlds)
+        how = measure if env_id in robots.ROBOT_IDS else measure_walkers
+        row = how(env_id, options.rounds, options.steps, options.worlds)
         ratios = (row.native_to_python, row.native_to_physics, row.learner_to_physics)
         cells = (f"{mid:.2f} ({low:.2f} to {high:.2f})" for mid, low, high in ratios)
         print(f"| {env_id} | {row.native:,.0f} | {' | '.join(cells)} |", flush=True)

@@ -24,13 +24,14 @@ from robots.plugin import PluginError, get_plugin
 from robots.quiet import native_output_hidden
 from robots.vec_env import Transition
 
-# Those that draw flags or cubes while they walk are left to themselves.
 _KNOWN = {
     kinds.HopperBulletEnv: robots_of.Hopper,
     kinds.Walker2DBulletEnv: robots_of.Walker2D,
     kinds.HalfCheetahBulletEnv: robots_of.HalfCheetah,
     kinds.AntBulletEnv: robots_of.Ant,
     kinds.HumanoidBulletEnv: robots_of.Humanoid,
+    kinds.HumanoidFlagrunBulletEnv: robots_of.HumanoidFlagrun,
+    kinds.HumanoidFlagrunHarderBulletEnv: robots_of.HumanoidFlagrunHarder,
 }
 _same: dict[type, bool] = {}
 
@@ -73,7 +74,8 @@ class Walkers:
         """Write the state of a world into its walker; the opposite of `take_over`."""
         env = self._envs[index]
         self._limits[index]._elapsed_steps = int(self._steps[index])
-        env.robot.calc_state()
+        # That of those who run to flags would count a step, and might move the flag.
+        robots_of.WalkerBase.calc_state(env.robot)
         env.potential, env.reward = float(self._potential[index]), float(self._totals[index])
         env.rewards = list(self._terms[index])
 
@@ -83,23 +85,9 @@ class Walkers:
 
     def step_worlds(self, actions: np.ndarray) -> Transition:
         """Act in all worlds, shape (n, n_joints); none is reset."""
-        assert np.isfinite(actions).all()
-        if self._programs is None:
-            self._load()
+        inputs = self.inputs(actions)
+        n, n_joints = len(inputs), inputs.shape[1] - 1
         assert self._programs is not None
-        settings = [(one.power, one.walk_target_x, one.walk_target_y) for one in self._robots]
-        if settings != self._settings:
-            self._settings = settings
-            self._power = np.stack([_power_of(one) for one in self._robots])
-            self._target = np.array([target for _, *target in settings])
-        clipped = np.clip(actions, -1, +1)
-        if self._is_humanoid:
-            # Its factor is a number of Python, which takes the precision of the action.
-            torques = (clipped * self._power.astype(clipped.dtype)).astype(np.float64)
-        else:
-            torques = clipped.astype(np.float64) * self._power
-        n, n_joints = torques.shape
-        inputs = np.hstack([torques, np.ones((n, 1))])
         rows = self._programs.run(inputs, self._threads)
         position, velocity, base, links, feet = np.split(rows, self._columns, axis=1)
 
@@ -136,9 +124,9 @@ class Walkers:
         parts = [more.astype(np.float32), joints, self._feet]
         observation = np.clip(np.concatenate(parts, axis=1), -5, +5)
 
-        potential = -distance / self._dt
-        progress = (potential - self._potential).tolist()
-        self._potential = potential
+        potential = (-distance / self._dt).tolist()
+        if self._are_chasing:
+            self._chase(observation, np.stack([x, y, place[:, 2]], axis=1), distance)
         works = np.abs(actions * speeds).mean(1).tolist()
         stalls = np.square(actions).mean(1).tolist()
         finite = np.isfinite(observation).all(1).tolist()
@@ -149,10 +137,14 @@ class Walkers:
         for i, env in enumerate(self._envs):
             height = observation[i, 0] + self._start_z[i]
             env._alive = float(env.robot.alive_bonus(height, pitch[i]))
+            if self._are_chasing:
+                potential[i] = env.robot.calc_potential()
+            progress = float(potential[i] - self._potential[i])
+            self._potential[i] = potential[i]
             electricity = env.electricity_cost * works[i]
             electricity += env.stall_torque_cost * stalls[i]
             limits = float(env.joints_at_limit_cost * limited[i])
-            terms = [env._alive, progress[i], electricity, limits, 0.0]
+            terms = [env._alive, progress, electricity, limits, 0.0]
             # By Python, whose newer versions carry the rounding errors.
             rewards[i], ends[i] = sum(terms), bool(env._isDone()) or not finite[i]
             self._terms.append(terms)
@@ -165,6 +157,42 @@ class Walkers:
                 record.note_step(action, seen)
         truncated = ~ends & (self._steps >= self._max_steps)
         return Transition(observation, rewards, ends, truncated, [{} for _ in range(n)])
+
+    def _chase(self, seen: np.ndarray, places: np.ndarray, distances: np.ndarray) -> None:
+        """Let walkers that run to flags do what their `calc_state` does, which draws new flags."""
+        for robot, row, place, distance in zip(self._robots, seen, places, distances, strict=True):
+            robot.body_xyz, robot.walk_target_dist = tuple(place), distance
+            robot.flag_timeout -= 1
+            if robot.walk_target_dist < 1 or robot.flag_timeout <= 0:
+                robot.flag_reposition()
+                row[:] = robots_of.WalkerBase.calc_state(robot)
+                robot.potential = robot.calc_potential()
+
+    def inputs(self, actions: np.ndarray) -> np.ndarray:
+        """Return what the programs are given: torques, and a factor on them.
+
+        Raises:
+            AssertionError: An action is not a number, as the originals do.
+        """
+        assert np.isfinite(actions).all()
+        if self._programs is None:
+            self._load()
+        settings = [(one.power, one.walk_target_x, one.walk_target_y) for one in self._robots]
+        if settings != self._settings:
+            self._settings = settings
+            self._power = np.stack([_power_of(one) for one in self._robots])
+            self._target = np.array([target for _, *target in settings])
+        clipped = np.clip(actions, -1, +1)
+        if self._is_humanoid:
+            # Its factor is a number of Python, which takes the precision of the action.
+            torques = (clipped * self._power.astype(clipped.dtype)).astype(np.float64)
+        else:
+            torques = clipped.astype(np.float64) * self._power
+        return np.hstack([torques, np.ones((len(torques), 1))])
+
+    def physics_alone(self) -> native.Programs:
+        """Return programs that command and step the worlds, and read nothing; for benchmarks."""
+        return native.Programs(get_plugin(), self._clients, self._commands, 0)
 
     def _torso(self, base: np.ndarray, links: np.ndarray) -> np.ndarray:
         """Return position, orientation and velocity of the part that stands for the body."""
@@ -187,6 +215,7 @@ class Walkers:
         self._torso_link = None if torso < 0 else links.index(torso)
         self._n_links, n_joints = len(links), len(joints)
         self._columns = np.cumsum([n_joints, n_joints, 13, 13 * len(links)])
+        self._are_chasing = isinstance(robot, robots_of.HumanoidFlagrun)
         self._is_humanoid = isinstance(robot, robots_of.Humanoid)
         motors = robot.motors if self._is_humanoid else joints
         order = [joints.index(motor) for motor in motors]
@@ -198,31 +227,43 @@ class Walkers:
         ).transpose(0, 2, 1)
         self._places = np.ascontiguousarray(self._places)
         numbers = 2 * n_joints + 13 + 13 * len(links) + self._feet.shape[1]
-        programs = [_program(env, order, links) for env in self._envs]
-        clients = [env.physicsClientId for env in self._envs]
-        self._programs = native.Programs(get_plugin(), clients, programs, numbers)
+        self._clients = [env.physicsClientId for env in self._envs]
+        self._commands = [_commands(env, order) for env in self._envs]
+        pairs = zip(self._envs, self._commands, strict=True)
+        programs = [[*commands, *_reads(env, links)] for env, commands in pairs]
+        self._programs = native.Programs(get_plugin(), self._clients, programs, numbers)
 
 
-def _program(env: Any, order: list[int], links: list[int]) -> native.Program:
-    """Return what commands, steps and reads one walker."""
-    robot, client = env.robot, env.physicsClientId
-    joints, body = robot.ordered_joints, _body_of(robot.robot_body)
-    ((floor, _),) = env.ground_ids
-    indices = [joint.jointIndex for joint in joints]
-    infos = [pybullet.getJointInfo(body, i, physicsClientId=client)[3:5] for i in indices]
+def _commands(env: Any, order: list[int]) -> native.Program:
+    """Return what commands the motors of one walker, its joints in this order, and steps it."""
+    infos = _infos(env)
     rest = (0.0, 0.0, 0.0, -np.inf, np.inf)
     motors = [(column, *infos[joint], *rest) for column, joint in enumerate(order)]
-    q, u = zip(*infos, strict=True)
-    feet = [foot.bodyPartIndex for foot in robot.feet]
     numbers = [number for motor in motors for number in motor]
-    mode = pybullet.TORQUE_CONTROL
+    body, count, mode = _body_of(env.robot.robot_body), len(motors), pybullet.TORQUE_CONTROL
+    commands = native.part(native.MOTORS, body, mode, count, count, *numbers)
+    return [*commands, *native.part(native.STEP, 1)]
+
+
+def _reads(env: Any, links: list[int]) -> native.Program:
+    """Return what reads one walker: its joints, its base, these links and its feet."""
+    robot, body = env.robot, _body_of(env.robot.robot_body)
+    ((floor, _),) = env.ground_ids
+    q, u = zip(*_infos(env), strict=True)
+    indices = [joint.jointIndex for joint in robot.ordered_joints]
+    feet = [foot.bodyPartIndex for foot in robot.feet]
     return [
-        *native.part(native.MOTORS, body, mode, len(motors), len(motors), *numbers),
-        *native.part(native.STEP, 1),
-        *native.part(native.READ, body, 1, 0, 0, 1, len(joints), *q, *u, *indices),
+        *native.part(native.READ, body, 1, 0, 0, 1, len(q), *q, *u, *indices),
         *native.part(native.LINKS, 1, 0, len(links), *links),
         *native.part(native.CONTACTS, body, floor, len(feet), *feet),
     ]
+
+
+def _infos(env: Any) -> list[tuple[int, int]]:
+    """Return Bullet's indices of the position and the velocity of each joint."""
+    read, body = pybullet.getJointInfo, _body_of(env.robot.robot_body)
+    indices = [joint.jointIndex for joint in env.robot.ordered_joints]
+    return [read(body, i, physicsClientId=env.physicsClientId)[3:5] for i in indices]
 
 
 def _power_of(robot: Any) -> np.ndarray:

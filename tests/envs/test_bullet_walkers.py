@@ -24,21 +24,16 @@ pytestmark = [
         reason="pybullet_envs_gymnasium is not installed",
     ),
 ]
-WALKERS = [
-    "hopper_bullet",
-    "walker2d_bullet",
-    "halfcheetah_bullet",
-    "ant_bullet",
-    "humanoid_bullet",
-]
-LEFT = ["humanoid_flagrun_bullet", "humanoid_flagrun_harder_bullet", "reacher_bullet"]
+FLAGRUN = ("humanoid_flagrun", "humanoid_flagrun_harder")
+KINDS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid", *FLAGRUN)
+WALKERS = [f"{kind}_bullet" for kind in KINDS]
+LEFT = ["inverted_pendulum_bullet", "reacher_bullet"]
 
 
-def config_of(env, *overrides, n_envs=2):
+def config_of(env, *overrides, n_envs=2, limit=25):
     # Some episodes end by time, and some, where a walker falls, before.
-    return make_config(
-        "algo=ppo", f"env={env}", f"n_envs={n_envs}", "env.time_limit=25", *overrides
-    )
+    chosen = ("algo=ppo", f"env={env}", f"n_envs={n_envs}", f"env.time_limit={limit}")
+    return make_config(*chosen, *overrides)
 
 
 @pytest.fixture
@@ -55,9 +50,9 @@ def make():
         venv.close()
 
 
-def compare(make, env, n_steps, n_envs=2):
+def compare(make, env, n_steps, **options):
     """Play both ways; return how many episodes ended."""
-    one_by_one, together = (make(kind, env, n_envs=n_envs) for kind in ("dummy", "batched"))
+    one_by_one, together = (make(kind, env, **options) for kind in ("dummy", "batched"))
     assert isinstance(together.unwrapped, BatchedRobots)
     assert_same_tree(together.reset(), one_by_one.reset())
     ends = 0
@@ -79,7 +74,8 @@ def test_a_walker_shows_the_same_and_has_the_same_state(make, env):
 @pytest.mark.parametrize("env", WALKERS)
 def test_a_walker_does_so_for_long(monkeypatch, make, env, threads):
     monkeypatch.setenv("ROBOTS_THREADS", threads)
-    assert compare(make, env, 2000, n_envs=3) >= 240
+    # Flags move after 150 steps, and cubes are thrown after 100.
+    assert compare(make, env, 2000, n_envs=3, limit=200) >= 30
 
 
 @pytest.mark.parametrize(("before", "after"), [("batched", "dummy"), ("dummy", "batched")])
@@ -114,6 +110,19 @@ def test_what_user_code_changes_takes_effect(make):
         env = venv.get_attr("unwrapped")[1]
         env.robot.power, env.robot.walk_target_y, env.electricity_cost = 1.5, 30.0, -1.0
     assert_same_tree(play(together, 30, 3), play(one_by_one, 30, 3))
+
+
+@pytest.mark.parametrize("env", [f"{kind}_bullet" for kind in FLAGRUN])
+def test_flags_move_and_cubes_are_thrown(make, env):
+    one_by_one, together = (make(kind, env) for kind in ("dummy", "batched"))
+    for venv in (one_by_one, together):
+        venv.reset()
+        for robot in venv.get_attr("robot"):
+            robot.flag_timeout, robot.frame, robot.on_ground_frame_counter = 5, 110, 0
+        targets = [robot.walk_target_x for robot in venv.get_attr("robot")]
+    assert_same_tree(play(together, 20, 3), play(one_by_one, 20, 3))
+    assert_same_tree(state_of(together), state_of(one_by_one))
+    assert targets != [robot.walk_target_x for robot in together.get_attr("robot")]
 
 
 def test_auto_takes_it_for_enough_of_them_and_evaluation_too(make):
