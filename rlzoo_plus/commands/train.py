@@ -60,13 +60,18 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     config, warnings = Resolver(arguments).resolve(composed)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.typed import make_console
-    from rlzoo_plus.config.catalog import ON_WORKERS
+    from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
+    from rlzoo_plus.config.resolve import settings_of
     from rlzoo_plus.runs.printing import set_up_logging
 
     console = make_console()
     set_up_logging(config.log.level, console)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
+    if config.infra.name in IN_CLOUD and settings_of(config.infra).dry_run:
+        raise ConfigError(
+            f"infra={config.infra.name} is for sweeps and studies, also of one run. Add -m."
+        )
     if config.infra.name in ON_WORKERS:
         what = f"infra={config.infra.name} is for sweeps and studies"
         warnings.append(f"{what}: add -m. This run trains here")

@@ -98,3 +98,11 @@ def test_a_mistake_is_told_before_anything_is_measured(without_account, capsys, 
     code, text = _run(capsys, "train", "-m", *SWEEP, "infra.dry_run=true", "infra.families=[c7b]")
     assert code == 2
     assert "unknown instance family 'c7b'" in text
+
+
+@pytest.mark.training
+def test_a_dry_run_of_one_run_never_trains_it(without_account, capsys):
+    words = [word for word in SWEEP if not word.startswith("seed=")]
+    code, text = _run(capsys, "train", *words, "infra.dry_run=true")
+    assert code == 2
+    assert "Add -m." in text
