@@ -132,6 +132,7 @@ def test_a_run_whose_machine_is_taken_away_goes_on_elsewhere_bit_for_bit(store, 
     assert run_digests(RunDir(second / key)) == run_digests(RunDir(whole / key))
 
 
+@pytest.mark.slow
 @pytest.mark.training
 def test_the_result_of_a_run_that_changed_processor_says_so(store, tmp_path, monkeypatch):
     first, second = tmp_path / "first", tmp_path / "second"
@@ -152,17 +153,6 @@ def test_the_result_of_a_run_that_changed_processor_says_so(store, tmp_path, mon
 # Budgets.
 
 
-def test_a_run_stops_before_its_share_is_spent(store, worker, tmp_path):
-    file = tmp_path / "file"
-    (key,) = submit(store, _waits(file, max_usd=0.01))
-    assert worker(host=_dear(4.0)).run() == 0
-    record = state_of(store, key)
-    assert record["state"] == "cancelled"
-    assert record["reason"].startswith("budget: $0.00")
-    assert record["reason"].endswith(" of $0.0100 are spent")
-    assert 0.0075 <= record["spent"]["usd"] < 0.01
-
-
 def test_a_run_that_does_not_stop_is_killed_before_its_share_is_spent(store, worker, tmp_path):
     file = tmp_path / "file"
     record = task_record("a/b/1", "support.jobs:ignore_stop", file=str(file))
@@ -175,8 +165,13 @@ def test_a_run_that_does_not_stop_is_killed_before_its_share_is_spent(store, wor
 def test_a_share_is_for_all_attempts_and_a_larger_one_goes_on(store, worker, tmp_path):
     file = tmp_path / "file"
     (key,) = submit(store, _waits(file, max_usd=0.01))
-    worker(host=_dear(4.0)).run()
-    spent = state_of(store, key)["spent"]
+    assert worker(host=_dear(4.0)).run() == 0
+    stopped = state_of(store, key)
+    assert stopped["state"] == "cancelled"
+    assert stopped["reason"].startswith("budget: $0.00")
+    assert stopped["reason"].endswith(" of $0.0100 are spent")
+    spent = stopped["spent"]
+    assert 0.0075 <= spent["usd"] < 0.01
     assert reopen(store, f"{SWEEP}/{key}")
     file.unlink()
     assert worker(host=_dear(4.0)).run() == 0
