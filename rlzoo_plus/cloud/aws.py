@@ -32,6 +32,8 @@ _MENDS = {
     "ExpiredTokenException": _LOG_IN,
     "InvalidClientTokenId": "AWS does not know the key: see AWS_PROFILE",
     "SignatureDoesNotMatch": "the secret does not belong to the key: see AWS_PROFILE",
+    "RepositoryNotFoundException": "somebody has removed it: `rlzoo-plus cloud destroy`, then "
+    "`rlzoo-plus cloud deploy`, makes the project again and keeps its bucket",
     "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
     "UnrecognizedClientException": "AWS does not know the key: see AWS_PROFILE",
 }

@@ -99,7 +99,7 @@ def images(project: Project) -> list[PushedImage]:
     """
     registry, name = registry_of(project)
     request = {"registryId": registry.partition(".")[0], "repositoryName": name}
-    with aws.errors("look for the project's image"):
+    with aws.errors(f"look for images in {name}"):
         pages = aws.client("ecr").get_paginator("describe_images").paginate(**request)
         return [
             PushedImage(
@@ -147,9 +147,10 @@ def _public_image(project: Project, *, gpu: bool) -> WorkerImage:
         "extras": ",".join(EXTRAS),
     }
     script = Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")
+    size = "gigabytes" if gpu else f"{INSTALL_MB} MB"
     note = (
         "there is no image of this rlzoo_plus yet, so each machine installs it first: "
-        f"{INSTALL_CPU_S} s of a core and {INSTALL_MB} MB to download. Make one: rlzoo-plus cloud "
+        f"{INSTALL_CPU_S} s of a core and {size} to download. Make one: rlzoo-plus cloud "
         f"build{' --gpu' if gpu else ''}"
     )
     return WorkerImage(PUBLIC_IMAGE, ("python3", "-c", script, json.dumps(how)), note)

@@ -129,7 +129,10 @@ def log_in(tool: str, project: Project, authfile: Path) -> None:
     )
     if done.returncode != 0:
         said = _last_line(done.stdout)
-        raise ConfigError(f"{tool} cannot log in to {registry}: {said}. Is it reachable from here?")
+        raise ConfigError(
+            f"{tool} cannot log in to {registry}: {said}. Check AWS_PROFILE, and "
+            "that this machine reaches it."
+        )
 
 
 def build(

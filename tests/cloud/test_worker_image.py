@@ -13,6 +13,7 @@ from support.images import project_of_images, push_image
 
 from rlzoo_plus.cloud import bootstrap, image
 from rlzoo_plus.cloud.wheel import WHEEL, make_wheel
+from rlzoo_plus.errors import ConfigError
 
 
 @pytest.fixture
@@ -58,6 +59,15 @@ def test_the_command_of_a_machine_has_nothing_that_batch_would_replace(project):
     assert "Ref::" not in command
     # ECS takes 8,192 bytes of overrides, the arguments of the worker and its variables included.
     assert len(command) < 4096
+
+
+def test_a_project_without_its_repository_is_one_line_with_a_mend(project):
+    boto3.client("ecr").delete_repository(repositoryName="lab")
+    with pytest.raises(
+        ConfigError, match=r"cannot look for images in lab: .*cloud deploy"
+    ) as error:
+        image.worker_image(project)
+    assert "\n" not in str(error.value)
 
 
 @pytest.fixture
