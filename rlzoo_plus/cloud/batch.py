@@ -83,6 +83,11 @@ class BatchLauncher(CloudLauncher):
             )
         return project.wide_queue
 
+    @property
+    def bid(self) -> float:
+        """The bid of the project's compute environments, in percent of the on-demand price."""
+        return float(self.project.bid_percentage)
+
     @cached_property
     def image(self) -> WorkerImage:
         """What the jobs start.

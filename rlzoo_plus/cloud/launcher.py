@@ -96,6 +96,11 @@ class CloudLauncher(WorkersLauncher):
             return self.settings.families or [self.project.gpu_family]
         return self.settings.families or [self.project.family]
 
+    @property
+    def bid(self) -> float:
+        """The highest Spot price that is paid, in percent of the on-demand price."""
+        return 100.0
+
     @cached_property
     def launches(self) -> Launches:
         """The launches of the sweep."""
@@ -169,7 +174,7 @@ class CloudLauncher(WorkersLauncher):
         """
         settings = self.settings.model_copy(update={"families": list(families)})
         try:
-            return slot_price(load_prices(), settings, vcpus, aws.region()).highest
+            return slot_price(load_prices(), settings, vcpus, aws.region(), self.bid).highest
         except ConfigError as error:
             if settings.max_usd is not None:
                 raise

@@ -95,17 +95,27 @@ def plan_lines(
 
 
 def slot_price(
-    prices: Prices, settings: CloudSettings, vcpus: int, region: str | None
+    prices: Prices, settings: CloudSettings, vcpus: int, region: str | None, bid: float = 100.0
 ) -> HourPrice:
     """Return what an hour of a run's part of a machine costs: the mean, and the highest one.
+
+    Args:
+        prices: The table.
+        settings: The settings of the launcher.
+        vcpus: VCPUs of that part.
+        region: Where it is; None for the region of the table.
+        bid: The highest Spot price that is paid, in percent of the on-demand price.
 
     Raises:
         ConfigError: No price is known.
     """
-    found = [
-        prices.usd_per_hour(family, vcpus, gpus=settings.gpus, spot=settings.spot, region=region)
-        for family in families_of(settings)
-    ]
+    more: dict[str, Any] = {
+        "gpus": settings.gpus,
+        "spot": settings.spot,
+        "bid": bid,
+        "region": region,
+    }
+    found = [prices.usd_per_hour(name, vcpus, **more) for name in families_of(settings)]
     mean = sum(price.expected for price in found) / len(found)
     return HourPrice(mean, max(price.highest for price in found))
 

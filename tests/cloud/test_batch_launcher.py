@@ -339,3 +339,13 @@ class TestExplaining:
         assert launcher.stop_machines() == []
         ask(launcher.submitter.store, launcher.submitter.run(keys[1]), "stop", "x")
         assert launcher.submitter.live()[keys[1]].state == CANCELLED
+
+
+def test_the_bid_of_the_project_bounds_what_an_hour_of_a_spot_machine_costs(account, sweep):
+    launcher = sweep()
+    full = launcher.usd_per_hour(["c7a"], 2)
+    launcher.project = dataclasses.replace(account.project, bid_percentage=40)
+    assert launcher.usd_per_hour(["c7a"], 2) == pytest.approx(0.4 * full)
+    on_demand = sweep(spot=False)
+    on_demand.project = launcher.project
+    assert on_demand.usd_per_hour(["c7a"], 2) == pytest.approx(full)
