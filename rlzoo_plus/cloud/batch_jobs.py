@@ -39,12 +39,14 @@ class BatchJob:
         launch: The name of the launch.
         queue: The queue that it is in.
         status: Its status; that of an array is PENDING as long as a child waits or runs.
+        is_cancelled: Whether what has not begun of it never will; what runs goes on.
     """
 
     id: str
     launch: str
     queue: str
     status: str
+    is_cancelled: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -78,9 +80,9 @@ class BatchJobs:
                 # Of children there is the job of the launch.
                 if name is None or ":" in job["jobId"] or name["launch"] not in ours:
                     continue
-                is_ending = job.get("isTerminated") or job.get("isCancelled")
-                status = "FAILED" if is_ending else job["status"]
-                found.append(BatchJob(job["jobId"], name["launch"], queue, status))
+                status = "FAILED" if job.get("isTerminated") else job["status"]
+                is_cancelled = bool(job.get("isCancelled"))
+                found.append(BatchJob(job["jobId"], name["launch"], queue, status, is_cancelled))
         return sorted(found, key=lambda job: job.launch, reverse=True)
 
     def runs_in(self, job: BatchJob, status: str) -> dict[str, str]:
@@ -110,9 +112,11 @@ class BatchJobs:
         covered: set[str] = set()
         for job in self.find():
             if job.is_active:
-                moved = self._cancel(job, "moved to another queue") if job.queue != in_queue else ()
-                ended = {key for state in _ENDED for key in self.runs_in(job, state)}
-                covered |= set(self._launches.read(job.launch).jobs) - ended - set(moved)
+                is_elsewhere = job.queue != in_queue and not job.is_cancelled
+                moved = self._cancel(job, "moved to another queue") if is_elsewhere else set()
+                gone = (*_ENDED, *WAITING) if job.is_cancelled else _ENDED
+                ended = {key for state in gone for key in self.runs_in(job, state)}
+                covered |= set(self._launches.read(job.launch).jobs) - ended - moved
         return covered
 
     def cancel_waiting(self, reason: str) -> set[str]:
@@ -124,7 +128,7 @@ class BatchJobs:
         Raises:
             ConfigError: AWS cannot be asked.
         """
-        active = (job for job in self.find() if job.is_active)
+        active = (job for job in self.find() if job.is_active and not job.is_cancelled)
         return {key for job in active for key in self._cancel(job, reason)}
 
     def _cancel(self, job: BatchJob, reason: str) -> set[str]:
@@ -153,6 +157,8 @@ class BatchJobs:
             keys = self._launches.read(job.launch).jobs
             is_known = seen.issuperset(keys)
             for state in _STATES if not is_known else ():
+                if job.is_cancelled and state in WAITING:
+                    continue
                 if state == "SUCCEEDED" or (state == "FAILED" and not set(unbegun) - seen):
                     continue
                 runs = {k: i for k, i in self.runs_in(job, state).items() if k not in seen}

@@ -105,8 +105,10 @@ def test_four_runs_train_in_containers_and_the_best_is_what_its_record_says(
     code, out, _ = _say(capsys, "sweep", "status", url)
     assert (code, "4 done" in out) == (0, True), out
 
-    code, out, _ = _say(capsys, "pull", url, "--best", "--episodes", "5", "--json", "--to", "best")
-    assert code == 0, out
+    code, out, err = _say(
+        *(capsys, "pull", url, "--best", "--episodes", "20", "--json", "--to", "best")
+    )
+    assert code == 0, err
     assert json.loads(out[out.index("{") :])["path"].endswith("best")
     run_dir, config = RunDir(Path("best")), rz.Run.open("best").config
     venv = make_eval_env(config.env, int(config.eval.n_envs))

@@ -150,6 +150,8 @@ class TestSubmitting:
         assert launcher.launches.read(launcher.launches.names()[-1]).jobs == tuple([*configs][1:])
         first = account.fake.jobs[:3]
         assert [job.status for job in first] == ["RUNNING", "FAILED", "FAILED"]
+        again = sweep(spot=False)
+        assert _start(again, configs) == ["machines are started for all of these runs already"]
 
     def test_nothing_but_the_settings_chooses_the_queue(self, sweep, account):
         project = account.project

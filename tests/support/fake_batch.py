@@ -18,7 +18,7 @@ class FakeBatch:
     """The jobs that were submitted; `start` is called with each that is no array."""
 
     def __init__(self, start=None):
-        self.jobs, self.stopping = [], threading.Event()
+        self.jobs, self.cancelled, self.stopping = [], [], threading.Event()
         self._start = start
         self.threads = []
 
@@ -46,6 +46,7 @@ class FakeBatch:
 
     def cancel(self, backend, job_id, reason):
         """Do what CancelJob does: end what has not begun."""
+        self.cancelled.append(job_id)
         for job in self.of(backend.get_job_by_id(job_id)):
             if job.status in WAITING:
                 self.set(self.jobs.index(job), "FAILED", reason)
@@ -61,7 +62,7 @@ class FakeBatch:
 @contextlib.contextmanager
 def fake_batch(monkeypatch, start=None):
     """Let moto's Batch, here and in the server of this process, keep jobs as `FakeBatch` does."""
-    from moto.batch.models import BatchBackend
+    from moto.batch.models import BatchBackend, Job
     from moto.batch_simple.models import BatchSimpleBackend
     from moto.moto_api import state_manager
 
@@ -74,6 +75,15 @@ def fake_batch(monkeypatch, start=None):
         lambda self, include_start_attempt, job: fake.submitted(include_start_attempt, job),
     )
     monkeypatch.setattr(BatchBackend, "cancel_job", lambda *given: fake.cancel(*given))
+    described = Job.describe_short
+    monkeypatch.setattr(
+        Job,
+        "describe_short",
+        lambda job: {
+            **described(job),
+            **({"isCancelled": True} if job.job_id in fake.cancelled else {}),
+        },
+    )
     try:
         yield fake
     finally:
