@@ -23,7 +23,7 @@ PROBE_S = 15.0
 FAMILY, GPU_FAMILY, PROJECT_VCPUS, DISK_GB = "c7a", "g6", 64, 40
 # Estimates for what the prices do not show: from the start of a machine to the first step [s], what
 # a machine that ends without notice takes with it [s], requests in an hour of a run.
-_BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 300.0, 300.0
+_BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 600.0, 300.0
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _time_and_cost(
         f"time: {each} a run, {note}, as fast as {here}; {duration(sum(seconds))} in all, "
         f"{whole} until the last one ends",
         f"machines: about {_about(cost.expected)}; at most {_about(cost.highest)}, {worst}",
-        f"beside: up to {_about(cost.beside)} for starts of machines, disks, addresses and "
+        f"beside: about {_about(cost.beside)} for starts of machines, disks, addresses and "
         "requests, then storage; infra.max_usd does not count it",
     ]
 

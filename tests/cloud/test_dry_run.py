@@ -52,8 +52,8 @@ def test_the_worst_case_has_all_interruptions():
     once = _dollars(_lines([HOUR] * 40, attempts=1), "machines:")
     often = _dollars(_lines([HOUR] * 40, attempts=10), "machines:")
     assert often[0] == once[0]
-    # Nine times five minutes more for each of 40 runs of an hour.
-    assert often[1] == pytest.approx(1.75 * once[1], abs=0.02)
+    # Nine times ten minutes more for each of 40 runs of an hour.
+    assert often[1] == pytest.approx(2.5 * once[1], abs=0.02)
 
 
 def test_on_demand_machines_are_expected_to_cost_their_highest_price():
