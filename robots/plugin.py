@@ -109,6 +109,8 @@ def get_plugin() -> Plugin:
 def _compiled_once() -> Plugin | str:
     """Return the plugin, or why there is none: neither changes within a process."""
     try:
+        if os.name != "posix":
+            raise PluginError("it is for Linux and macOS.")
         version = pybullet.getAPIVersion()
         if version != _API_VERSION:
             raise PluginError(
@@ -124,7 +126,8 @@ def _compiled_once() -> Plugin | str:
         except OSError:  # What a crashed machine has left of it, perhaps.
             _compile(path)
             return Plugin(path)
-    except (PluginError, OSError) as error:
+    # A user without a home is a RuntimeError, as a PluginError is.
+    except (RuntimeError, OSError) as error:
         return str(error)
 
 

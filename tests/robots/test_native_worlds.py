@@ -308,6 +308,15 @@ class TestFallback:
         monkeypatch.setenv(plugin.FOLDER, str(fresh / "below"))
         says_why(caplog, cartpoles, "cannot be made (Not a directory). Set ROBOTS_NATIVE_FOLDER")
 
+    def test_a_user_without_a_home(self, fresh, monkeypatch, caplog, cartpoles) -> None:
+        def homeless() -> Path:
+            raise RuntimeError("Could not determine home directory.")
+
+        for name in (plugin.FOLDER, "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(Path, "home", homeless)
+        says_why(caplog, cartpoles, "Could not determine home directory")
+
     @needs_plugin
     def test_other_numbers(self, fresh, monkeypatch, caplog, cartpoles) -> None:
         real = native.program_of
