@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from stable_baselines3 import A2C, PPO
+from sb3_contrib import TQC
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
@@ -30,6 +31,10 @@ from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
 _WIDE |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
+_OFF_POLICY = {"learning_starts": 256, "batch_size": 256, "gamma": 0.98}
+_GSDE = {"learning_rate": 7.3e-4, "tau": 0.02, "train_freq": 8, "gradient_steps": 8}
+_GSDE |= {"use_sde": True, **_OFF_POLICY}
+_LAYERS = {"net_arch": [400, 300]}
 
 
 def _linear(value: float) -> Callable[[float], float]:
@@ -63,6 +68,30 @@ CASES: dict[str, tuple[Any, str, int, bool, dict[str, Any], int]] = {
             "policy_kwargs": {"log_std_init": -2, "ortho_init": False},
         },
         8_192,
+    ),
+    "sac-halfcheetah": (
+        *(SAC, "robots/HalfCheetah-v0", 1, False),
+        {**_GSDE, "policy_kwargs": {"log_std_init": -3, **_LAYERS}},
+        768,
+    ),
+    "tqc-halfcheetah": (
+        *(TQC, "robots/HalfCheetah-v0", 1, False),
+        {**_GSDE, "policy_kwargs": {"log_std_init": -3, "use_expln": True, **_LAYERS}},
+        768,
+    ),
+    "td3-halfcheetah": (
+        *(TD3, "robots/HalfCheetah-v0", 1, False),
+        {**_OFF_POLICY, "learning_rate": 7e-4, "policy_kwargs": _LAYERS},
+        768,
+    ),
+    "dqn-cartpole": (
+        *(DQN, "CartPole-v1", 1, False),
+        {
+            **{"learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99},
+            **{"train_freq": 256, "gradient_steps": 128, "target_update_interval": 10},
+            "policy_kwargs": {"net_arch": [256, 256]},
+        },
+        4_096,
     ),
 }
 

@@ -1,12 +1,14 @@
 """Updates from recordings give the bits of Stable-Baselines3, or are not made."""
 
+import copy
 import logging
 import zipfile
 
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import A2C, PPO
+from sb3_contrib import TQC
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -34,6 +36,21 @@ SCHEDULES = {"learning_rate": linear(1e-3), "clip_range": linear(0.3)}
 CONTINUOUS, DISCRETE, TINY = "Pendulum-v1", "CartPole-v1", "tests/TinyReach-v0"
 GSDE = {"use_sde": True, "sde_sample_freq": 4}
 SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
+ONE_STEP = {"learning_starts": 40, "batch_size": 32, "policy_kwargs": {"net_arch": [32, 24]}}
+SIX_STEPS = {**ONE_STEP, "train_freq": 8, "gradient_steps": 6, "learning_rate": linear(1e-3)}
+OFF_POLICY = {
+    "sac": (SAC, TINY, False, ONE_STEP),
+    "sac-gsde-normalized-schedule": (SAC, CONTINUOUS, True, {**SIX_STEPS, "use_sde": True}),
+    "sac-fixed-entropy": (SAC, CONTINUOUS, False, {**SIX_STEPS, "ent_coef": 0.1}),
+    "sac-late-targets": (SAC, CONTINUOUS, False, {**SIX_STEPS, "target_update_interval": 4}),
+    "sac-nstep": (SAC, CONTINUOUS, False, {**SIX_STEPS, "n_steps": 3}),
+    "td3": (TD3, CONTINUOUS, False, ONE_STEP),
+    "td3-tiny-normalized-schedule": (TD3, TINY, True, SIX_STEPS),
+    "tqc": (TQC, CONTINUOUS, False, SIX_STEPS),
+    "tqc-tiny-gsde-normalized": (TQC, TINY, True, {**SIX_STEPS, "use_sde": True}),
+    "dqn": (DQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
+    "dqn-normalized-schedule": (DQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5}),
+}
 CASES = {
     "ppo": (PPO, CONTINUOUS, False, SMALL),
     "ppo-discrete-schedules": (PPO, DISCRETE, False, {**SMALL, **SCHEDULES}),
@@ -59,7 +76,7 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
     if normalized:
         venv = VecNormalize(venv)
     kind = with_iteration_hook(algorithm, RecordsUpdates) if recorded else algorithm
-    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **arguments)
+    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
         agent.recorded = RecordedUpdates()
     agent.learn(steps, callback)
@@ -95,10 +112,15 @@ def test_weights_are_those_of_stable_baselines3(name):
     assert_same_as_sb3(CASES[name], 2_000)
 
 
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_weights_of_off_policy_algorithms_are_those_of_stable_baselines3(name):
+    assert_same_as_sb3(OFF_POLICY[name], 400)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *OFF_POLICY])
 def test_weights_are_those_of_stable_baselines3_after_many_steps(name):
-    assert_same_as_sb3(CASES[name], 20_000)
+    assert_same_as_sb3({**CASES, **OFF_POLICY}[name], 20_000)
 
 
 class Ascent(PPO):
@@ -206,7 +228,7 @@ def test_changes_by_a_callback_have_their_effect():
     assert agent.recorded.n_recorded > 1
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "sac", "td3", "tqc"])
 def test_a_run_writes_the_same_with_and_without(algo, tmp_path):
     config = tiny_config(algo, TINY, "normalize=true", "n_timesteps=160", "export.sb3_zip=true")
     off = config.model_copy(update={"record_updates": False})

@@ -27,12 +27,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # The class whose `train` is recorded, and what does that.
 _ON_POLICY = "rlzoo_plus.agents.recorded.on_policy"
+_OFF_POLICY = "rlzoo_plus.agents.recorded.off_policy"
 UPDATES = {
     "stable_baselines3.ppo.ppo.PPO": f"{_ON_POLICY}.PPOUpdate",
     "stable_baselines3.a2c.a2c.A2C": f"{_ON_POLICY}.A2CUpdate",
+    "stable_baselines3.sac.sac.SAC": f"{_OFF_POLICY}.SACUpdate",
+    "stable_baselines3.td3.td3.TD3": f"{_OFF_POLICY}.TD3Update",
+    "stable_baselines3.dqn.dqn.DQN": f"{_OFF_POLICY}.DQNUpdate",
+    "sb3_contrib.tqc.tqc.TQC": f"{_OFF_POLICY}.TQCUpdate",
 }
 _BUFFERS = "stable_baselines3.common.buffers."
-_KNOWN_BUFFERS = {_BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer")}
+_KNOWN_BUFFERS = {
+    _BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")
+}
 # Their code is read by nobody else, and decides nothing by numbers that tracing would not notice.
 _KNOWN_CODE = ("torch", "stable_baselines3", "sb3_contrib", "rlzoo_plus")
 
@@ -235,7 +242,7 @@ def learned_tensors(agent: Any) -> dict[str, Tensor]:
 def _tensors_of(agent: Any) -> list[Any]:
     """Return what a recording holds on to: if it is replaced, it is recorded anew."""
     return [
-        *((id(t), t.data_ptr(), t.requires_grad) for t in agent.policy.parameters()),
+        *((id(t), t.data_ptr(), t.requires_grad) for t in learned_tensors(agent).values()),
         *(id(optimizer) for optimizer in _optimizers(agent).values()),
     ]
 

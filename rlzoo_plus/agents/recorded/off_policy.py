@@ -1,0 +1,352 @@
+"""The updates of SAC, TQC, TD3 and DQN from recordings: the numbers that `train` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.utils import polyak_update
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - as torch writes it
+
+from rlzoo_plus.agents.recorded.optimizers import PlainSteps, Polyak, make_steps
+from rlzoo_plus.agents.recorded.tape import NotRecordableError, Parts, Tape
+from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
+
+_SAMPLE = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")
+
+
+class OffPolicyUpdate(Update):
+    """What algorithms with a replay buffer share."""
+
+    numbers: tuple[str, ...] = ("gamma",)
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._tapes: dict[Any, Tape] = {}
+
+    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+        """Yield the gradients of each part of a gradient step, and what is logged of it."""
+        raise NotImplementedError
+
+    def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
+        """Return what decides which calls are made."""
+        return batch_size, *self._structure(gradient_steps)
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        return ()
+
+    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
+        """Return what makes the steps of an optimizer of a network."""
+        learned = [p for group in optimizer.param_groups for p in group["params"]]
+        parameters = [p for p in learned if p.requires_grad]
+        own = {id(p) for p in module.parameters()}
+        if not all(id(p) in own for p in parameters):
+            raise NotRecordableError("an optimizer has parameters of another network")
+        steps = make_steps(optimizer, parameters)
+        self.steps.append(steps)
+        return steps
+
+    def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
+        """Return a batch from the replay buffer, by name."""
+        agent = self.agent
+        data = agent.replay_buffer.sample(batch_size, env=agent._vec_normalize_env)
+        named = {name: getattr(data, name, None) for name in _SAMPLE}
+        return {name: t for name, t in (named | more).items() if t is not None}
+
+    def _tape(self, name: str, parts: Any, batch: Mapping[str, Tensor]) -> Tape:
+        """Return the recording of a function of a batch."""
+        key = name, tuple((n, tuple(t.shape)) for n, t in batch.items())
+        if key not in self._tapes:
+            names = list(batch)
+
+            def of_inputs(
+                inputs: Sequence[Tensor], numbers: SimpleNamespace
+            ) -> Iterable[Sequence[Tensor]]:
+                given = SimpleNamespace(discounts=None)
+                given.__dict__.update(zip(names, inputs, strict=True))
+                return parts(given, numbers)
+
+            function: Parts = of_inputs  # type: ignore[assignment]
+            readable = learned_tensors(self.agent).values()
+            self._tapes[key] = Tape(function, list(batch.values()), self.numbers, readable)
+        return self._tapes[key]
+
+    def _target(self, batch: SimpleNamespace, numbers: SimpleNamespace, value: Tensor) -> Tensor:
+        """Return rewards and discounted values of the next observations."""
+        discounts = numbers.gamma if batch.discounts is None else batch.discounts
+        return batch.rewards + (1 - batch.dones) * discounts * value
+
+
+class SACUpdate(OffPolicyUpdate):
+    """The update of SAC."""
+
+    numbers = ("gamma", "target_entropy")
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._entropy: PlainSteps | None = None
+        if agent.ent_coef_optimizer is not None:
+            self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef])
+            self.steps.append(self._entropy)
+        critic, target = agent.critic.parameters(), agent.critic_target.parameters()
+        self._polyak = Polyak(self._critic, list(critic), list(target))
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        agent = self.agent
+        return agent.use_sde, agent.ent_coef_optimizer is None
+
+    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+        """Yield the gradients of entropy coefficient, critic and actor, in their order."""
+        agent = self.agent
+        actor, learns = agent.actor, self._entropy is not None
+        if agent.use_sde:
+            actor.reset_noise()
+        actions, log_prob = actor.action_log_prob(batch.observations)
+        log_prob = log_prob.reshape(-1, 1)
+        if not learns:
+            ent_coef = batch.ent_coef
+        else:
+            ent_coef = torch.exp(agent.log_ent_coef.detach())
+            surplus = (log_prob + numbers.target_entropy).detach()
+            loss = -(agent.log_ent_coef * surplus).mean()
+            gradients = torch.autograd.grad(loss, self._entropy.parameters)
+            yield [*gradients, loss.detach(), ent_coef]
+        with torch.no_grad():
+            next_actions, next_log_prob = actor.action_log_prob(batch.next_observations)
+            values = agent.critic_target(batch.next_observations, next_actions)
+            entropy = ent_coef * next_log_prob.reshape(-1, 1)
+            target = self._next_target(batch, numbers, values, entropy)
+        current = agent.critic(batch.observations, batch.actions)
+        loss = self._critic_loss(current, target)
+        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
+        value = self._value(agent.critic(batch.observations, actions))
+        loss = (ent_coef * log_prob - value).mean()
+        noise = []
+        if agent.use_sde:
+            distribution = actor.action_dist
+            noise = [distribution.exploration_mat, distribution.exploration_matrices]
+        gradients = torch.autograd.grad(loss, self._actor.parameters)
+        yield [*gradients, loss.detach(), *(matrix.detach() for matrix in noise)]
+
+    def _next_target(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
+    ) -> Tensor:
+        value, _ = torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)
+        return self._target(batch, numbers, value - entropy)
+
+    def _critic_loss(self, current: Any, target: Tensor) -> Tensor:
+        losses = sum(F.mse_loss(value, target) for value in current)
+        assert isinstance(losses, Tensor)
+        return 0.5 * losses
+
+    def _value(self, values: Any) -> Tensor:
+        return torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)[0]
+
+    def make(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """Do what SAC's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        entropy, noise, logged = self._entropy, [], []
+        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
+        optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
+        agent._update_learning_rate(optimizers)
+        numbers = {"gamma": agent.gamma, "target_entropy": float(agent.target_entropy)}
+        fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
+        for step in range(gradient_steps):
+            batch = self._sample(batch_size, **fixed)
+            tape = self._tape("step", self.parts, batch)
+            registers = tape.start(list(batch.values()), numbers)
+            values, part = [], 0
+            if entropy is not None:
+                gradient, *values = tape.run(0, registers)
+                entropy.step([gradient])
+                part = 1
+            *gradients, loss = tape.run(part, registers)
+            self._critic.step(gradients)
+            results = tape.run(part + 1, registers)
+            count = len(self._actor.parameters)
+            self._actor.step(results[:count])
+            noise = results[count + 1 :]
+            logged.append([results[count], loss, *values])
+            if step % agent.target_update_interval == 0:
+                self._polyak.step(agent.tau)
+                polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
+        for steps in self.steps:
+            steps.publish()
+        if noise:
+            distribution = agent.actor.action_dist
+            distribution.exploration_mat, distribution.exploration_matrices = noise
+        agent._n_updates += gradient_steps
+        self._log(logged)
+
+    def _log(self, logged: list[list[Tensor]]) -> None:
+        logger, agent = self.agent.logger, self.agent
+        columns = [_mean(column) for column in zip(*logged, strict=True)]
+        fixed = float(agent.ent_coef_tensor) if self._entropy is None else None
+        coefficient = columns[3] if fixed is None else np.mean([fixed] * len(logged))
+        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        logger.record("train/ent_coef", coefficient)
+        logger.record("train/actor_loss", columns[0])
+        logger.record("train/critic_loss", columns[1])
+        if self._entropy is not None:
+            logger.record("train/ent_coef_loss", columns[2])
+
+
+class TQCUpdate(SACUpdate):
+    """The update of TQC."""
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        dropped = self.agent.top_quantiles_to_drop_per_net
+        return *super()._structure(gradient_steps), dropped
+
+    def _next_target(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
+    ) -> Tensor:
+        agent = self.agent
+        n_dropped = agent.top_quantiles_to_drop_per_net * agent.critic.n_critics
+        quantiles, _ = torch.sort(values.reshape(len(batch.rewards), -1))
+        quantiles = quantiles[:, : agent.critic.quantiles_total - n_dropped]
+        target = self._target(batch, numbers, quantiles - entropy)
+        target.unsqueeze_(dim=1)
+        return target
+
+    def _critic_loss(self, current: Any, target: Tensor) -> Tensor:
+        from sb3_contrib.common.utils import quantile_huber_loss
+
+        return quantile_huber_loss(current, target, sum_over_quantiles=False)
+
+    def _value(self, values: Any) -> Tensor:
+        return values.mean(dim=2).mean(dim=1, keepdim=True)
+
+
+class TD3Update(OffPolicyUpdate):
+    """The update of TD3 and DDPG."""
+
+    numbers = ("gamma", "noise", "noise_low", "noise_high")
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._targets = [
+            Polyak(steps, list(network.parameters()), list(target.parameters()))
+            for steps, network, target in (
+                (self._critic, agent.critic, agent.critic_target),
+                (self._actor, agent.actor, agent.actor_target),
+            )
+        ]
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        # The actor's optimizer has no state before its first step, which is recorded then.
+        agent = self.agent
+        numbers = range(agent._n_updates + 1, agent._n_updates + gradient_steps + 1)
+        return (any(number % agent.policy_delay == 0 for number in numbers),)
+
+    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+        """Yield the gradients of the critic."""
+        agent = self.agent
+        with torch.no_grad():
+            noise = batch.actions.clone().normal_(0, numbers.noise)
+            noise = noise.clamp(numbers.noise_low, numbers.noise_high)
+            next_actions = (agent.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+            values = agent.critic_target(batch.next_observations, next_actions)
+            value, _ = torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)
+            target = self._target(batch, numbers, value)
+        current = agent.critic(batch.observations, batch.actions)
+        loss = sum(F.mse_loss(value, target) for value in current)
+        assert isinstance(loss, Tensor)
+        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
+
+    def _actor_parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> Iterator[list[Tensor]]:
+        agent = self.agent
+        actions = agent.actor(batch.observations)
+        loss = -agent.critic.q1_forward(batch.observations, actions).mean()
+        yield [*torch.autograd.grad(loss, self._actor.parameters), loss.detach()]
+
+    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do what TD3's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
+        clip = agent.target_noise_clip
+        numbers = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
+        numbers |= {"noise_low": -clip, "noise_high": clip}
+        critic_losses, actor_losses = [], []
+        for _ in range(gradient_steps):
+            agent._n_updates += 1
+            batch = self._sample(batch_size)
+            *gradients, loss = self._run("critic", self.parts, batch, numbers)
+            self._critic.step(gradients)
+            critic_losses.append(loss)
+            if agent._n_updates % agent.policy_delay == 0:
+                given = {"observations": batch["observations"]}
+                *gradients, loss = self._run("actor", self._actor_parts, given, numbers)
+                self._actor.step(gradients)
+                actor_losses.append(loss)
+                for target in self._targets:
+                    target.step(agent.tau)
+                for part in ("critic", "actor"):
+                    source = getattr(agent, f"{part}_batch_norm_stats")
+                    polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
+        for steps in self.steps:
+            steps.publish()
+        logger = agent.logger
+        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        if actor_losses:
+            logger.record("train/actor_loss", _mean(actor_losses))
+        logger.record("train/critic_loss", _mean(critic_losses))
+
+    def _run(
+        self, name: str, parts: Any, batch: Mapping[str, Tensor], numbers: Mapping[str, float]
+    ) -> tuple[Tensor, ...]:
+        tape = self._tape(name, parts, batch)
+        return tape.run(0, tape.start(list(batch.values()), numbers))
+
+
+class DQNUpdate(OffPolicyUpdate):
+    """The update of DQN."""
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net)
+
+    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+        """Yield the gradients of the network."""
+        agent = self.agent
+        with torch.no_grad():
+            values, _ = agent.q_net_target(batch.next_observations).max(dim=1)
+            target = self._target(batch, numbers, values.reshape(-1, 1))
+        current = agent.q_net(batch.observations)
+        current = torch.gather(current, dim=1, index=batch.actions.long())
+        loss = F.smooth_l1_loss(current, target)
+        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
+
+    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do what DQN's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate(agent.policy.optimizer)
+        losses = []
+        for _ in range(gradient_steps):
+            batch = self._sample(batch_size)
+            tape = self._tape("step", self.parts, batch)
+            *gradients, loss = tape.run(0, tape.start(list(batch.values()), {"gamma": agent.gamma}))
+            self._critic.step(gradients, agent.max_grad_norm)
+            losses.append(loss)
+        self._critic.publish()
+        agent._n_updates += gradient_steps
+        agent.logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        agent.logger.record("train/loss", _mean(losses))
+
+
+def _mean(values: Sequence[Tensor]) -> Any:
+    """Return the mean as SB3 computes it: of numbers, in double precision."""
+    return np.mean(torch.stack([value.reshape(()) for value in values]).tolist())
