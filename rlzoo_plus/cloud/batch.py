@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import time
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -38,7 +37,6 @@ _RETRY_RULES = (
 )
 # A worker ends a run when its budget is spent; Batch ends one that does not so much later [s].
 _LATER_S = 900.0
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class BatchLauncher(CloudLauncher):
@@ -111,14 +109,7 @@ class BatchLauncher(CloudLauncher):
                 f"use {project.max_vcpus} at once. Lower infra.vcpus or num_threads, or raise them "
                 "with `rlzoo-plus cloud deploy`."
             )
-        parameter = rf"/rlzoo/{project.name}(/[A-Za-z0-9_.-]+)+"
-        for name, source in self.settings.secrets.items():
-            # No other parameter may be read by the role of the jobs.
-            if not _VARIABLE.fullmatch(name) or not re.fullmatch(parameter, source):
-                raise ConfigError(
-                    f"infra.secrets.{printable(name)} must be the name of a parameter of SSM below "
-                    f"/rlzoo/{project.name}/; its value is never written here."
-                )
+        self.check_secrets()
         with aws.errors("look for the queue"):
             found = aws.client("batch").describe_job_queues(jobQueues=[queue])["jobQueues"]
         if not found or found[0]["state"] != "ENABLED":

@@ -136,6 +136,7 @@ class FleetLauncher(CloudLauncher):
         self._n_runs = len(configs)
         if self.settings.gpus:
             raise ConfigError("infra.gpus: infra=ec2_spot has none. Take infra=aws_batch.")
+        self.check_secrets()
         vcpus = max(self.types.values())
         if vcpus > self.project.max_vcpus:
             raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.budget import deal, least_share
 from rlzoo_plus.cloud.plan import measure, plan_lines, slot_price, vcpus_of
@@ -23,6 +25,7 @@ from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.store.launches import Launch, Launches
 
 log = logging.getLogger(__name__)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
 
@@ -199,6 +202,21 @@ class CloudLauncher(WorkersLauncher):
                 f"store={self.url}: the machines of project {self.project.name} may use no store "
                 f"but {self.project.store}. Leave store=... out."
             )
+
+    def check_secrets(self) -> None:
+        """Check that secrets are named, and that the machines may read them.
+
+        Raises:
+            ConfigError: One cannot be a variable, or is no parameter of the project.
+        """
+        # No other parameter may be read by the roles of the project.
+        parameter = rf"/rlzoo/{self.project.name}(/[A-Za-z0-9_.-]+)+"
+        for name, source in self.settings.secrets.items():
+            if not _VARIABLE.fullmatch(name) or not re.fullmatch(parameter, source):
+                raise ConfigError(
+                    f"infra.secrets.{printable(name)} must be the name of a parameter of SSM below "
+                    f"/rlzoo/{self.project.name}/; its value is never written here."
+                )
 
     def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
         if self.settings.max_usd is None:

@@ -43,5 +43,5 @@ def main(arguments: list[str]) -> int:
     if leave_fleet(options.project, options.launch, n_open):
         tell("the fleet is one machine smaller")
         return 0
-    tell(f"{n_open:,} runs have not ended: this machine is needed")
+    tell(f"runs that have not ended: {n_open:,}; this machine is needed")
     return NEEDED

@@ -274,7 +274,10 @@ class TestMistakes:
             ({"gpus": 1}, "infra.gpus: infra=ec2_spot has none. Take infra=aws_batch."),
             ({"slots": 500}, "the largest machine of c7a has 192. Lower infra.slots."),
             ({"slots": 33}, "may use 32 at once. Lower infra.slots or infra.vcpus, or raise"),
-            ({"secrets": {"A B": "/x"}}, "'A B' cannot be an environment variable"),
+            (
+                {"secrets": {"A": "/x"}},
+                "infra.secrets.A must be the name of a parameter",
+            ),
             ({"families": ["c4"], "max_usd": 1}, "unknown instance family 'c4'"),
             ({"ami": "ami-00000000"}, "cannot look for infra.ami=ami-00000000: InvalidAMIID"),
         ],

@@ -96,7 +96,7 @@ def test_the_command_looks_how_many_runs_are_left(tmp_path, capsys):
     start_fleet("lab", sweep, LAUNCH, 2)
     words = [sweep, "--project", "lab", "--launch", LAUNCH]
     assert command.main([*words, "--unless-needed"]) == command.NEEDED
-    assert "2 runs have not ended: this machine is needed" in capsys.readouterr().out
+    assert "runs that have not ended: 2; this machine is needed" in capsys.readouterr().out
     lease = RunLease(store, "first/a", "worker")
     assert lease.claim({})
     lease.beat(FINISHED)
