@@ -143,6 +143,33 @@ def make_service_role(service: str) -> None:
             raise
 
 
+def detach_policy(policy: str) -> list[str]:
+    """Detach a policy from all that it was attached to, since IAM deletes no policy in use.
+
+    Args:
+        policy: Its ARN.
+
+    Returns:
+        The names of the users, groups and roles that had it.
+
+    Raises:
+        ConfigError: AWS refuses.
+    """
+    iam, names = aws.client("iam"), []
+    with aws.errors(f"detach {policy}"):
+        found = iam.list_entities_for_policy(PolicyArn=policy)
+        for user in found["PolicyUsers"]:
+            iam.detach_user_policy(UserName=user["UserName"], PolicyArn=policy)
+            names.append(user["UserName"])
+        for group in found["PolicyGroups"]:
+            iam.detach_group_policy(GroupName=group["GroupName"], PolicyArn=policy)
+            names.append(group["GroupName"])
+        for role in found["PolicyRoles"]:
+            iam.detach_role_policy(RoleName=role["RoleName"], PolicyArn=policy)
+            names.append(role["RoleName"])
+    return names
+
+
 def show_costs_by_project() -> bool:
     """Let the bills of the account know the tag `Project`; return whether they do.
 

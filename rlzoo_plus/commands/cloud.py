@@ -89,7 +89,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
 
 
 def _destroy(options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.cloud.account import find_account
+    from rlzoo_plus.cloud.account import detach_policy, find_account
     from rlzoo_plus.cloud.project import find_stack, outputs_of, project_name
     from rlzoo_plus.cloud.running import end_all, find_items, forget_definitions
     from rlzoo_plus.cloud.stack import remove
@@ -113,6 +113,9 @@ def _destroy(options: argparse.Namespace, console: Console) -> int:
     _print_items(items, console)
     cloud_deploy.confirm(f"Remove project {name}?", options.yes)
     end_all(name, tell)
+    if policy := outputs_of(stack).get("UserPolicy"):
+        for member in detach_policy(policy):
+            tell(f"  detached the project's policy from {member}")
     remove(name, tell)
     forget_definitions(name)
     left = [item for item in find_items(name, bucket) if item.kind != "bucket"]

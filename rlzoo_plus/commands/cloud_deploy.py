@@ -34,12 +34,12 @@ _OPTIONS: tuple[tuple[str, str, Any, str, str], ...] = (
     ("--bid-percentage", "BidPercentage", positive(int), "N", "highest Spot price (default 100)"),
     ("--checkpoint-days", "CheckpointDays", positive(int), "N", "keep checkpoints (default 90)"),
 )
+_NONE = "none"
 _ASKED = {
     "MaxVcpus": ("most vCPUs at once", "64"),
     "BudgetUsd": ("costs of a month to be mailed about [$]", "50"),
-    "Email": ("who gets that mail (empty for nobody)", ""),
+    "Email": ("who gets that mail", _NONE),
 }
-_NONE = "none"
 
 
 def add_to(verbs: Any) -> None:
@@ -137,7 +137,7 @@ def _values(options: argparse.Namespace, old: dict[str, str], asks: bool) -> dic
         given = getattr(options, parameter)
         if given is None and asks and parameter in _ASKED:
             question, default = _ASKED[parameter]
-            text = _ask(question, old.get(parameter, default))
+            text = _ask(question, old.get(parameter) or default)
             try:
                 given = kind(text)
             except ValueError:

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from support.aws import NAME, aws_account, default_network, deployed_project
+from support.aws import NAME, aws_account, default_network, deployed_project, detach_policies
 
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.project import project_tags, read_project
@@ -191,6 +191,10 @@ def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, caps
         assert (code, "Add --yes" in err) == (2, True)
         assert f"leaves the bucket {project.store[5:]}" in out
         assert _states(ours, others) == ["running", "running"]
+        aws.client("iam").create_user(UserName="ada")
+        (policy,) = [p for p in _policies() if "UserPolicy" in p]
+        aws.client("iam").attach_user_policy(UserName="ada", PolicyArn=policy)
+        detach_policies()
         code, out, err = _cloud(capsys, "destroy", "--yes")
         assert (code, err) == (0, "")
         assert _states(ours, others) == ["terminated", "running"]
@@ -199,8 +203,16 @@ def test_destroy_ends_all_of_the_project_and_leaves_the_bucket(monkeypatch, caps
         assert [d["status"] for d in found["jobDefinitions"]] in ([], ["INACTIVE"])
         buckets = aws.client("s3").list_buckets()["Buckets"]
         assert [bucket["Name"] for bucket in buckets] == [project.store[5:]]
+        assert "detached the project's policy from ada" in out
+        attached = aws.client("iam").list_attached_user_policies(UserName="ada")
+        assert attached["AttachedPolicies"] == []
         assert f"aws s3 rb --force {project.store}" in out
         assert "nothing to do" in _cloud(capsys, "destroy", "--yes")[1]
+
+
+def _policies():
+    found = aws.client("iam").list_policies(Scope="Local")["Policies"]
+    return [policy["Arn"] for policy in found]
 
 
 def _states(*instances):

@@ -115,6 +115,16 @@ def make_batch_role():
         iam.create_role(Path=path, RoleName=_BATCH_ROLE, AssumeRolePolicyDocument="{}")
 
 
+def detach_policies():
+    """Detach all managed policies from roles: moto deletes no stack whose policies name roles."""
+    from rlzoo_plus.cloud import aws
+
+    iam = aws.client("iam")
+    for policy in iam.list_policies(Scope="Local", OnlyAttached=True)["Policies"]:
+        for role in iam.list_entities_for_policy(PolicyArn=policy["Arn"])["PolicyRoles"]:
+            iam.detach_role_policy(RoleName=role["RoleName"], PolicyArn=policy["Arn"])
+
+
 def default_network():
     """Return the id of the default VPC, and those of its subnets."""
     from rlzoo_plus.cloud import aws
