@@ -1,10 +1,10 @@
 """Walkers of pybullet-envs-gymnasium in one pass show and record what they do one by one."""
 
 import importlib.util
-import shutil
 
 import numpy as np
 import pytest
+from support.native import needs_plugin
 from support.training import assert_same_tree, make_config
 from test_robot_vec_env import play, state_of
 
@@ -18,7 +18,7 @@ from rlzoo_plus.resume.env_state import capture_envs, restore_envs
 from robots import native
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+    needs_plugin,
     pytest.mark.skipif(
         importlib.util.find_spec("pybullet_envs_gymnasium") is None,
         reason="pybullet_envs_gymnasium is not installed",

@@ -1,8 +1,6 @@
 """The parts of ``benchmarks/native_worlds.py`` that its figures rest on."""
 
-import shutil
-
-import pytest
+from support.native import needs_plugin
 
 from benchmarks.native_worlds import Physics, _inputs, _ratio
 from benchmarks.robots import make
@@ -13,7 +11,7 @@ def test_ratios_are_those_of_each_round() -> None:
     assert _ratio([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == (2.0, 1.0, 3.0)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@needs_plugin
 def test_physics_alone_goes_the_way_of_the_environments() -> None:
     venv = RobotVecEnv([make("robots/CartPoleBalance-v0") for _ in range(2)])
     physics = Physics("robots/CartPoleBalance-v0", 2)

@@ -15,6 +15,7 @@ import numpy as np
 import pybullet
 import pytest
 from continuing import KUKA
+from support.native import needs_plugin
 
 import robots
 from robots import native, plugin
@@ -25,9 +26,6 @@ from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
 from robots.vec_env import RobotVecEnv
 from robots.world import ObjectSpec, World, WorldSpec, step_worlds
-
-NO_COMPILER = not any(shutil.which(name) for name in ("cc", "gcc", "clang"))
-needs_plugin = pytest.mark.skipif(NO_COMPILER, reason="there is no C compiler")
 
 GRIPPER = "lbr_iiwa_link_7"
 TURNED = (0.0, 1.0, 0.0, 0.0)
@@ -104,6 +102,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Return an empty folder of plugins, for a process that has not looked for one yet."""
     monkeypatch.setattr(native, "_SAID", set())
     monkeypatch.setattr(native, "_SAME", {})
+    monkeypatch.delenv(plugin.SWITCH, raising=False)
     folder = tmp_path / "plugins"
     monkeypatch.setenv(plugin.FOLDER, str(folder))
     plugin._compiled_once.cache_clear()

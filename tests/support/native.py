@@ -1,0 +1,17 @@
+"""Whether the plugin that steps worlds can be used here."""
+
+import pytest
+
+from robots.plugin import PluginError, get_plugin
+
+
+def _reason():
+    try:
+        get_plugin()
+    except PluginError as error:
+        return str(error)
+    return ""
+
+
+WHY_NOT = _reason()
+needs_plugin = pytest.mark.skipif(bool(WHY_NOT), reason=f"worlds are stepped in Python: {WHY_NOT}")
