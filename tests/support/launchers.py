@@ -19,7 +19,7 @@ from rlzoo_plus.infra.launcher import make_launcher
 KINDS = (
     *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray"),
     *("workers_folder", "workers_s3"),
-    pytest.param("aws_batch", marks=pytest.mark.slow),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("aws_batch", "ec2_spot")),
 )
 # Set to 1, real jobs are submitted with the sbatch of this machine, which must be a node itself.
 REAL_SLURM = "RLZOO_PLUS_TEST_SLURM"
@@ -37,8 +37,9 @@ def launcher_of(kind, folder):
             with launcher_of_workers(kind.removeprefix("workers_"), folder, patch) as made:
                 yield made
             return
-        if kind == "aws_batch":
-            with launcher_of_batch(folder, patch) as made:
+        if kind in ("aws_batch", "ec2_spot"):
+            make = launcher_of_batch if kind == "aws_batch" else launcher_of_fleets
+            with make(folder, patch) as made:
                 yield made
             return
         yield make_launcher(infra_of(kind, folder, patch), 1, ())
@@ -68,6 +69,22 @@ def launcher_of_batch(folder, patch):
     with deployed_project(patch, server=True), fake_batch(patch, as_processes(command)):
         infra = InfraConfig(name="aws_batch", workers=SLOTS, look_s=0.1)
         yield make_launcher(infra, 1, (), sweep="contract")
+
+
+@contextlib.contextmanager
+def launcher_of_fleets(folder, patch):
+    """Yield a launcher that starts fleets on moto; two workers stand in for their machines."""
+    from rlzoo_plus.cloud import fleet
+    from rlzoo_plus.cloud.image import WorkerImage
+
+    patch.setattr(fleet, "worker_image", lambda project: WorkerImage("image", (), ""))
+    infra = InfraConfig(name="ec2_spot", workers=SLOTS, look_s=0.1)
+    with (
+        deployed_project(patch, server=True) as project,
+        worker_processes(project.store, "contract", folder / "workers", SLOTS),
+    ):
+        yield make_launcher(infra, 1, (), sweep="contract")
+        assert fleet.find_fleets(project.name, sweep=f"{project.store}/contract")
 
 
 def infra_of(kind, folder, patch):
