@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.cloud.template import prices_path
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 VARIABLE = "RLZOO_PRICES"
@@ -51,7 +51,7 @@ class HourPrice:
 
 
 class Prices(_Table):
-    """A table of prices; conf/cloud/prices.yaml explains the keys."""
+    """A table of prices; aws/prices.yaml explains the keys."""
 
     date: datetime.date
     source: str
@@ -206,7 +206,7 @@ def load_prices() -> Prices:
 
 @cache
 def _load(own: str | None) -> Prices:
-    shipped = conf_dir() / "cloud" / "prices.yaml"
+    shipped = prices_path()
     values = _read(shipped)
     if own is not None:
         values = _merged(values, _read(Path(own).expanduser()))
@@ -227,7 +227,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: the prices cannot be read: {one_line(error)}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{path} is no table of prices; see conf/cloud/prices.yaml.")
+        raise ConfigError(f"{path} is no table of prices; see aws/prices.yaml.")
     return values
 
 

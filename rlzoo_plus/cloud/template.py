@@ -1,4 +1,4 @@
-"""The template of a project's stack, aws/stack.yaml."""
+"""The files of aws/: the template of a project's stack, and the table of prices."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from rlzoo_plus.errors import ConfigError
 
 
 def template_path() -> Path:
-    """Return aws/stack.yaml: beside the package in a checkout, otherwise inside it.
+    """Return aws/stack.yaml.
 
     Raises:
         ConfigError: The installation lacks it.
     """
+    return _path("stack.yaml")
+
+
+def prices_path() -> Path:
+    """Return aws/prices.yaml.
+
+    Raises:
+        ConfigError: The installation lacks it.
+    """
+    return _path("prices.yaml")
+
+
+def _path(name: str) -> Path:
+    """Return a file: beside the package in a checkout, otherwise inside it."""
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "aws", here.parent / "aws"):
-        if (folder / "stack.yaml").is_file():
-            return folder / "stack.yaml"
-    raise ConfigError("aws/stack.yaml is missing from the installation. Reinstall rlzoo-plus.")
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"aws/{name} is missing from the installation. Reinstall rlzoo-plus.")
