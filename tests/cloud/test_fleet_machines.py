@@ -27,9 +27,10 @@ from rlzoo_plus.store.lease import LARGEST_BYTES, lease_name, read_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.training]
 
+# Long enough that a machine which looks for its notice every five seconds is still at work.
 RUNS = (
-    "env=cartpole_bullet", "algo=ppo", "tuned=none", "seed=0,1", "n_timesteps=12288", "n_envs=2",
-    "algo.hyperparams.n_steps=128", "network.net_arch=[32]", "eval.every_steps=4096",
+    "env=cartpole_bullet", "algo=ppo", "tuned=none", "seed=0,1", "n_timesteps=40960", "n_envs=2",
+    "algo.hyperparams.n_steps=128", "network.net_arch=[32]", "eval.every_steps=8192",
     "eval.episodes=2", "checkpoint.every_steps=1024", "num_threads=1", "device=cpu",
     "log.tensorboard=false", "report.plot=false",
 )  # fmt: skip
