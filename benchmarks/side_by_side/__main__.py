@@ -17,10 +17,11 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -184,35 +185,19 @@ def _summary(found: Found) -> str:
 
 
 def _machine(cores: set[int]) -> dict[str, Any]:
-    versions: Callable[[str], str] = _version
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "processor": _processor(),
-        "cores": len(cores),
-        "python": platform.python_version(),
-        **{name: versions(name) for name in ("torch", "stable-baselines3", "rlzoo-plus")},
-        "rl_zoo3": tools_module.ZOO_VERSION,
-        "commit": _commit(),
-    }
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import version
-
-    return version(name)
-
-
-def _processor() -> str:
     from rlzoo_plus.artifacts.provenance import machine_fingerprint
 
-    return str(machine_fingerprint()["processor"])
-
-
-def _commit() -> str:
-    import subprocess
-
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": str(machine_fingerprint()["processor"]),
+        "cores": len(cores),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "stable-baselines3", "rlzoo-plus")},
+        "rl_zoo3": tools_module.ZOO_VERSION,
+        "commit": commit.strip(),
+    }
 
 
 if __name__ == "__main__":

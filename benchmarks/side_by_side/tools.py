@@ -36,9 +36,6 @@ class Took:
     memory_mib: float
 
 
-Command = Callable[[Path], list[str]]
-
-
 @dataclass(frozen=True)
 class Tool:
     """A tool under one setting.
