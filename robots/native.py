@@ -26,9 +26,9 @@ from robots.drives import (
 from robots.plugin import SWITCH, Plugin, PluginError, get_plugin
 from robots.quiet import native_output_hidden
 from robots.sensors import Floats, Sensors
+from robots.threads import Threads
 from robots.world import Rows, TeamDrive, World, step_worlds
 
-THREADS = "ROBOTS_THREADS"
 log = logging.getLogger(__name__)
 
 Program = list[float]
@@ -86,18 +86,19 @@ class NativeWorlds:
     """Steps worlds by one call of the plugin, without Python's lock.
 
     Attributes:
-        threads: Threads that share a step; it changes no number.
+        threads: How many share a step; it changes no number.
     """
 
-    def __init__(self, plugin: Plugin, worlds: Sequence[World], threads: int = 1) -> None:
+    def __init__(self, plugin: Plugin, worlds: Sequence[World]) -> None:
         """Give the plugin a program for each world.
 
         Args:
             plugin: The plugin.
             worlds: Worlds for which ``program_of`` returns programs, made alike.
-            threads: Threads that share a step.
+
+        Raises:
+            ValueError: ``ROBOTS_THREADS`` is no number of threads.
         """
-        self.threads = threads
         self._worlds = list(worlds)
         drives = [_drives_of(world) for world in self._worlds]
         self._motors = [[drive.motors for drive in of_world] for of_world in drives]
@@ -109,6 +110,7 @@ class NativeWorlds:
             [[*(commands or []), *rest] for commands, rest in programs],
             self._worlds[0].sensors.n_numbers,
         )
+        self.threads = Threads(len(self._worlds), hash(tuple(programs[0][1])))
         self._n_targets = self._worlds[0].robot.drive.n_targets
         self._inputs = np.ones((len(self._worlds), self._n_targets + len(drives[0])))
 
@@ -124,15 +126,15 @@ class NativeWorlds:
         if self._are_commanded:
             for world, row in zip(self._worlds, targets.tolist(), strict=True):
                 world.robot.drive.command(row)
-        return self._programs.run(inputs, self.threads)
+        return self.threads.timed(partial(self._programs.run, inputs))
 
 
 def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
     """Return a function that steps worlds made alike, as ``robots.world.step_worlds`` does.
 
     It is that of ``NativeWorlds`` if the plugin can be used and steps a copy of the first world as
-    Python does, bit for bit; if not, a warning says why. ``ROBOTS_THREADS`` is the number of
-    threads, 1 by default, and ``ROBOTS_NATIVE=0`` stays with Python.
+    Python does, bit for bit; if not, a warning says why. ``ROBOTS_THREADS`` sets how many threads
+    share a step, see ``Threads``, and ``ROBOTS_NATIVE=0`` stays with Python.
     """
     in_python = partial(step_worlds, worlds)
     if os.environ.get(SWITCH, "1") == "0" or not all(map(is_known, worlds)):
@@ -140,22 +142,10 @@ def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:
     try:
         plugin = get_plugin()
         _require_same_numbers(plugin, worlds[0])
-        return NativeWorlds(plugin, worlds, read_threads()).step
+        return NativeWorlds(plugin, worlds).step
     except PluginError as error:
         say(str(error))
         return in_python
-
-
-def read_threads() -> int:
-    """Return the number of threads that ``ROBOTS_THREADS`` asks for.
-
-    Raises:
-        ValueError: If it is not a whole number from 1.
-    """
-    text = os.environ.get(THREADS, "1")
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{THREADS}={text!r} must be a whole number from 1. Set it to 1 or 2.")
-    return int(text)
 
 
 def is_known(world: World) -> bool:

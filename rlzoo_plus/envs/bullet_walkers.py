@@ -9,6 +9,7 @@ reset the worlds, and know of the running episode after `Walkers.give_back`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -22,6 +23,7 @@ from rlzoo_plus.envs.episodes import RecordedEpisodes, WarmupResets, layers_of
 from robots import native
 from robots.plugin import PluginError, get_plugin
 from robots.quiet import native_output_hidden
+from robots.threads import Threads
 from robots.vec_env import Transition
 
 # HumanoidFlagrunHarder is none: with its cubes, it differs from itself now and then.
@@ -49,8 +51,8 @@ class Walkers:
         self._limits = [_layer(env, TimeLimit) for env in envs]
         self._records = [_layer(env, RecordedEpisodes) for env in envs]
         self._max_steps = min(limit._max_episode_steps for limit in self._limits)
-        self._threads = native.read_threads()
         n = len(envs)
+        self._threads = Threads(n, hash(type(self._envs[0])))
         self._programs: native.Programs | None = None
         self._robots: list[Any] = [env.robot for env in self._envs]
         self._settings: list[Any] = []
@@ -88,7 +90,7 @@ class Walkers:
         inputs = self.inputs(actions)
         n, n_joints = len(inputs), inputs.shape[1] - 1
         assert self._programs is not None
-        rows = self._programs.run(inputs, self._threads)
+        rows = self._threads.timed(partial(self._programs.run, inputs))
         position, velocity, base, links, feet = np.split(rows, self._columns, axis=1)
 
         joints = np.empty((n, n_joints, 2), np.float32)

@@ -41,7 +41,8 @@ def set_up_logging(level: str, console: Console) -> None:
     root = logging.getLogger()
     root.handlers[:] = [_ConsoleHandler(console)]
     root.setLevel(logging.WARNING)
-    logging.getLogger("rlzoo_plus").setLevel(level.upper())
+    for name in ("rlzoo_plus", "robots"):
+        logging.getLogger(name).setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.captureWarnings(True)

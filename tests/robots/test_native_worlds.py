@@ -1,14 +1,17 @@
 """Worlds stepped by the plugin read what they read when Python steps them, bit for bit."""
 
+import itertools
 import logging
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -24,6 +27,7 @@ from robots.native import NativeWorlds, stepper
 from robots.plugin import PluginError, get_plugin, require_private
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
+from robots.threads import THREADS
 from robots.vec_env import RobotVecEnv
 from robots.world import ObjectSpec, World, WorldSpec, step_worlds
 
@@ -124,6 +128,14 @@ def is_native(step) -> bool:
     return isinstance(getattr(step, "__self__", None), NativeWorlds)
 
 
+def stepper_on(threads: int, worlds: list[World]):
+    """Return the native function that steps worlds on so many threads."""
+    with mock.patch.dict(os.environ, {THREADS: str(threads)}):
+        step = stepper(worlds)
+    assert is_native(step)
+    return step
+
+
 def made(kind: str, count: int) -> list[World]:
     """Return worlds of a kind at the start of their episodes."""
     robot, spec = WORLDS[kind]
@@ -138,9 +150,7 @@ def made(kind: str, count: int) -> list[World]:
 @pytest.mark.parametrize("kind", WORLDS)
 def test_every_drive_and_sensor_gives_the_same_numbers(kind: str) -> None:
     by_python, natively = made(kind, 2), made(kind, 2)
-    step = stepper(natively)
-    assert is_native(step)
-    step.__self__.threads = 2
+    step = stepper_on(2, natively)
     rng = np.random.default_rng(0)
     drive = by_python[0].robot.drive
     rows = np.array([world.sensors.read() for world in by_python])
@@ -169,13 +179,13 @@ def plain(seen):
 
 def play_both_ways(env_id: str, threads: int, n_steps: int) -> int:
     """Compare all that is seen of an environment; return how many episodes ended."""
-    both = [
-        RobotVecEnv([gymnasium.make(env_id, episode_s=0.8).unwrapped for _ in range(3)])
-        for _ in range(2)
-    ]
+    with mock.patch.dict(os.environ, {THREADS: str(threads)}):
+        both = [
+            RobotVecEnv([gymnasium.make(env_id, episode_s=0.8).unwrapped for _ in range(3)])
+            for _ in range(2)
+        ]
     by_python, natively = both
     assert is_native(natively._step_physics)
-    natively._step_physics.__self__.threads = threads
     by_python._step_physics = partial(step_worlds, by_python._worlds)
     seen = [venv.reset(seed=4)[0] for venv in both]
     np.testing.assert_equal(*seen)
@@ -243,8 +253,7 @@ def test_a_closed_world_is_an_error_and_not_a_crash(cartpoles: list[World]) -> N
 
 @needs_plugin
 def test_a_forked_process_continues_on_two_threads(cartpoles: list[World]) -> None:
-    step = stepper(cartpoles)
-    step.__self__.threads = 2
+    step = stepper_on(2, cartpoles)
     targets = np.array([[1.0], [-1.0]])
     step(targets)
     reading, writing = os.pipe()
@@ -257,6 +266,31 @@ def test_a_forked_process_continues_on_two_threads(cartpoles: list[World]) -> No
         found = end.read()
     os.waitpid(child, 0)
     assert found == step(targets).tobytes()
+
+
+@needs_plugin
+def test_threads_of_python_may_step_worlds_at_the_same_time() -> None:
+    """The helpers take part in one step at a time; the other is taken without them."""
+    kind, n_steps = "torques", 150
+    worlds = [made(kind, 3) for _ in range(3)]
+    steps = [stepper_on(3, three) for three in worlds]
+    found: list[list[bytes]] = [[] for _ in steps]
+
+    def play(number: int) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(n_steps):
+            targets = rng.uniform(-0.1, 0.1, (3, worlds[0][0].robot.drive.n_targets))
+            found[number].append(steps[number](targets).tobytes())
+
+    threads = [threading.Thread(target=play, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    play(0)
+    assert found[0] == found[1] == found[2]
+    for world in itertools.chain(*worlds):
+        world.simulation.close()
 
 
 def says_why(caplog: pytest.LogCaptureFixture, worlds: list[World], reason: str) -> None:
@@ -326,11 +360,6 @@ class TestFallback:
 
         monkeypatch.setattr(native, "program_of", once_more)
         says_why(caplog, cartpoles, "to other numbers than Python does")
-
-    def test_numbers_of_threads_are_checked(self, monkeypatch) -> None:
-        monkeypatch.setenv(native.THREADS, "two")
-        with pytest.raises(ValueError, match="ROBOTS_THREADS='two'"):
-            native.read_threads()
 
 
 class TestLibrary:
