@@ -93,6 +93,54 @@ def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, flo
     return float(low), float(high)
 
 
+def optimality_gap(values: ArrayLike, optimum: float = 1.0) -> float:
+    """Return by how much values fall short of an optimum on average; values above it count as it.
+
+    Raises:
+        ValueError: There are no values.
+    """
+    samples = np.asarray(values, dtype=np.float64)
+    if samples.size == 0:
+        raise ValueError("optimality_gap of no values: it needs at least one")
+    return float(optimum - np.minimum(samples, optimum).mean())
+
+
+def performance_profile(values: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
+    """Return the share of values above each threshold, shape (n_thresholds,)."""
+    samples = np.asarray(values, dtype=np.float64).ravel()
+    return np.asarray((samples > np.asarray(thresholds, dtype=np.float64)[..., None]).mean(axis=-1))
+
+
+def probability_of_improvement(better: Sequence[ArrayLike], worse: Sequence[ArrayLike]) -> float:
+    """Return how probable it is that a run of one algorithm scores higher than one of another.
+
+    It is the mean over tasks of the Mann-Whitney U statistic over its largest value: of all pairs,
+    the share in which the first one is higher; equal ones count half.
+
+    Args:
+        better: Scores of one algorithm's runs, for each task.
+        worse: Scores of the other one's runs, for the same tasks in the same order.
+    """
+    shares = []
+    for first, second in zip(better, worse, strict=True):
+        difference = np.subtract.outer(np.asarray(first, float), np.asarray(second, float))
+        shares.append((difference > 0).mean() + 0.5 * (difference == 0).mean())
+    return float(np.mean(shares))
+
+
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """Return p-values corrected for several tests by the method of Holm (1979), shape (n,).
+
+    The probability of any false decision is at most the level that they are compared with.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = p[order] * np.arange(len(p), 0, -1)
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return corrected
+
+
 def smooth(values: ArrayLike, window: int) -> np.ndarray:
     """Return the centred moving average of shape (n,); at both ends the window shrinks.
 

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from rlzoo_plus.statistics import iqm, iqm_interval, smooth, stratified_bootstrap_ci
+from rlzoo_plus.statistics import (
+    holm,
+    iqm,
+    iqm_interval,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    smooth,
+    stratified_bootstrap_ci,
+)
 
 
 def mean_of_rows(samples):
@@ -131,3 +140,48 @@ def test_the_fast_interval_of_values_with_nan_is_nan_where_the_bootstrap_is():
         np.isnan(iqm_interval(values, 100)).tolist()
         == np.isnan(stratified_bootstrap_ci([values], iqm, 100)).tolist()
     )
+
+
+def test_the_optimality_gap_ignores_what_is_beyond_the_optimum():
+    assert optimality_gap([0.5, 1.0, 3.0]) == pytest.approx(0.5 / 3)
+    with pytest.raises(ValueError, match="at least one"):
+        optimality_gap([])
+
+
+def test_the_performance_profile_is_the_share_of_runs_above_each_threshold():
+    shares = performance_profile([0.0, 1.0, 1.0, 2.0], [-1.0, 0.0, 1.0, 2.0])
+    assert shares.tolist() == [1.0, 0.75, 0.25, 0.0]
+
+
+def test_the_probability_of_improvement_counts_equal_pairs_half_and_each_task_alike():
+    assert probability_of_improvement([[2.0, 1.0]], [[1.0]]) == pytest.approx(0.75)
+    assert probability_of_improvement([[2.0], [0.0]], [[1.0] * 9, [1.0]]) == pytest.approx(0.5)
+
+
+def test_holms_correction_multiplies_the_smallest_by_all_and_never_falls():
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
+    assert holm([]).size == 0
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (10, 3), (7, 4), (3, 2)])
+def test_the_statistics_are_those_of_rliable_on_the_same_resamples(shape):
+    metrics = pytest.importorskip("rliable.metrics", reason="needs rliable, which is heavy")
+    generator = np.random.default_rng(shape[0])
+    first, second = generator.normal(size=shape), generator.normal(0.3, 2.0, size=shape)
+    assert iqm(first) == pytest.approx(metrics.aggregate_iqm(first), abs=1e-9)
+    assert optimality_gap(first) == pytest.approx(metrics.aggregate_optimality_gap(first))
+    assert probability_of_improvement(list(first.T), list(second.T)) == pytest.approx(
+        metrics.probability_of_improvement(first, second), abs=1e-9
+    )
+    # The resamples that the interval is from, as rliable takes them.
+    generator, resampled = np.random.default_rng(0), []
+    for _ in range(500):
+        drawn = [task[generator.integers(len(task), size=len(task))] for task in first.T]
+        resampled.append(metrics.aggregate_iqm(np.stack(drawn, axis=1)))
+    expected = np.percentile(resampled, [2.5, 97.5])
+    assert stratified_bootstrap_ci(list(first.T), iqm, 500) == pytest.approx(expected, abs=1e-9)
+    taus = np.linspace(-1, 1, 9)
+    library = pytest.importorskip("rliable.library", reason="needs rliable")
+    profile = [library.run_score_deviation(first, tau) for tau in taus]
+    assert performance_profile(first, taus) == pytest.approx(profile, abs=1e-9)

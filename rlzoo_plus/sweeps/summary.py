@@ -4,45 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.analysis.estimates import Estimate, estimate, few_seeds_text, shown
+from rlzoo_plus.analysis.variants import settings_labels, variant_key, variant_values
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.resolve import UNHASHED, config_hash
-from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.statistics import iqm, iqm_interval
 from rlzoo_plus.sweeps.states import JobState, JobView, tell_causes
-from rlzoo_plus.tracking.base import flatten
 
-# Fewer say little about an algorithm; an interval over them would claim more than is known.
-ENOUGH_SEEDS = 5
-_NOT_A_SETTING = ("seed", "env", "algo.name")
-# Environment, algorithm, and a hash of all that decides the outcome but the seed.
+# Environment, algorithm, and the variant's key.
 _Key = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An interquartile mean over seeds.
-
-    Attributes:
-        iqm: The mean.
-        low: Lower end of its 95 % bootstrap interval, None below five seeds.
-        high: Upper end of that interval.
-        lowest: Of the seeds.
-        highest: Of the seeds.
-        n: Number of seeds.
-    """
-
-    iqm: float
-    low: float | None
-    high: float | None
-    lowest: float
-    highest: float
-    n: int
 
 
 @dataclass(frozen=True)
@@ -77,12 +50,14 @@ class Row:
 def summarise(views: list[JobView]) -> list[Row]:
     """Return a row for each algorithm, environment and setting, in the order of the jobs."""
     groups: dict[_Key, list[JobView]] = {}
+    variants: dict[_Key, dict[str, Any]] = {}
     for view in views:
         config = view.job.config
-        variant = config_hash(config.model_copy(update={"seed": 0}))
-        key = (str(config.env.name), config.algo.name, variant)
+        values = variant_values(config.model_dump(mode="json"))
+        key = (str(config.env.name), config.algo.name, variant_key(values))
+        variants.setdefault(key, values)
         groups.setdefault(key, []).append(view)
-    settings = _settings({key: group[0].job.config for key, group in groups.items()})
+    settings = settings_labels(variants)
     rows = []
     for key, group in groups.items():
         done = [view for view in group if view.state is JobState.DONE]
@@ -148,51 +123,9 @@ def job_data(view: JobView) -> dict[str, Any]:
     }
 
 
-def estimate(values: Sequence[float | None]) -> Estimate | None:
-    """Return the interquartile mean of one value a seed; None if no seed has one."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    low, high = iqm_interval(known) if len(known) >= ENOUGH_SEEDS else (None, None)
-    return Estimate(iqm(known), low, high, min(known), max(known), len(known))
-
-
 def few_seeds_note(rows: list[Row]) -> str | None:
     """Return a warning if a row is over too few seeds, None if none is."""
-    estimates = [row.best for row in rows if row.best is not None]
-    few = [estimate for estimate in estimates if estimate.n < ENOUGH_SEEDS]
-    if not few:
-        return None
-    which = "All rows" if len(few) == len(estimates) else f"{len(few)} of {len(estimates)} rows"
-    return (
-        f"{which} have fewer than {ENOUGH_SEEDS} seeds: (lowest to highest) in place of an "
-        f"interval. Report at least {ENOUGH_SEEDS} seeds, 10 for a claim."
-    )
-
-
-def _settings(configs: Mapping[_Key, RunConfig]) -> dict[_Key, str]:
-    """Name each variant by the keys that differ among those of its algorithm and environment."""
-    first: dict[tuple[str, str], dict[str, str]] = {}
-    differing: dict[tuple[str, str], dict[str, None]] = {}
-    for key, config in configs.items():
-        texts = {name: repr(value) for name, value in _values(config).items()}
-        reference = first.setdefault(key[:2], texts)
-        names = [name for name in texts | reference if texts.get(name) != reference.get(name)]
-        # Values that follow from another choice add nothing.
-        kept = [name for name in names if not name.startswith(_NOT_A_SETTING)]
-        differing.setdefault(key[:2], {}).update(dict.fromkeys(kept))
-    named = {}
-    for key, config in configs.items():
-        keys = differing[key[:2]]
-        values = _values(config) if keys else {}
-        parts = [f"{k.removeprefix('algo.hyperparams.')}={values.get(k)}" for k in keys]
-        named[key] = printable(" ".join(parts), 120)
-    return named
-
-
-def _values(config: RunConfig) -> dict[str, Any]:
-    values = flatten(config.model_dump(exclude=set(UNHASHED)), ".")
-    return {name: value for name, value in values.items() if value != {}}
+    return few_seeds_text([row.best.n for row in rows if row.best is not None])
 
 
 def as_table(rows: list[Row]) -> list[dict[str, Any]]:
@@ -229,14 +162,3 @@ def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
         lines += [f"- {line}" for line in tell_causes((v.reason for v in failed), len(views))]
         lines += ["", *(f"- `{view.job.key}`: {view.reason}" for view in failed)]
     return "\n".join(lines) + "\n"
-
-
-def shown(estimate: Estimate | None) -> str:
-    """Return an estimate as text: an interval in square brackets, a range in round ones."""
-    if estimate is None:
-        return "-"
-    if estimate.low is not None and estimate.high is not None:
-        return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
-    if estimate.n == 1:
-        return f"{estimate.iqm:.4g}"
-    return f"{estimate.iqm:.4g} ({estimate.lowest:.4g} to {estimate.highest:.4g})"

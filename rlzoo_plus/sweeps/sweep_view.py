@@ -8,10 +8,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.estimates import shown
 from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.analysis.variants import settings_labels, variant_values
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress, look_at, tell_causes, view_of
-from rlzoo_plus.sweeps.summary import Row, few_seeds_note, shown, summarise, write_summary
+from rlzoo_plus.sweeps.summary import Row, few_seeds_note, summarise, write_summary
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
@@ -127,10 +129,12 @@ class SweepView(LiveView):
         where = f"{launcher.slots} at once" if place is None else f"for workers of {place}"
         self.console.print(f"sweep {jobs[0].sweep}: {len(jobs):,} jobs, {where}", markup=False)
         self.expect(len(jobs), launcher)
+        self._jobs = jobs
 
     def expect(self, total: int, launcher: Launcher) -> None:
         """Expect `total` jobs; print nothing."""
         self._launcher, self._total = launcher, total
+        self._jobs: list[SweepJob] = []
         self._n_ended = self._n_before = 0
         self._failed: deque[JobView] = deque(maxlen=_MOST_FAILED)
         self._times: list[float] = []
@@ -157,8 +161,17 @@ class SweepView(LiveView):
         is_failed = entry.state is JobState.FAILED
         if is_failed:
             self._failed.append(view)
-        line = job_line(view, self._n_ended, self._total)
+        settings = self._settings.get(entry.job.key, "")
+        line = job_line(view, self._n_ended, self._total, settings)
         self.console.print(line, markup=False, style="red" if is_failed else None)
+
+    @functools.cached_property
+    def _settings(self) -> dict[str, str]:
+        """What sets each job's variant apart, by the job's key."""
+        variants = {
+            job.key: variant_values(job.config.model_dump(mode="json")) for job in self._jobs
+        }
+        return settings_labels(variants)
 
     def tick(self, controller: Controller) -> None:
         """Draw the table again, if it is time."""
@@ -292,9 +305,9 @@ def headline(
     return f"{total:,} job{'s' if total > 1 else ''}: {text}"
 
 
-def job_line(view: JobView, number: int, total: int) -> str:
-    """Return a line about a job that ended."""
-    head = f"[{number}/{total}] {view.job.title}"
+def job_line(view: JobView, number: int, total: int, settings: str = "") -> str:
+    """Return a line about a job that ended; `settings` sets its variant apart from others."""
+    head = f"[{number}/{total}] {view.job.title}{f', {settings}' if settings else ''}"
     if view.state is JobState.FAILED:
         return f"{head}: failed: {view.reason} ({view.job.path / 'log.txt'})"
     best = "" if view.best is None else f", best {view.best:.1f}"
@@ -309,8 +322,7 @@ def summary_table(rows: list[Row]) -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     has_settings = any(row.settings for row in rows)
-    has_interval = any(row.best is not None and row.best.low is not None for row in rows)
-    kind = "IQM, 95 %" if has_interval else "IQM"
+    kind = "IQM, 95 %"
     heads = ["environment", "algorithm", *(["settings"] if has_settings else []), "runs"]
     for name in (*heads, f"best ({kind})", f"final ({kind})", "time"):
         table.add_column(name)

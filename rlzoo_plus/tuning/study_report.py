@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.analysis.estimates import Estimate, estimate, shown
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import HpoConfig
-from rlzoo_plus.sweeps.summary import Estimate, estimate, shown
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
 FILES = ("report.json", "report.md")
@@ -229,8 +229,9 @@ def _best(report: StudyReport) -> list[str]:
     lines.append(
         f"`{report.objectives[0]}` is the metric that a trial was chosen by, and is too optimistic "
         "for that reason. The next columns are from runs with fresh seeds: interquartile mean "
-        "[95 % bootstrap interval], or (lowest to highest) of fewer than five seeds; `change` is "
-        "their difference from the first one. Held-out episodes: mean ± deviation (episodes)."
+        "[95 % bootstrap interval], `-` below three seeds, `(n=...)` below five, where it is too "
+        "narrow; `change` is their difference from the first one. Held-out episodes: mean ± "
+        "deviation (episodes)."
     )
     steps, full = report.trial_timesteps, report.full_timesteps
     if steps is not None and full is not None and steps != full:

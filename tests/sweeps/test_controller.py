@@ -176,7 +176,7 @@ def test_a_summary_has_a_row_for_each_setting(tmp_path, book, jobs):
     rows = summarise(views)
     assert [(row.n_done, "gamma=" in row.settings) for row in rows] == [(4, True), (1, True)]
     assert rows[0].best.iqm == iqm([0, 1, 2, 3])
-    assert (rows[0].best.low, rows[0].best.high) == (None, None)
+    assert (rows[1].best.low, rows[1].best.high) == (None, None)
     assert (rows[0].best.lowest, rows[0].best.highest) == (0, 3)
     assert rows[0].best_run == jobs[3].key
     files = write_summary(tmp_path, views, rows)

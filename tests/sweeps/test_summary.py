@@ -2,14 +2,16 @@
 
 import csv
 import io
+from itertools import product
 
 import pytest
 from rich.console import Console
 from support.training import tiny_config
 
+from rlzoo_plus.analysis.estimates import shown
 from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress
-from rlzoo_plus.sweeps.summary import shown, summarise, write_summary
+from rlzoo_plus.sweeps.summary import summarise, write_summary
 from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows
 
 
@@ -29,21 +31,51 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-def test_below_five_seeds_there_is_a_range_and_a_warning_instead_of_an_interval(config, tmp_path):
+@pytest.mark.parametrize("n", [1, 2])
+def test_below_three_seeds_there_is_no_interval(config, n):
+    rows = summarise([view_of(config, seed, float(seed)) for seed in range(n)])
+    assert (rows[0].best.low, rows[0].best.high) == (None, None)
+    assert shown(rows[0].best) == f"{(n - 1) / 2:.4g} [-] (n={n})"
+    assert "fewer than 5 seeds" in printed(print_rows, rows)
+
+
+def test_below_five_seeds_the_interval_carries_a_warning(config, tmp_path):
     views = [view_of(config, seed, float(seed)) for seed in range(4)]
     rows = summarise(views)
-    assert shown(rows[0].best) == "1.5 (0 to 3)"
-    text = printed(print_rows, rows)
-    assert "95 %" not in text
-    assert "fewer than 5 seeds" in text
-    assert "Report at least 5 seeds, 10 for a claim." in text
+    assert rows[0].best.low < 1.5 < rows[0].best.high
+    assert shown(rows[0].best).startswith("1.5 [")
+    assert shown(rows[0].best).endswith("] (n=4)")
+    assert "Report at least 5 seeds, 10 for a claim." in printed(print_rows, rows)
     write_summary(tmp_path, views, rows)
     (record,) = csv.DictReader((tmp_path / "summary.csv").open())
-    assert (record["best_low"], record["best_lowest"], record["best_highest"]) == ("", "0.0", "3.0")
+    assert (record["best_lowest"], record["best_highest"]) == ("0.0", "3.0")
 
 
-def test_a_single_seed_is_a_number(config):
-    assert shown(summarise([view_of(config, 0, 2.5)])[0].best) == "2.5"
+def varied(config, randomization, net_arch, learning_rate):
+    kwargs = {**config.env.kwargs, "randomization": randomization}
+    hyperparams = {**config.algo.hyperparams, "learning_rate": learning_rate}
+    return config.model_copy(
+        update={
+            "env": config.env.model_copy(update={"kwargs": kwargs}),
+            "network": config.network.model_copy(update={"net_arch": net_arch}),
+            "algo": config.algo.model_copy(update={"hyperparams": hyperparams}),
+        }
+    )
+
+
+def test_a_sweep_over_randomization_network_and_learning_rate_keeps_every_variant_apart(
+    config, tmp_path
+):
+    choices = product(({"mass": 0.1}, {"mass": 0.3}), ([64, 64], [256, 256]), (1e-3, 3e-4))
+    views = [view_of(varied(config, *values), seed, 1.0) for values in choices for seed in range(2)]
+    rows = summarise(views)
+    assert [row.n_done for row in rows] == [2] * 8
+    assert len({row.settings for row in rows}) == 8
+    assert rows[0].settings == "learning_rate=0.001 net_arch=[64,64] randomization.mass=0.1"
+    files = write_summary(tmp_path, views, rows)
+    assert len({record["settings"] for record in csv.DictReader(files[1].open())}) == 8
+    text = printed(print_rows, rows)
+    assert all(row.settings in text for row in rows)
 
 
 def test_from_five_seeds_there_is_an_interval_and_no_warning(config):

@@ -1,0 +1,64 @@
+"""The interquartile mean over seeds with its interval: the same rules in every table and plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlzoo_plus.statistics import iqm, iqm_interval
+
+# Below the first number there is no interval. Below the second it is too narrow, which is said: a
+# percentile bootstrap of so few values covers less than it states.
+FEWEST_SEEDS, ENOUGH_SEEDS = 3, 5
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An interquartile mean over seeds.
+
+    Attributes:
+        iqm: The mean.
+        low: Lower end of its 95 % bootstrap interval, None below three seeds.
+        high: Upper end of that interval.
+        lowest: Of the seeds.
+        highest: Of the seeds.
+        n: Number of seeds.
+    """
+
+    iqm: float
+    low: float | None
+    high: float | None
+    lowest: float
+    highest: float
+    n: int
+
+
+def estimate(values: Sequence[float | None]) -> Estimate | None:
+    """Return the interquartile mean of one value a seed; None if no seed has one."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = iqm_interval(known) if len(known) >= FEWEST_SEEDS else (None, None)
+    return Estimate(iqm(known), low, high, min(known), max(known), len(known))
+
+
+def shown(estimate: Estimate | None) -> str:
+    """Return an estimate as text, e.g. `180.2 [171.0, 188.4]`; `(n=4)` warns of few seeds."""
+    if estimate is None:
+        return "-"
+    few = f" (n={estimate.n})" if estimate.n < ENOUGH_SEEDS else ""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.iqm:.4g} [-]{few}"
+    return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]{few}"
+
+
+def few_seeds_text(counts: Sequence[int]) -> str | None:
+    """Return a warning if one of these numbers of seeds is too small, None if none is."""
+    few = [count for count in counts if count < ENOUGH_SEEDS]
+    if not few:
+        return None
+    which = "All rows" if len(few) == len(counts) else f"{len(few)} of {len(counts)} rows"
+    return (
+        f"{which} have fewer than {ENOUGH_SEEDS} seeds: intervals are too narrow, and there is "
+        f"none below {FEWEST_SEEDS}. Report at least {ENOUGH_SEEDS} seeds, 10 for a claim."
+    )
