@@ -46,7 +46,7 @@ from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
     *("run_dir", "init_from", "sweep", "store", "resume", "restart", "log", "tracker", "report"),
-    *("checkpoint", "infra", "export", "packages", "record_updates"),
+    *("checkpoint", "infra", "export", "packages", "record_updates", "profile"),
 )
 _WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
 # Each is a Python interpreter of 50 MB and more.
@@ -69,6 +69,7 @@ _RULES = {
     ),
     **dict.fromkeys(("eval.metrics", "env.wrappers"), _NAMED.format("names", "name")),
     "callbacks": _NAMED.format("dotted paths", "path"),
+    "profile": "must be true, false or torch",
     "device": "must be auto, cpu, cuda or cuda:<number>",
     "run_dir": "must be the path of a directory, or null",
     "freeze": "must be a list of names, e.g. [features_extractor]",

@@ -28,6 +28,7 @@ from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.evaluation import EvaluationStopped
 from rlzoo_plus.resume.resumer import Resumer
+from rlzoo_plus.runs.profiler import profiled
 from rlzoo_plus.runs.warm_start import begin_from_source
 from rlzoo_plus.tracking import Tracker, make_tracker
 
@@ -134,7 +135,8 @@ class ExpManager:
                 begin_from_source(agent, self.config, self.run_dir)
                 checkpoint.saves_first = True
             resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
-            return self._learn(agent, callbacks, resumer)
+            with profiled(self.config, self.run_dir.path / "profile", agent):
+                return self._learn(agent, callbacks, resumer)
 
     def _make_envs(self, stack: contextlib.ExitStack) -> tuple[VecEnv, VecEnv | None]:
         """Return the environments for training and evaluation; the stack closes them."""
