@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
+from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
 from rlzoo_plus.agents.late_compiler import import_compiler_late
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
@@ -105,7 +106,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
-    if config.record_updates:
+    if config.fast:
+        agent.recorded = FastUpdates(records=config.record_updates)
+    elif config.record_updates:
         agent.recorded = RecordedUpdates()
     return agent
 

@@ -1,0 +1,1 @@
+"""`fast=true`: updates with hand-written backward passes; the same mathematics, other rounding."""

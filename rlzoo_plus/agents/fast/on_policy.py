@@ -1,0 +1,280 @@
+"""The updates of PPO and A2C with hand-written gradients: the same mathematics, other rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
+from torch import Tensor
+
+from rlzoo_plus.agents.fast.checks import require_same_gradients
+from rlzoo_plus.agents.fast.distributions import distribution_of
+from rlzoo_plus.agents.fast.layers import Gradients, Perceptron
+from rlzoo_plus.agents.fast.steps import make_fast_steps
+from rlzoo_plus.agents.recorded.on_policy import A2CUpdate, OnPolicyUpdate, PPOUpdate
+from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
+from rlzoo_plus.agents.recorded.updates import learned_tensors
+
+# Rows begin where vector instructions read fastest: 64 bytes.
+_ALIGNMENT = 16
+
+
+class _FastOnPolicy(OnPolicyUpdate):
+    """What PPO and A2C share: a perceptron for each of policy and value, and a distribution."""
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        policy = agent.policy
+        _require_known(agent)
+        self._distribution = distribution_of(policy)
+        networks = policy.mlp_extractor
+        self._latent, self._head = Perceptron(networks.policy_net), Perceptron(policy.action_net)
+        self._value = Perceptron(networks.value_net, policy.value_net)
+        self._width = int(np.prod(agent.observation_space.shape))
+        discrete = isinstance(agent.action_space, spaces.Discrete)
+        self._n_actions = 1 if discrete else int(np.prod(agent.action_space.shape))
+        learned = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
+        if not all(id(p) in learned for p in policy.parameters() if p.requires_grad):
+            raise NotRecordableError("a parameter is not in the optimizer")
+        self._parameters = [p for p in policy.parameters() if p.requires_grad]
+
+    def kind(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what decides which calls an update makes."""
+        return self.agent.ent_coef != 0.0, *super().kind(*args, **kwargs)
+
+    def gradients(self, rows: Tensor, numbers: SimpleNamespace) -> list[Tensor]:
+        """Return the gradients of all parameters for a minibatch, and what is logged of it.
+
+        Args:
+            rows: A sample each: observation, action, old value, old log probability, advantage and
+                return, see `_packed`.
+            numbers: Coefficients and clip ranges.
+        """
+        observations, actions, *columns = self._unpacked(rows)
+        gradients: Gradients = {}
+        latent = self._latent.forward(observations)
+        head = self._head.forward(latent.result)
+        made = self._distribution.evaluate(head.result, latent.result, actions)
+        value = self._value.forward(observations)
+        of_log_prob, of_value, *logged = self.parts_of_loss(
+            made.log_prob, value.result.squeeze(1), columns, numbers
+        )
+        of_entropy = numbers.of_entropy if self.agent.ent_coef != 0.0 else None
+        entropy = made.entropy
+        if entropy is None:  # it is estimated by minus the log probability
+            entropy = -made.log_prob
+            if of_entropy is not None:
+                of_log_prob, of_entropy = of_log_prob - of_entropy, None
+        of_head = self._distribution.backward(made, of_log_prob, of_entropy, gradients)
+        of_latent = self._head.backward(
+            head, of_head, gradients, to_input=bool(self._latent.layers)
+        )
+        if of_latent is not None:
+            self._latent.backward(latent, of_latent, gradients)
+        self._value.backward(value, of_value.unsqueeze(1), gradients)
+        mean = entropy.mean() if entropy.dim() else entropy
+        return [*(gradients[id(p)] for p in self._parameters), mean, *logged]
+
+    def parts_of_loss(
+        self, log_prob: Tensor, values: Tensor, columns: Sequence[Tensor], numbers: SimpleNamespace
+    ) -> list[Tensor]:
+        """Return the loss's gradients by log probability and value, and what is logged."""
+        raise NotImplementedError
+
+    def _packed(self) -> Tensor:
+        """Return the rollout with a row for each sample."""
+        observations, actions, *columns = self._rollout()
+        count = len(observations)
+        width = self._width + self._n_actions + len(columns)
+        packed = torch.zeros(count, -(-width // _ALIGNMENT) * _ALIGNMENT)
+        packed[:, : self._width] = observations.reshape(count, -1)
+        packed[:, self._width : self._width + self._n_actions] = actions.reshape(count, -1)
+        packed[:, self._width + self._n_actions : width] = torch.stack(columns, dim=1)
+        return packed
+
+    def _unpacked(self, rows: Tensor) -> list[Tensor]:
+        first = self._width + self._n_actions
+        columns = [rows[:, first + k] for k in range(4)]
+        return [rows[:, : self._width], rows[:, self._width : first], *columns]
+
+    def _tape_of(self, rows: Tensor, numbers: Mapping[str, Any]) -> Tape:
+        """Return the recording for minibatches of this size; a new one is checked."""
+        size = len(rows)
+        if size not in self._tapes:
+            if not self.steps:
+                self._require_gradients(rows, SimpleNamespace(**numbers))
+                self.steps = [make_fast_steps(self.agent.policy.optimizer, self._parameters)]
+
+            def parts(inputs: Sequence[Tensor], given: SimpleNamespace) -> Iterator[list[Tensor]]:
+                with torch.no_grad():
+                    yield self.gradients(inputs[0], given)
+
+            readable = learned_tensors(self.agent).values()
+            self._tapes[size] = Tape(parts, [rows], tuple(numbers), readable)
+        return self._tapes[size]
+
+    def _require_gradients(self, rows: Tensor, numbers: SimpleNamespace) -> None:
+        """Compare the gradients of a minibatch with those of autograd."""
+        observations, *rest = self._unpacked(rows)
+        shape = self.agent.observation_space.shape
+        batch = [observations.reshape(-1, *shape), *rest]
+        with torch.enable_grad():
+            expected = torch.autograd.grad(self.loss(batch, numbers)[0], self._parameters)
+        found = self.gradients(rows, numbers)[: len(expected)]
+        names = {id(p): name for name, p in self.agent.policy.named_parameters()}
+        require_same_gradients([names[id(p)] for p in self._parameters], found, expected)
+
+    def _numbers(self, size: int) -> dict[str, Any]:
+        agent = self.agent
+        return {
+            **{"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef},
+            **{"of_entropy": -agent.ent_coef / size, "of_value": 2 * agent.vf_coef / size},
+        }
+
+
+class FastPPOUpdate(_FastOnPolicy, PPOUpdate):
+    """The update of PPO, its gradients written by hand."""
+
+    def parts_of_loss(
+        self, log_prob: Tensor, values: Tensor, columns: Sequence[Tensor], numbers: SimpleNamespace
+    ) -> list[Tensor]:
+        """Return the loss's gradients by log probability and value, and what is logged."""
+        old_values, old_log_prob, advantages, returns = columns
+        size = len(advantages)
+        if self.agent.normalize_advantage and size > 1:
+            std, mean = torch.std_mean(advantages)
+            advantages = torch.sub(advantages, mean).div_(std + 1e-8)
+        log_ratio = log_prob - old_log_prob
+        ratio = torch.exp(log_ratio)
+        clipped = torch.clamp(ratio, numbers.clip_low, numbers.clip_high)
+        plain, limited = advantages * ratio, advantages * clipped
+        gain = torch.minimum(plain, limited)
+        # Zero where the limited one is less; NaN stays.
+        passing = torch.ops.aten.threshold_backward(plain, limited - plain, -1e-38)
+        of_log_prob = passing.mul_(-1.0 / size)
+        if self.agent.clip_range_vf is None:
+            error = values - returns
+            of_value = error * numbers.of_value
+        else:
+            change = values - old_values
+            kept = torch.clamp(change, numbers.clip_vf_low, numbers.clip_vf)
+            error = torch.add(old_values, kept).sub_(returns)
+            of_value = (error * numbers.of_value).mul_(change == kept)
+        beyond = torch.count_nonzero(ratio - clipped)
+        divergence = torch.sub(ratio, log_ratio).sub_(1.0)
+        means = torch.stack([gain, error * error, divergence]).mean(1)
+        return [of_log_prob, of_value, means, beyond]
+
+    def make(self, *args: Any, **kwargs: Any) -> None:
+        """Do what PPO's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate(agent.policy.optimizer)
+        progress, target_kl = agent._current_progress_remaining, agent.target_kl
+        clip = agent.clip_range(progress)
+        clip_vf = None if agent.clip_range_vf is None else agent.clip_range_vf(progress)
+        ranges = {"clip": clip, "clip_low": 1 - clip, "clip_high": 1 + clip}
+        if clip_vf is not None:
+            ranges |= {"clip_vf": clip_vf, "clip_vf_low": -clip_vf}
+        packed, count = self._packed(), len(self._parameters)
+        entropies, means, beyond, sizes, n_before, goes_on = [], [], [], [], 0, True
+        for _ in range(agent.n_epochs):
+            n_before = len(means)
+            order = torch.from_numpy(np.random.permutation(len(packed)))
+            for rows in packed.index_select(0, order).split(agent.batch_size):
+                numbers = self._numbers(len(rows)) | ranges
+                tape = self._tape_of(rows, numbers)
+                results = tape.run(0, tape.start([rows], numbers))
+                entropies.append(results[count])
+                means.append(results[count + 1])
+                beyond.append(results[count + 2])
+                sizes.append(len(rows))
+                if target_kl is not None and float(means[-1][2]) > 1.5 * target_kl:
+                    goes_on = False
+                    break
+                self.steps[0].step(results[:count], agent.max_grad_norm)
+            agent._n_updates += 1
+            if not goes_on:
+                break
+        self.steps[0].publish()
+        gains, errors, divergences = torch.stack(means).double().numpy().T
+        entropy_losses = -torch.stack(entropies).double().numpy()
+        loss = -gains[-1] + agent.ent_coef * entropy_losses[-1] + agent.vf_coef * errors[-1]
+        self._log(
+            *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),
+            *("loss", "explained_variance", "std", "n_updates", "clip_range", "clip_range_vf"),
+            **{"entropy_loss": entropy_losses.mean(), "policy_gradient_loss": -gains.mean()},
+            **{"value_loss": errors.mean(), "approx_kl": divergences[n_before:].mean()},
+            **{"clip_fraction": np.mean(torch.stack(beyond).numpy() / np.array(sizes))},
+            **{"loss": loss, "explained_variance": self._explained_variance()},
+            **{"clip_range": clip},
+            **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
+        )
+
+
+class FastA2CUpdate(_FastOnPolicy, A2CUpdate):
+    """The update of A2C, its gradients written by hand."""
+
+    def parts_of_loss(
+        self, log_prob: Tensor, values: Tensor, columns: Sequence[Tensor], numbers: SimpleNamespace
+    ) -> list[Tensor]:
+        """Return the loss's gradients by log probability and value, and what is logged."""
+        _, _, advantages, returns = columns
+        if self.agent.normalize_advantage:
+            std, mean = torch.std_mean(advantages)
+            advantages = torch.sub(advantages, mean).div_(std + 1e-8)
+        error = values - returns
+        of_log_prob = advantages * (-1.0 / len(advantages))
+        policy_loss = torch.dot(of_log_prob, log_prob)
+        value_loss = (error * error).mean()
+        return [of_log_prob, error * numbers.of_value, policy_loss, value_loss]
+
+    def make(self, *args: Any, **kwargs: Any) -> None:
+        """Do what A2C's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate(agent.policy.optimizer)
+        rows = self._packed()
+        np.random.permutation(len(rows))  # drawn as before; the order does not matter for a mean
+        numbers = self._numbers(len(rows))
+        tape, count = self._tape_of(rows, numbers), len(self._parameters)
+        results = tape.run(0, tape.start([rows], numbers))
+        self.steps[0].step(results[:count], agent.max_grad_norm)
+        self.steps[0].publish()
+        explained = self._explained_variance()
+        agent._n_updates += 1
+        entropy, policy_loss, value_loss = (value.item() for value in results[count:])
+        self._log(
+            *("n_updates", "explained_variance", "entropy_loss", "policy_loss", "value_loss"),
+            "std",
+            **{"explained_variance": explained, "entropy_loss": -entropy},
+            **{"policy_loss": policy_loss, "value_loss": value_loss},
+        )
+
+
+def _require_known(agent: Any) -> None:
+    """Check that a policy is one whose forward pass is known.
+
+    Raises:
+        NotRecordableError: It is another one.
+    """
+    policy = agent.policy
+    if type(policy) is not ActorCriticPolicy:
+        raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy")
+    for part in (policy.pi_features_extractor, policy.vf_features_extractor):
+        if type(part) is not FlattenExtractor:
+            raise NotRecordableError(f"{type(part).__name__} is not a known features extractor")
+    if type(policy.mlp_extractor) is not MlpExtractor:
+        raise NotRecordableError(f"{type(policy.mlp_extractor).__name__} is not MlpExtractor")
+    space = agent.observation_space
+    if not isinstance(space, spaces.Box) or is_image_space(space):
+        raise NotRecordableError("observations are not a vector of numbers")
+    if not isinstance(agent.action_space, spaces.Box | spaces.Discrete):
+        raise NotRecordableError(f"actions are {type(agent.action_space).__name__}")

@@ -1,0 +1,87 @@
+"""`FastUpdates`: updates an agent with hand-written backward passes where its policy is known."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rlzoo_plus.agents.recorded.tape import NotRecordableError
+from rlzoo_plus.agents.recorded.updates import (
+    RecordedUpdates,
+    Update,
+    _class_of,
+    _owner_of_train,
+    _State,
+    _tensors_of,
+)
+
+log = logging.getLogger(__name__)
+_ON_POLICY = "rlzoo_plus.agents.fast.on_policy"
+FAST = {
+    "stable_baselines3.ppo.ppo.PPO": f"{_ON_POLICY}.FastPPOUpdate",
+    "stable_baselines3.a2c.a2c.A2C": f"{_ON_POLICY}.FastA2CUpdate",
+}
+
+
+class FastUpdates(RecordedUpdates):
+    """Updates an agent with the same mathematics and other rounding.
+
+    When a training starts, and after a resume, the gradients of one minibatch are compared with
+    those of autograd. Where the algorithm or its policy is not known, updates are recorded, with
+    the bits of Stable-Baselines3, as without `fast`.
+
+    Attributes:
+        not_fast: Why they are not fast, empty if they are.
+    """
+
+    def __init__(self, *, records: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            records: Whether updates that cannot be fast are recorded.
+        """
+        super().__init__()
+        self.not_fast = ""
+        self._records = records
+
+    def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        reason = self.not_fast or self._begin(agent, *args, **kwargs)
+        if not reason:
+            return
+        if not self.not_fast:
+            self.not_fast = reason
+            log.warning("fast=true has no effect on updates: %s", reason)
+        if self._records:
+            super()._check(agent, plain, *args, **kwargs)
+        else:
+            self.reason = "record_updates=false"
+            plain(*args, **kwargs)
+
+    def _begin(self, agent: Any, *args: Any, **kwargs: Any) -> str:
+        """Make the first update of a kind; return why it is not made, empty if it is."""
+        owner = _owner_of_train(type(agent))
+        if owner not in FAST:
+            return f"{owner.rpartition('.')[2]} has no fast ones"
+        before = _State(agent)
+        try:
+            update: Update = _class_of(FAST[owner])(agent)
+            kind = update.kind(*args, **kwargs)
+            with torch.no_grad():
+                update.make(*args, **kwargs)
+        # Whatever another version of torch can raise: there is a slower way.
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+            before.restore()
+            log.debug("why updates are not fast:", exc_info=True)
+            return f"{type(error).__name__}: {error}"
+        except NotRecordableError as error:
+            before.restore()
+            return str(error)
+        if not self._checked:
+            log.info("updates are fast: the same mathematics, other rounding than SB3's")
+        self.n_recorded += 1
+        self._checked.add(kind)
+        self._update, self._tensors = update, _tensors_of(agent)
+        return ""

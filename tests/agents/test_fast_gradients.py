@@ -1,0 +1,156 @@
+"""Hand-written gradients are those of autograd: random networks and minibatches, 64 bits."""
+
+from types import SimpleNamespace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, PPO
+from torch import nn
+
+from rlzoo_plus.agents.fast.on_policy import FastA2CUpdate, FastPPOUpdate
+
+MOST_RELATIVE_ERROR = 1e-9
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.GELU, nn.Sigmoid, nn.Mish]
+N_DRAWS = 40
+
+
+class Nowhere(gym.Env):
+    """An environment that has spaces only."""
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+
+@pytest.fixture(autouse=True)
+def in_double_precision(monkeypatch):
+    """SB3 makes observations `float`; here they keep their 64 bits."""
+    for name in ("policies", "torch_layers"):
+        module = f"stable_baselines3.common.{name}.preprocess_obs"
+        monkeypatch.setattr(module, lambda obs, *_, **__: obs, raising=False)
+
+
+def assert_same(found, expected, names):
+    whole = float(sum(g.norm() ** 2 for g in expected) ** 0.5)
+    for name, mine, theirs in zip(names, found, expected, strict=True):
+        assert mine.shape == theirs.shape, name
+        error = float((mine - theirs).abs().max())
+        assert error <= MOST_RELATIVE_ERROR * whole, f"{name}: {error / whole:.1e}"
+
+
+def random_agent(algorithm, draw, **arguments):
+    """Return an agent with random shapes, layers and weights, of 64 bits."""
+    shape = (int(draw.integers(1, 40)),) if draw.random() < 0.8 else (3, 5)
+    observation = spaces.Box(-np.inf, np.inf, shape, np.float32)
+    use_sde = bool(draw.random() < 0.4)
+    if use_sde or draw.random() < 0.5:
+        action = spaces.Box(-1.0, 1.0, (int(draw.integers(1, 40)),), np.float32)
+    else:
+        action = spaces.Discrete(int(draw.integers(2, 9)), start=0)
+    layers = [[int(draw.integers(1, 50)) for _ in range(draw.integers(0, 4))] for _ in ("pi", "vf")]
+    policy = {
+        "activation_fn": ACTIVATIONS[draw.integers(len(ACTIVATIONS))],
+        "net_arch": {"pi": layers[0], "vf": layers[1]},
+        "share_features_extractor": bool(draw.random() < 0.5),
+        "ortho_init": False,
+    }
+    if use_sde:
+        names = ("full_std", "use_expln", "squash_output")
+        policy |= {name: bool(draw.random() < 0.5) for name in names}
+    agent = algorithm(
+        "MlpPolicy",
+        Nowhere(observation, action),
+        policy_kwargs=policy,
+        use_sde=use_sde,
+        device="cpu",
+        ent_coef=float(draw.choice([0.0, 0.02])),
+        vf_coef=0.4,
+        normalize_advantage=bool(draw.random() < 0.5),
+        seed=int(draw.integers(1000)),
+        **arguments,
+    )
+    agent.policy.double()
+    with torch.no_grad():
+        for parameter in agent.policy.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return agent
+
+
+def random_rows(agent, update, size):
+    """Return a minibatch whose ratios and values are on both sides of the clip ranges."""
+    shape = agent.observation_space.shape
+    observations = torch.randn(size, *shape, dtype=torch.double)
+    if isinstance(agent.action_space, spaces.Discrete):
+        actions = torch.randint(0, int(agent.action_space.n), (size, 1)).double()
+    else:
+        actions = torch.rand(size, *agent.action_space.shape, dtype=torch.double) * 1.8 - 0.9
+    with torch.no_grad():
+        values, log_prob, _ = update._evaluate(observations, actions)
+    columns = [
+        values + 0.4 * torch.randn_like(values),
+        log_prob + 0.4 * torch.randn_like(log_prob),
+        torch.randn(size, dtype=torch.double),
+        torch.randn(size, dtype=torch.double),
+    ]
+    flat = [observations.reshape(size, -1), actions.reshape(size, -1), torch.stack(columns, 1)]
+    return [observations, actions, *columns], torch.cat(flat, 1)
+
+
+def check_on_policy(agent, update, size, ranges):
+    batch, rows = random_rows(agent, update, size)
+    numbers = SimpleNamespace(**update._numbers(size), **ranges)
+    loss, *_ = update.loss(batch, numbers)
+    expected = torch.autograd.grad(loss, update._parameters)
+    with torch.no_grad():
+        found = update.gradients(rows, numbers)
+    names = [name for name, _ in agent.policy.named_parameters()]
+    assert_same(found[: len(expected)], expected, names)
+    return update.loss(batch, numbers), found[len(expected) :]
+
+
+@pytest.mark.parametrize("number", range(N_DRAWS))
+def test_gradients_of_ppo_are_those_of_autograd(number):
+    draw = np.random.default_rng(number)
+    torch.manual_seed(number)
+    clips_values = bool(draw.random() < 0.5)
+    agent = random_agent(
+        PPO, draw, clip_range_vf=0.2 if clips_values else None, n_steps=8, batch_size=8
+    )
+    update = FastPPOUpdate(agent)
+    ranges = {"clip": 0.2, "clip_low": 0.8, "clip_high": 1.2, "clip_vf": 0.2, "clip_vf_low": -0.2}
+    size = int(draw.integers(2, 70))
+    logged, (entropy, means, beyond) = check_on_policy(agent, update, size, ranges)
+    _, policy_loss, value_loss, entropy_loss, clip_fraction, kl = (x.item() for x in logged)
+    assert -float(means[0]) == pytest.approx(policy_loss, rel=1e-9)
+    assert float(means[1]) == pytest.approx(value_loss, rel=1e-9)
+    assert float(means[2]) == pytest.approx(kl, rel=1e-7)
+    assert -float(entropy) == pytest.approx(entropy_loss, rel=1e-9)
+    assert float(beyond) / size == pytest.approx(clip_fraction, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", range(N_DRAWS))
+def test_gradients_of_a2c_are_those_of_autograd(number):
+    draw = np.random.default_rng(100 + number)
+    torch.manual_seed(number)
+    agent = random_agent(A2C, draw)
+    update = FastA2CUpdate(agent)
+    logged, found = check_on_policy(agent, update, int(draw.integers(2, 70)), {})
+    _, entropy_loss, policy_loss, value_loss = (x.item() for x in logged)
+    entropy, mine, value = (float(x) for x in found)
+    assert (-entropy, mine, value) == pytest.approx(
+        (entropy_loss, policy_loss, value_loss), rel=1e-9
+    )
+
+
+def test_a_wrong_gradient_would_be_found(monkeypatch):
+    draw = np.random.default_rng(1)
+    agent = random_agent(A2C, draw)
+    update = FastA2CUpdate(agent)
+    monkeypatch.setattr("rlzoo_plus.agents.fast.layers._of_weight", lambda g, x: g.t() @ x * 1.001)
+    with pytest.raises(AssertionError):
+        check_on_policy(agent, update, 32, {})

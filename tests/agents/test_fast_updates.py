@@ -1,0 +1,105 @@
+"""`fast=true`: nearly the same weights, exact resumes, and fallbacks that say why."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from support.resuming import assert_same_in_pieces, train_with_a_kill
+from support.training import assert_same_tree, bundle_weights, tiny_config, train_run
+
+from rlzoo_plus.agents.fast.updates import FastUpdates
+from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.recorded.updates import RecordsUpdates
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.verification.digests import run_digests
+
+pytestmark = pytest.mark.training
+
+TINY, DISCRETE = "tests/TinyReach-v0", "CartPole-v1"
+SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
+CASES = {
+    "ppo-discrete": (PPO, DISCRETE, {**SMALL, "ent_coef": 0.01}),
+    "ppo-value-clip": (PPO, TINY, {**SMALL, "clip_range_vf": 0.2, "target_kl": 0.05}),
+    "ppo-gsde": (PPO, TINY, {**SMALL, "use_sde": True, "sde_sample_freq": 4}),
+    "a2c": (A2C, TINY, {"n_steps": 16}),
+    "a2c-adam": (A2C, DISCRETE, {"n_steps": 16, "use_rms_prop": False}),
+}
+
+
+def train(algorithm, env, arguments, steps, updates):
+    torch.set_num_threads(1)
+    venv = make_vec_env(env, 4, seed=0)
+    kind = with_iteration_hook(algorithm, RecordsUpdates)
+    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **arguments)
+    agent.recorded = updates
+    agent.learn(steps)
+    venv.close()
+    return agent
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_first_updates_are_those_of_stable_baselines3_up_to_rounding(name):
+    algorithm, env, arguments = CASES[name]
+    # Later, rounding changes actions, and so what is learned from.
+    steps = 4 * arguments["n_steps"]
+    exact = train(algorithm, env, arguments, steps, None)
+    fast = train(algorithm, env, arguments, steps, FastUpdates())
+    assert not fast.recorded.not_fast
+    assert fast.recorded.n_recorded
+    for (key, mine), theirs in zip(
+        fast.policy.state_dict().items(), exact.policy.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-5, msg=key)
+    logged, expected = (agent.logger.name_to_value for agent in (fast, exact))
+    assert list(logged) == list(expected)
+    for key in expected:
+        if key.startswith("train/"):
+            assert logged[key] == pytest.approx(expected[key], rel=1e-3, abs=1e-5), key
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_a_run_in_pieces_is_the_run_as_a_whole(algo, tmp_path):
+    config = tiny_config(algo, TINY, "fast=true", "normalize=true", "n_timesteps=160")
+    assert_same_in_pieces(tmp_path, config)
+
+
+def test_a_killed_run_is_the_run_as_a_whole(tmp_path):
+    config = tiny_config(
+        *("ppo", TINY, "fast=true", "algo.hyperparams.use_sde=true", "n_timesteps=192"),
+        "checkpoint.every_steps=64",
+    )
+    whole, _ = train_run(tmp_path / "whole", config)
+    killed, _ = train_with_a_kill(tmp_path / "killed", config, 4)
+    assert run_digests(killed) == run_digests(whole)
+
+
+def test_an_unknown_policy_trains_exactly_and_the_run_says_why(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    overrides = ("network.features_extractor=attention", "n_timesteps=96")
+    weights = []
+    for name in ("true", "false"):
+        config = tiny_config("ppo", TINY, *overrides, f"fast={name}")
+        run_dir, _ = train_run(tmp_path / name, config)
+        weights.append(bundle_weights(run_dir.path / "final"))
+    assert_same_tree(*weights)
+    assert "fast=true has no effect on updates" in caplog.text
+
+
+def test_fast_is_part_of_what_a_run_is():
+    config = tiny_config("ppo", TINY)
+    fast = tiny_config("ppo", TINY, "fast=true")
+    assert "fast" not in config.model_dump()
+    assert fast.model_dump()["fast"] is True
+    assert config_hash(fast) != config_hash(config)
+
+
+def test_a_wrong_gradient_is_found_when_a_training_starts(monkeypatch):
+    monkeypatch.setattr("rlzoo_plus.agents.fast.layers._of_weight", lambda g, x: g.t() @ x * 1.1)
+    fast = train(*CASES["a2c"], 320, FastUpdates())
+    assert "not that of autograd" in fast.recorded.not_fast
+    exact = train(*CASES["a2c"], 320, None)
+    for mine, theirs in zip(fast.policy.parameters(), exact.policy.parameters(), strict=True):
+        assert np.array_equal(mine.detach().numpy(), theirs.detach().numpy())
