@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import with_iteration_hook
-from rlzoo_plus.agents.recorded import tape
+from rlzoo_plus.agents.recorded import graphs, replay, tape
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.envs.factory import make_train_env
@@ -182,19 +182,30 @@ def test_a_wrong_recording_is_noticed_and_not_used(monkeypatch, caplog):
     assert "updates are not recorded" in caplog.text
 
 
-def test_a_call_bound_to_the_wrong_function_is_noticed(monkeypatch):
-    fastest = tape._fastest
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_call_bound_to_the_wrong_function_is_noticed(compiles, monkeypatch):
+    module, name = (graphs, "_writing") if compiles else (replay, "_fastest")
+    found = getattr(module, name)
 
     def wrong(call, *others):
-        return torch.sin if call.name == "tanh" else fastest(call, *others)
+        if compiles:
+            aten = torch.ops.aten
+            return found(aten.sin.default if call is aten.tanh.default else call)
+        return torch.sin if call.name == "tanh" else found(call, *others)
 
     case = CASES["a2c"]
     plain = outcome(train(*case, 500, recorded=False))
-    monkeypatch.setattr(tape, "_fastest", wrong)
+    monkeypatch.setattr(module, name, wrong)
+    if not compiles:
+        monkeypatch.setattr(tape, "compiled", not_compiled)
     agent = train(*case, 500, recorded=True)
     assert_same_tree(outcome(agent), plain)
     assert agent.recorded.n_recorded == 0
     assert "came out otherwise" in agent.recorded.reason
+
+
+def not_compiled(*args):
+    raise graphs.NotCompilableError("TorchScript is not there")
 
 
 class _Losses:

@@ -1,10 +1,28 @@
 """A recording makes the calls of a function again: the same numbers, nothing superfluous."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from rlzoo_plus.agents.recorded import graphs, tape
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
+
+pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
+
+
+@pytest.fixture(params=["compiled", "from Python"], autouse=True)
+def way(request, monkeypatch):
+    """Each test is for both ways of making the calls."""
+    if request.param != "compiled":
+        monkeypatch.setattr(tape, "compiled", _not_compiled)
+    return request.param
+
+
+def _not_compiled(*args):
+    raise graphs.NotCompilableError("TorchScript is not there")
 
 
 def replay(tape, inputs, numbers=None):
@@ -84,6 +102,99 @@ def test_changes_in_place_are_made_each_time():
     for value in (1.0, 2.0):
         (result,) = replay(tape, [torch.full((2,), value)])
         assert torch.equal(result, torch.full((2, 1), 2 * value))
+
+
+def test_what_is_wanted_is_not_written_again_by_the_next_run():
+    def parts(inputs, numbers):
+        yield [torch.tanh(inputs[0] * 2) + 1, (inputs[0] * 3).view(4)]
+
+    tape = Tape(parts, [torch.ones(2, 2)], [], [])
+    first = replay(tape, [torch.ones(2, 2)])
+    copies = [tensor.clone() for tensor in first]
+    replay(tape, [torch.zeros(2, 2)])
+    assert all(map(torch.equal, first, copies))
+
+
+def test_steps_of_an_optimizer_change_what_they_are_told_to_and_recording_does_not():
+    weight, mean = torch.nn.Parameter(torch.ones(3, 2)), torch.zeros(6)
+    flat, gradient = weight.data.view(6), torch.zeros(6)
+
+    def parts(inputs, numbers):
+        loss = (inputs[0] @ weight.t()).tanh().sum()
+        (found,) = torch.autograd.grad(loss, [weight])
+        with torch.no_grad():
+            gradient.view(3, 2).copy_(found)
+            mean.lerp_(gradient, 0.1)
+            flat.addcdiv_(mean, gradient.square() + 1, value=numbers.rate)
+        yield [loss.detach()]
+
+    inputs = [torch.linspace(-1, 1, 8).view(4, 2)]
+    tape = Tape(parts, inputs, ["rate"], [weight], [flat, gradient, mean])
+    assert torch.equal(weight, torch.ones(3, 2))
+    assert not mean.any()
+    for rate in (0.3, 0.1):
+        before = weight.detach().clone().requires_grad_()
+        loss = (inputs[0] @ before.t()).tanh().sum()
+        (found,) = torch.autograd.grad(loss, [before])
+        moved = mean.clone().lerp_(found.view(6), 0.1)
+        expected = before.detach().view(6).addcdiv(moved, found.view(6).square() + 1, value=rate)
+        assert torch.equal(replay(tape, inputs, {"rate": rate})[0], loss.detach())
+        assert torch.equal(flat, expected)
+        assert torch.equal(gradient, found.view(6))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_calls_come_out_the_same(seed, way):
+    def parts(inputs, numbers):
+        chosen = np.random.default_rng(seed)
+        values = [*inputs]
+        for _ in range(40):
+            number, *picked = chosen.integers([len(_CALLS), len(values), len(values)])
+            values.append(_CALLS[number](*(values[k] for k in picked), numbers.scale))
+        yield values[10:30:5]
+        yield [values[-1], values[4].sum()]
+
+    inputs = [torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(0, 3, 12).view(3, 4)]
+    tape = Tape(parts, inputs, ["scale"], [])
+    assert tape.is_compiled == (way == "compiled")
+    for scale in (0.7, 1.3):
+        given = [tensor * scale for tensor in inputs]
+        torch.manual_seed(5)
+        with torch.no_grad():
+            expected = [t for part in parts(given, SimpleNamespace(scale=scale)) for t in part]
+        state = torch.get_rng_state()
+        torch.manual_seed(5)
+        with torch.no_grad():
+            registers = tape.start(given, {"scale": scale})
+            made = [t for part in (0, 1) for t in tape.run(part, registers)]
+        assert torch.equal(torch.get_rng_state(), state)
+        for left, right in zip(made, expected, strict=True):
+            assert torch.equal(left.nan_to_num(), right.nan_to_num())
+
+
+def _changed(a, b, scale):
+    copy = a.clone()
+    copy.mul_(0.5).add_(b, alpha=0.25)
+    return copy
+
+
+_CALLS = [
+    lambda a, b, scale: a + b,
+    lambda a, b, scale: a * scale,
+    lambda a, b, scale: torch.tanh(a - b),
+    lambda a, b, scale: torch.relu(a),
+    lambda a, b, scale: (a @ b.t()) @ a,
+    lambda a, b, scale: torch.cat([a, b], dim=1)[:, 2:6],
+    lambda a, b, scale: a.clamp(-1.0, scale),
+    lambda a, b, scale: torch.cat([a, b]).split(3)[1],
+    lambda a, b, scale: a + torch.randn(4),
+    lambda a, b, scale: torch.randn_like(a),
+    lambda a, b, scale: b + a.max(dim=1, keepdim=True)[0],
+    lambda a, b, scale: a.t().contiguous().t(),
+    lambda a, b, scale: torch.where(a > 0, a, b * 2),
+    lambda a, b, scale: 1 - a,
+    _changed,
+]
 
 
 def _reads_a_value(inputs, numbers):

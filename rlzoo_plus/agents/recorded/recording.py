@@ -1,0 +1,340 @@
+"""Recordings: the calls that a function makes below autograd, without those that are not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+# Yields, after each part, the tensors that are needed of it; between parts, weights may change.
+Parts = Callable[[Sequence[Tensor], SimpleNamespace], Iterator[Sequence[Tensor]]]
+_SAME = (aten.detach.default, aten.alias.default)
+_READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "masked_select")
+# They change the shape of a handle, not of the numbers behind it.
+_RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "as_strided_")
+# What they return depends on the shapes of their arguments only.
+_OF_SHAPES = (
+    *("ones", "zeros", "full", "arange", "scalar_tensor"),
+    *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
+)
+
+
+class NotRecordableError(Exception):
+    """A function decides by numbers, or reads what can change unseen."""
+
+
+class Slot(int):
+    """The place of a tensor in the registers of a recording."""
+
+
+class Number(str):
+    """The name of a number that is given anew each time."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One call; tensors in its arguments are slots, variable numbers are names."""
+
+    func: Any
+    args: Any
+    kwargs: dict[str, Any]
+    outs: list[Slot | None]
+    is_tuple: bool
+    part: int
+
+    @property
+    def name(self) -> str:
+        """Name without namespace and overload."""
+        return str(self.func._schema.name).partition("::")[2]
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws random numbers."""
+        return torch.Tag.nondeterministic_seeded in self.func.tags
+
+    @property
+    def inputs(self) -> list[Slot]:
+        """The tensors it reads."""
+        return [leaf for leaf in leaves([self.args, self.kwargs]) if isinstance(leaf, Slot)]
+
+    @property
+    def changed(self) -> list[Slot]:
+        """The tensors it changes in place."""
+        given = dict(zip((a.name for a in self.func._schema.arguments), self.args, strict=False))
+        given |= self.kwargs
+        writes = [a.name for a in self.func._schema.arguments if a.is_write]
+        found = [leaf for name in writes for leaf in leaves(given.get(name))]
+        return [leaf for leaf in found if isinstance(leaf, Slot)]
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it returns other handles of the same memory."""
+        info = [r.alias_info for r in self.func._schema.returns]
+        return bool(info) and all(i is not None and not i.is_write for i in info)
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes every call below autograd.
+
+    Tensors are known by identity: each is kept, so that no other takes its place.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Tensor], readable: Iterable[Tensor], changed: Iterable[Tensor]
+    ) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.tensors: list[Tensor] = []
+        self.constants: set[Slot] = set()
+        self.part = 0
+        self._slots: dict[int, Slot] = {}
+        self._kept: list[Any] = []
+        self._readable = {id(tensor): tensor for tensor in readable}
+        self._changeable = {_memory(tensor) for tensor in changed}
+        self.inputs = [self.new_slot(tensor) for tensor in inputs]
+
+    def new_slot(self, tensor: Tensor) -> Slot:
+        slot = Slot(len(self.tensors))
+        self.tensors.append(tensor)
+        self._slots[id(tensor)] = slot
+        return slot
+
+    def slot_of(self, tensor: Tensor) -> Slot:
+        slot = self._slots.get(id(tensor))
+        if slot is None:
+            if id(tensor) not in self._readable:
+                raise NotRecordableError("it reads a tensor that is none of its arguments")
+            slot = self.new_slot(tensor)
+            self.constants.add(slot)
+        return slot
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        if name in _READING or name in _RESHAPING:
+            raise NotRecordableError(f"it calls {name}")
+        if func is aten.lift_fresh.default:  # a tensor made of plain numbers
+            result = func(*args)
+            self.constants.add(self.new_slot(result))
+            return result
+        given = _mapped(args, self.slot_of), _mapped(kwargs, self.slot_of)
+        result = func(*args, **kwargs)
+        if func in _SAME:
+            self._kept.append(result)
+            self._slots[id(result)] = given[0][0]
+            return result
+        if func is aten.unsqueeze_.default:
+            # The handle's new shape is a new value.
+            func = aten.unsqueeze.default
+            call = Call(func, *given, [self.new_slot(result)], is_tuple=False, part=self.part)
+            self.tensors[given[0][0]] = result
+            self.calls.append(call)
+            return result
+        is_tuple = not isinstance(result, Tensor)
+        results = list(result) if is_tuple else [result]
+        if not all(r is None or isinstance(r, Tensor) for r in results):
+            raise NotRecordableError(f"{name} returns no tensor")
+        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part)
+        if call.changed:
+            fixed = self.constants.intersection(call.changed)
+            own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
+            if not own or is_tuple:
+                raise NotRecordableError(f"{name} changes a parameter or a constant")
+            call.outs = [self.slot_of(result)]
+        else:
+            call.outs = [None if r is None else self.new_slot(r) for r in results]
+        self.calls.append(call)
+        return result
+
+
+@dataclass(eq=False)
+class Recording:
+    """What was noted of a function.
+
+    Attributes:
+        calls: In their order.
+        tensors: What was in each slot.
+        constants: Slots of what is read beside the inputs.
+        inputs: Slots of the inputs.
+        outputs: What is wanted of each part.
+        changeable: Memory that the function may change.
+    """
+
+    calls: list[Call]
+    tensors: list[Tensor]
+    constants: set[Slot]
+    inputs: list[Slot]
+    outputs: list[list[Slot]]
+    changeable: set[int]
+
+    def storage(self, slot: Slot) -> int:
+        """Return where the memory of a tensor begins."""
+        return _memory(self.tensors[slot])
+
+    def is_view(self, call: Call) -> bool:
+        """Whether a call returns another handle of the memory of one of its arguments."""
+        memory = {self.storage(slot) for slot in call.inputs}
+        outs = [self.storage(slot) for slot in call.outs if slot is not None]
+        return not call.changed and bool(outs) and memory.issuperset(outs)
+
+
+def record(
+    function: Parts,
+    inputs: Sequence[Tensor],
+    numbers: Mapping[str, float],
+    readable: Iterable[Tensor],
+    changed: Sequence[Tensor] = (),
+) -> Recording:
+    """Run a function once and note its calls; random numbers and `changed` stay as they were."""
+    distribution = torch.distributions.Distribution
+    validates, state = distribution._validate_args, torch.get_rng_state()
+    recorder, before = _Recorder(inputs, readable, changed), [t.detach().clone() for t in changed]
+    outputs = []
+    # It reads values; whatever is invalid gives NaN, which is found after the update.
+    distribution.set_default_validate_args(False)
+    try:
+        with torch.enable_grad(), recorder:
+            for wanted in function(list(inputs), SimpleNamespace(**numbers)):
+                outputs.append([recorder.slot_of(tensor) for tensor in wanted])
+                recorder.part += 1
+    finally:
+        distribution.set_default_validate_args(validates)
+        torch.set_rng_state(state)
+        for tensor, values in zip(changed, before, strict=True):
+            tensor.detach().copy_(values)
+    names = {value: Number(name) for name, value in numbers.items()}
+    for call in recorder.calls:
+        call.args, call.kwargs = _named(call.args, names), _named(call.kwargs, names)
+    return Recording(
+        *(recorder.calls, recorder.tensors, recorder.constants, recorder.inputs, outputs),
+        {_memory(tensor) for tensor in changed},
+    )
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def require_same(first: Recording, second: Recording) -> None:
+    """Check that two recordings with different numbers hold the same calls."""
+    plain = [
+        [(c.func, _plain(c.args), _plain(c.kwargs), c.outs, c.part) for c in recording.calls]
+        for recording in (first, second)
+    ]
+    if plain[0] != plain[1] or first.outputs != second.outputs:
+        raise NotRecordableError("what it calls depends on numbers")
+    for slot in first.constants:
+        if not torch.equal(first.tensors[slot], second.tensors[slot]):
+            raise NotRecordableError("a constant depends on numbers")
+
+
+def without_repetitions(recording: Recording) -> list[Call]:
+    """Leave out calls that were made before with the same arguments, in the same part."""
+    touched = {recording.storage(slot) for c in recording.calls for slot in c.changed}
+    versions = dict.fromkeys(touched, 0)
+    same: dict[Slot, Slot] = {}
+    seen: dict[Any, Call] = {}
+    calls = []
+    for call in recording.calls:
+        call.args, call.kwargs = _renamed(call.args, same), _renamed(call.kwargs, same)
+        for slot in call.changed:
+            versions[recording.storage(slot)] += 1
+        outs = {recording.storage(slot) for slot in call.outs if slot is not None}
+        is_pure = not (call.is_random or call.changed or "empty" in call.name)
+        if is_pure and (recording.is_view(call) or touched.isdisjoint(outs)):
+            read = [versions.get(recording.storage(slot)) for slot in call.inputs]
+            read = [] if recording.is_view(call) else read
+            key = repr((call.part, id(call.func), read, _plain(call.args), _plain(call.kwargs)))
+            if key in seen:
+                pairs = zip(call.outs, seen[key].outs, strict=True)
+                same |= {a: b for a, b in pairs if a is not None and b is not None}
+                continue
+            seen[key] = call
+        calls.append(call)
+    recording.outputs = [[same.get(slot, slot) for slot in part] for part in recording.outputs]
+    return calls
+
+
+def needed(calls: Sequence[Call], recording: Recording) -> list[Call]:
+    """Leave out what no output depends on; random numbers are drawn nevertheless."""
+    wanted = {slot for part in recording.outputs for slot in part}
+    memory = {recording.storage(slot) for slot in wanted} | recording.changeable
+    needed = []
+    for call in reversed(calls):
+        changes = any(recording.storage(slot) in memory for slot in call.changed)
+        if call.is_random or changes or not wanted.isdisjoint(call.outs):
+            needed.append(call)
+            wanted |= set(call.inputs)
+            memory |= {recording.storage(slot) for slot in call.inputs}
+    return needed[::-1]
+
+
+def hoisted(calls: Sequence[Call], recording: Recording) -> tuple[set[Slot], list[Call]]:
+    """Return what is the same each time, and the other calls.
+
+    These are views of parameters, and what depends on shapes and constants alone.
+    """
+    touched = {recording.storage(slot) for call in calls for slot in call.changed}
+    known = set(recording.constants)  # the memory is the same each time
+    frozen: set[Slot] = set()  # the numbers are, too
+    left = []
+    for call in calls:
+        outs = [slot for slot in call.outs if slot is not None]
+        arguments = list(leaves([call.args, call.kwargs]))
+        is_free = not call.is_random and not call.changed and not call.is_tuple
+        is_free = is_free and not any(isinstance(leaf, Number) for leaf in arguments)
+        is_fixed = not any(recording.storage(slot) in touched for slot in outs)
+        of_shapes = call.name in _OF_SHAPES
+        all_frozen = bool(call.inputs) and frozen.issuperset(call.inputs)
+        if is_free and is_fixed and (of_shapes or all_frozen) and "empty" not in call.name:
+            frozen |= set(outs)
+        elif is_free and call.is_view and call.inputs and known.issuperset(call.inputs):
+            known |= set(outs)
+        else:
+            left.append(call)
+    return (known | frozen) - recording.constants, left
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what lists, tuples and dictionaries hold, at any depth."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the same lists, tuples and dictionaries of changed leaves."""
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(item, change) for item in value)
+    return change(value)
+
+
+def _mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    return mapped(value, lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf)
+
+
+def _named(value: Any, names: Mapping[float, Number]) -> Any:
+    return mapped(value, lambda leaf: names.get(leaf, leaf) if isinstance(leaf, float) else leaf)
+
+
+def _renamed(value: Any, same: Mapping[Slot, Slot]) -> Any:
+    return mapped(value, lambda leaf: same.get(leaf, leaf) if isinstance(leaf, Slot) else leaf)
+
+
+def _plain(value: Any) -> Any:
+    """Return arguments that can be compared: a slot is no number, 1 is not 1.0."""
+    return mapped(value, lambda leaf: (type(leaf).__name__, leaf))
