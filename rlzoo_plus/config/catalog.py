@@ -206,7 +206,17 @@ VEC_ENVS = Registry(
     dict.fromkeys(("auto", "dummy", "batched", "subproc", "gymnasium")),
     bases=[f"{_SB3}.vec_env.base_vec_env:VecEnv", "gymnasium.vector.vector_env:VectorEnv"],
 )
-CALLBACKS = Registry("callback", "callbacks", bases=[f"{_SB3}.callbacks:BaseCallback"])
+CALLBACKS = Registry(
+    "callback",
+    "callbacks",
+    {
+        **_in("rlzoo_plus.callbacks.networks", histograms="Histograms", gradients="Gradients"),
+        **_in("rlzoo_plus.callbacks.networks", q_values="QValues"),
+        **_in("rlzoo_plus.callbacks.reward_terms", reward_terms="RewardTerms"),
+        **_in("rlzoo_plus.runs.episode_video", episode_video="EpisodeVideo"),
+    },
+    bases=[f"{_SB3}.callbacks:BaseCallback"],
+)
 METRICS = Registry(
     "metric",
     "eval.metrics",
