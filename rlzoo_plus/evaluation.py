@@ -48,6 +48,10 @@ class Step(NamedTuple):
     infos: list[dict[str, Any]]
 
 
+# Called at each step, with which of the environments play an episode that counts, shape (n_envs,).
+Watch = Callable[[Step, np.ndarray], None]
+
+
 class EvaluationStopped(Exception):  # noqa: N818 - an answer, not an error
     """An evaluation was stopped because the run is to end; it can be repeated."""
 
@@ -98,6 +102,7 @@ def evaluate(
     deterministic: bool = True,
     metrics: Mapping[str, MetricMaker] | None = None,
     is_asked_to_stop: Callable[[], bool] = lambda: False,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """Play one episode for each seed; the result does not depend on the number of environments.
 
@@ -108,6 +113,7 @@ def evaluate(
         deterministic: Act without exploration.
         metrics: What else to measure, from `load_metrics`.
         is_asked_to_stop: Called at every step; episodes can be long, or never end.
+        watch: Called at every step, e.g. to keep the episodes.
 
     Raises:
         EvaluationStopped: It was asked to stop.
@@ -127,6 +133,8 @@ def evaluate(
             lengths = np.where(step.done, 0, lengths + 1)
             if lengths.max() == _LONG_EPISODE:
                 _warn_of_a_long_episode()
+            if watch is not None:
+                watch(step, left > 0)
             for rank in np.flatnonzero(left > 0) if metrics else ():
                 meters[rank].step(*_row(step, rank))
             for rank in np.flatnonzero(step.done & (left > 0)):

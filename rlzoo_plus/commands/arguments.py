@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import CommandParser, command_parser
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
@@ -49,6 +52,23 @@ def opened(options: Namespace) -> tuple[Run, Policy]:
     torch.set_num_threads(1)
     options.which = options.which or run.which
     return run, run.policy(options.which)
+
+
+def require_display(verb: str, instead: str) -> None:
+    """Refuse to open a window where there is no display: PyBullet would kill the process.
+
+    Args:
+        verb: What needs it.
+        instead: What to do without one.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not has_display and sys.platform.startswith("linux"):
+        raise ConfigError(
+            f"{verb} needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set; {instead}"
+        )
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:

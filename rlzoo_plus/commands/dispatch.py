@@ -17,6 +17,7 @@ from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unkn
 VERBS = {
     "train": "train an agent: train algo=ppo env=cartpole_bullet",
     "evaluate": "evaluate a trained policy on held-out episodes",
+    "replay": "play saved episodes again, and check each step",
     "enjoy": "watch a trained policy in a window",
     "record": "record a video of a trained policy",
     "resume": "resume an unfinished run, bit for bit",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import time
 
-from rlzoo_plus.commands.arguments import opened, positive, run_parser
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.commands.arguments import opened, positive, require_display, run_parser
 
 
 def main(arguments: list[str]) -> int:
@@ -21,13 +18,8 @@ def main(arguments: list[str]) -> int:
     add("--speed", type=positive(float), default=1.0, help="1 (default) is real time")
     add("--no-window", action="store_true", help="play without a window, and print the returns")
     options = parser.parse_args(arguments)
-    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if not (options.no_window or has_display) and sys.platform.startswith("linux"):
-        # PyBullet would kill the process.
-        raise ConfigError(
-            "enjoy needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Record a video "
-            f"instead: rlzoo-plus record {options.run}"
-        )
+    if not options.no_window:
+        require_display("enjoy", f"record a video instead: rlzoo-plus record {options.run}")
     run, policy = opened(options)
 
     from rlzoo_plus.envs.seeding import held_out_seeds

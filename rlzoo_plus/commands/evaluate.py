@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import positive, run_parser
 from rlzoo_plus.runs.run import Run
+
+if TYPE_CHECKING:
+    from rlzoo_plus.diagnostics.recorder import EpisodeRecorder
 
 
 def main(arguments: list[str]) -> int:
     """Evaluate and print; return the exit code."""
     parser = run_parser(
         "evaluate",
-        "Evaluate a trained policy on held-out episodes, in the run's own environment.",
-        "outputs/cartpole_bullet/ppo/... env.kwargs.force_n=5",
+        "Evaluate a trained policy on held-out episodes, in the run's own environment. Nothing is "
+        "written to the run.",
+        "outputs/cartpole_bullet/ppo/... env.kwargs.force_n=5 --save-episodes episodes",
     )
     add = parser.add_argument
     add(
         "overrides",
         nargs="*",
         metavar="KEY=VALUE",
-        help="env.kwargs.* changes the environment, eval.metrics measures more",
+        help="env.kwargs.* and env.time_limit change the environment, eval.metrics measures more",
     )
     add("--episodes", type=positive(int), default=100, help="how many to play (default 100)")
     add("--n-envs", type=positive(int), default=10, help="environments in parallel (default 10)")
+    add("--save-episodes", type=Path, metavar="DIR", help="keep each episode, for replay, inspect")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
-    run = Run.open(options.run, trust=options.trust)
+    run, folder = Run.open(options.run, trust=options.trust), options.save_episodes
+    recorders: list[EpisodeRecorder] = []
+    watching = None
+    if folder is not None:
+        from rlzoo_plus.diagnostics.episode import check_free
+        from rlzoo_plus.diagnostics.recorder import EpisodeRecorder
+
+        check_free(folder)
+
+        def watching(*about: Any) -> EpisodeRecorder:
+            recorders.append(EpisodeRecorder(*about))
+            return recorders[-1]
+
     record = run.evaluate(
         options.episodes,
         which=options.which,
@@ -35,9 +54,23 @@ def main(arguments: list[str]) -> int:
         deterministic=not options.stochastic,
         n_envs=options.n_envs,
         overrides=options.overrides,
+        watching=watching,
     )
+    if recorders:
+        _save(folder, recorders[0], run, record)
     print(json.dumps(record) if options.json else _table(record, run.config.env.max_return))
+    if recorders and not options.json:
+        print(f"saved           {record['episodes']} episodes in {printable(folder)}")
     return 0
+
+
+def _save(folder: Path, recorder: EpisodeRecorder, run: Run, record: dict[str, Any]) -> None:
+    from rlzoo_plus.diagnostics.episode import save_episodes
+
+    names = ("which", "step", "deterministic", "overrides")
+    path = None if run.path is None else str(run.path.resolve())
+    about = {"run": path, "env": run.config.env.id, **{name: record[name] for name in names}}
+    save_episodes(folder, recorder.episodes(), about)
 
 
 def _table(record: dict[str, Any], max_return: float | None) -> str:

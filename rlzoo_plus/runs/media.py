@@ -119,13 +119,17 @@ def record_video(
                 for number, step in enumerate(steps):
                     episode_return = 0.0 if step.done[0] else episode_return + float(step.reward[0])
                     if number % stride == 0:
-                        yield caption(_render(venv), f"{text}   return {episode_return:.0f}")
+                        yield caption(rendered(venv), f"{text}   return {episode_return:.0f}")
 
         return write_video(frames(), out, fps)
 
 
-def _render(venv: VecEnv) -> np.ndarray:
-    """Return an image of the first environment, uint8 of shape (height, width, 3)."""
+def rendered(venv: VecEnv) -> np.ndarray:
+    """Return an image of the first environment, uint8 of shape (height, width, 3).
+
+    Raises:
+        ConfigError: It renders none.
+    """
     try:
         image = venv.get_images()[0]
     except DependencyNotInstalled as error:

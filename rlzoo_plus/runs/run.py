@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.evaluation import Watch
 
 log = logging.getLogger(__name__)
-_ENV_KWARGS = "env.kwargs."
+_OF_ENV = ("env.kwargs.", "env.time_limit=")
 
 
 def train(
@@ -316,17 +317,18 @@ class Run:
             config = self.config.model_copy(update={"store": None} if without_store else {})
             require_trust(config, self._place.path, trust=self._trust, to_train=to_train)
 
-    def env(self, n_envs: int = 1, render_mode: str | None = None) -> VecEnv:
+    def env(
+        self, n_envs: int = 1, render_mode: str | None = None, *, config: RunConfig | None = None
+    ) -> VecEnv:
         """Return environments as evaluations see them, with the run's own wrappers.
 
-        Observations are raw: a `Policy` holds the statistics that normalise them.
+        Observations are raw: a `Policy` holds the statistics that normalise them. `config` is one
+        of `changed_config`, the run's own if None.
 
         Raises:
             ConfigError: The environment cannot be made, or it needs trust.
         """
-        return self._env_of(self.config, n_envs, render_mode)
-
-    def _env_of(self, config: RunConfig, n_envs: int, render_mode: str | None = None) -> VecEnv:
+        config = config or self.config
         self.require_trust()
         if self.status == "bundle" and not config.env.kwargs:
             # A bundle does not hold the arguments of the environment.
@@ -344,6 +346,7 @@ class Run:
         deterministic: bool = True,
         n_envs: int = 10,
         overrides: Iterable[str] = (),
+        watching: Callable[[Policy, Sequence[int], int], Watch] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         """Play held-out episodes, which neither training nor the choice of the best has used.
@@ -356,7 +359,9 @@ class Run:
             seed: Another set of episodes.
             deterministic: Act without exploration.
             n_envs: Environments in parallel; the result does not depend on it.
-            overrides: `KEY=VALUE` each, of `env.kwargs.*` and `eval.metrics`.
+            overrides: `KEY=VALUE` each, of `env.kwargs.*`, `env.time_limit` and `eval.metrics`.
+            watching: Makes what watches every step, from the policy, the seeds and the number of
+                environments; e.g. `rlzoo_plus.diagnostics.recorder.EpisodeRecorder`.
             **values: More of them.
 
         Returns:
@@ -373,18 +378,16 @@ class Run:
 
         self.require_trust()
         policy = self.policy(which)
-        config, changed = self._evaluated_config(as_arguments(overrides, None, values))
+        config, changed = self.changed_config(as_arguments(overrides, None, values))
         metrics = load_metrics(config.eval.metrics)
-        made = self._env_of(config, min(n_envs, episodes))
+        made = self.env(min(n_envs, episodes), config=config)
         with one_torch_thread(), contextlib.closing(made) as venv:
-            for kind in ("observation_space", "action_space"):
-                if changed and getattr(venv, kind) != getattr(policy, kind):
-                    raise ConfigError(
-                        f"{' '.join(changed)}: changes the {kind.replace('_', ' ')}, which the "
-                        "policy was not trained for. Leave out what does."
-                    )
+            if changed:
+                check_spaces(policy, venv, changed)
             seeds = held_out_seeds(episodes, seed)
-            result = evaluate(policy, venv, seeds, deterministic=deterministic, metrics=metrics)
+            watch = None if watching is None else watching(policy, seeds, venv.num_envs)
+            options: dict[str, Any] = {"deterministic": deterministic, "metrics": metrics}
+            result = evaluate(policy, venv, seeds, watch=watch, **options)
         return {
             "run": str(self.path),
             "which": which or self.which,
@@ -395,15 +398,20 @@ class Run:
             **result.record(policy.step or 0),
         }
 
-    def _evaluated_config(self, overrides: list[str]) -> tuple[RunConfig, list[str]]:
-        """Return the configuration to evaluate with, and the overrides of `env.kwargs`."""
+    def changed_config(self, overrides: Sequence[str]) -> tuple[RunConfig, list[str]]:
+        """Return the configuration to play with, and those of the overrides that change episodes.
+
+        Raises:
+            ConfigError: An override is of another key, or wrong.
+        """
         for override in overrides:
-            if not override.startswith((_ENV_KWARGS, "eval.metrics=")):
+            if not override.startswith((*_OF_ENV, "eval.metrics=")):
                 raise ConfigError(
                     f"{printable(override)}: evaluate plays the run's own environment; only "
-                    "env.kwargs.* and eval.metrics can be changed, e.g. env.kwargs.mass_scale=1.3."
+                    "env.kwargs.*, env.time_limit and eval.metrics can be changed, e.g. "
+                    "env.kwargs.mass_scale=1.3."
                 )
-        changed = [override for override in overrides if override.startswith(_ENV_KWARGS)]
+        changed = [override for override in overrides if override.startswith(_OF_ENV)]
         if not overrides:
             return self.config, changed
         config = with_overrides(self.config.model_dump(), overrides, self.config.run_dir)
@@ -457,6 +465,27 @@ class Run:
         options = {"seconds": seconds, "seed": seed, "deterministic": deterministic}
         with one_torch_thread():
             return path, record_video(self.config, policies, path, **options)
+
+
+def check_spaces(policy: Policy, venv: VecEnv, changed: Sequence[str]) -> None:
+    """Refuse environments whose spaces are not those of a policy.
+
+    Args:
+        policy: It is to act in them.
+        venv: The environments.
+        changed: What was changed of them, for the message.
+
+    Raises:
+        ConfigError: A space differs.
+    """
+    for kind in ("observation_space", "action_space"):
+        there, own = getattr(venv, kind), getattr(policy, kind)
+        if there != own:
+            raise ConfigError(
+                f"{printable(' '.join(changed))}: changes the {kind.replace('_', ' ')} from "
+                f"{printable(own)} to {printable(there)}, which the policy was not trained for. "
+                "Leave out what does."
+            )
 
 
 def frame(rows: list[dict[str, Any]]) -> Any:

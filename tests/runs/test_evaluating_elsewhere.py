@@ -26,6 +26,24 @@ def test_other_arguments_of_the_environment_change_the_episodes_and_are_recorded
     assert run.evaluate(3) == plain
 
 
+def test_an_evaluation_leaves_the_run_as_it_was(run):
+    def files():
+        return {str(p): p.stat().st_mtime_ns for p in run.path.rglob("*")}
+
+    before = files()
+    run.evaluate(2, **{"env.kwargs.scale": 2.0})
+    assert files() == before
+
+
+def test_other_spaces_are_refused_and_both_are_shown(run):
+    with pytest.raises(ConfigError, match=r"action space from Box\(-1.*\) to Discrete\(3\)"):
+        run.evaluate(2, **{"env.kwargs.discrete": True})
+
+
+def test_episodes_can_be_shorter(run):
+    assert run.evaluate(2, overrides=["env.time_limit=3"])["episode_lengths"] == [3, 3]
+
+
 def test_more_can_be_measured_of_a_run_that_was_trained_without(run):
     record = run.evaluate(2, overrides=["eval.metrics=[action_change]"])
     assert record["metrics"]["action_change"] >= 0.0

@@ -1,0 +1,1 @@
+"""Diagnostics: acts with a trained policy and looks at what it does."""
