@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
 from rlzoo_plus.agents.late_compiler import import_compiler_late
+from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
@@ -92,7 +93,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
-    kind = with_iteration_hook(algorithm, *([KeepsFrozen] if config.freeze else []), RecordsUpdates)
+    mixins = [*([KeepsFrozen] if config.freeze else []), RecordsRollouts, RecordsUpdates]
+    kind = with_iteration_hook(algorithm, *mixins)
     try:
         with AllocationLimit.of_machine():
             agent = kind(policy_class, venv, **arguments)
@@ -110,6 +112,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         agent.recorded = FastUpdates(records=config.record_updates)
     elif config.record_updates:
         agent.recorded = RecordedUpdates()
+    if config.record_updates:
+        agent.rollouts = RecordedRollouts()
     return agent
 
 

@@ -15,7 +15,6 @@ from rlzoo_plus.agents.recorded.updates import (
     _class_of,
     _owner_of_train,
     _State,
-    _tensors_of,
 )
 
 log = logging.getLogger(__name__)
@@ -82,6 +81,5 @@ class FastUpdates(RecordedUpdates):
         if not self._checked:
             log.info("updates are fast: the same mathematics, other rounding than SB3's")
         self.n_recorded += 1
-        self._checked.add(kind)
-        self._update, self._tensors = update, _tensors_of(agent)
+        self._keep(agent, update, kind)
         return ""

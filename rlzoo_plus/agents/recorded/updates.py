@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from rlzoo_plus.agents.recorded.optimizers import PlainSteps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
+from rlzoo_plus.agents.recorded.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -76,7 +77,8 @@ class RecordedUpdates:
         self.reason = ""
         self.n_recorded = 0
         self._update: Update | None = None
-        self._tensors: list[Any] = []
+        self._policy: Unchanged | None = None
+        self._others: list[Any] = []
         self._checked: set[Any] = set()
 
     def train(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
@@ -134,13 +136,23 @@ class RecordedUpdates:
             return
         if not self._checked:
             log.info("updates are recorded: the first one came out the same, bit for bit")
+        self._keep(agent, update, kind)
+
+    def _keep(self, agent: Any, update: Update, kind: Any) -> None:
+        """Use an update of this kind until what it holds on to is replaced."""
         self._checked.add(kind)
         self._update = update
-        self._tensors = _tensors_of(agent)
+        self._policy, self._others = Unchanged(agent.policy), _others_of(agent)
 
     def _is_current(self, agent: Any) -> bool:
         assert self._update is not None
-        return self._update.is_current() and self._tensors == _tensors_of(agent)
+        assert self._policy is not None
+        return (
+            self._policy.network is agent.policy
+            and self._policy.holds_all()
+            and self._others == _others_of(agent)
+            and self._update.is_current()
+        )
 
 
 class RecordsUpdates:
@@ -184,7 +196,14 @@ def why_not(agent: Any) -> str:
     buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
     if _name_of(type(buffer)) not in _KNOWN_BUFFERS:
         return f"{type(buffer).__name__} is not one of the buffers that are known"
-    policy = agent.policy
+    for optimizer in _optimizers(agent).values():
+        if not _is_known(type(optimizer)):
+            return f"{type(optimizer).__name__} is code of yours"
+    return own_code_in(agent.policy)
+
+
+def own_code_in(policy: nn.Module) -> str:
+    """Return what in a policy may decide anew at each call, empty if nothing does."""
     for name, module in policy.named_modules():
         shown = name or type(policy).__name__
         if not _is_known(type(module)):
@@ -192,9 +211,6 @@ def why_not(agent: Any) -> str:
         hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
         if any(hooks) or module._backward_pre_hooks or _overridden(module):
             return f"{shown} has hooks or methods of yours"
-    for optimizer in _optimizers(agent).values():
-        if not _is_known(type(optimizer)):
-            return f"{type(optimizer).__name__} is code of yours"
     if torch.is_autocast_enabled("cpu") or torch.is_anomaly_enabled():
         return "torch computes in another mode"
     return ""
@@ -239,10 +255,11 @@ def learned_tensors(agent: Any) -> dict[str, Tensor]:
     }
 
 
-def _tensors_of(agent: Any) -> list[Any]:
-    """Return what a recording holds on to: if it is replaced, it is recorded anew."""
+def _others_of(agent: Any) -> list[Any]:
+    """Return what a recording holds on to beside the policy's: if it is replaced, record anew."""
+    tensors = [attrgetter(name)(agent) for name in agent._get_torch_save_params()[1]]
     return [
-        *((id(t), t.data_ptr(), t.requires_grad) for t in learned_tensors(agent).values()),
+        *((id(t), t.data_ptr(), t.requires_grad) for t in tensors),
         *(id(optimizer) for optimizer in _optimizers(agent).values()),
     ]
 
@@ -298,7 +315,7 @@ class _State:
         """Return the name of what differs in a bit, empty if all is the same."""
         for mine, theirs in zip(self._parts(), other._parts(), strict=True):
             for name in dict.fromkeys([*mine, *theirs]):
-                if _bits(mine.get(name)) != _bits(theirs.get(name)):
+                if bits(mine.get(name)) != bits(theirs.get(name)):
                     return str(name)
         return ""
 
@@ -325,12 +342,12 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _bits(value: Any) -> Any:
+def bits(value: Any) -> Any:
     """Return what is equal for equal bits: NaN equals itself, and 0.0 is not -0.0."""
     if isinstance(value, Tensor):
         return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
     if isinstance(value, (list, tuple)):
-        return [_bits(item) for item in value]
+        return [bits(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)):
         return str(value.dtype), value.tobytes()
     return type(value), repr(value)
