@@ -125,7 +125,7 @@ def measure_walkers(name: str, rounds: int, steps: int, n_worlds: int) -> Figure
         rng = np.random.default_rng(number)
         shape = (steps, n_worlds, *alone[0].action_space.shape)
         actions = list(rng.uniform(-1.0, 1.0, shape).astype(np.float32))
-        inputs = [other.inputs(action) for action in actions]
+        inputs = [other.inputs(action).copy() for action in actions]
         run = partial(physics.run, threads=1)
         resets = {kind: partial(_reset, venv, number) for kind, venv in makers.items()}
         return {

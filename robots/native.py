@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 Program = list[float]
 # The parts of a program, as in worlds.c.
-MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES = range(8)
+MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER = range(10)
 # In place of the body that is touched.
 ANY = -1
 # What setJointMotorControlArray takes for what it is not given.
@@ -73,13 +73,27 @@ class Programs:
         Raises:
             pybullet.error: If a world is closed, or Bullet cannot step it.
         """
-        rows = np.empty((len(inputs), self._n_numbers))
         inputs = np.ascontiguousarray(inputs, np.float64)
-        addresses = inputs.ctypes.data, inputs.shape[1], rows.ctypes.data, self._n_numbers
-        failed = self._step(*addresses, threads)
-        if failed:
-            raise pybullet.error(f"world {failed - 1} is closed, or Bullet cannot step it.")
+        rows = np.empty((len(inputs), self._n_numbers))
+        self.bound(inputs, rows)(threads)
         return rows
+
+    def bound(self, inputs: Rows, rows: Rows) -> Callable[[int], None]:
+        """Return a function that carries out all programs on a number of threads; see ``run``.
+
+        Args:
+            inputs: Contiguous; what it holds at each call is what the programs are given.
+            rows: Where they write, shape (n, n_numbers), contiguous.
+        """
+        step = partial(
+            self._step, inputs.ctypes.data, inputs.shape[1], rows.ctypes.data, self._n_numbers
+        )
+
+        def run(threads: int, kept: object = (self, inputs, rows)) -> None:
+            if failed := step(threads):
+                raise pybullet.error(f"world {failed - 1} is closed, or Bullet cannot step it.")
+
+        return run
 
 
 class NativeWorlds:

@@ -27,7 +27,7 @@ _SOURCE = Path(__file__).with_name("worlds.c")
 _API_VERSION = 202010061
 # Without contraction, since a fused product and sum would be rounded otherwise than in Python.
 _FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
-_LIBRARIES = ("-ldl", "-lpthread")
+_LIBRARIES = ("-ldl", "-lm", "-lpthread")
 _COMPILERS = ("cc", "gcc", "clang")
 
 
@@ -58,6 +58,7 @@ class Plugin:
             "worlds_bind": (ctypes.c_char_p, [ctypes.c_char_p]),
             "worlds_new": (pointer, [pointer, whole]),
             "worlds_free": (None, [pointer]),
+            "walkers_finish": (None, [pointer]),
             "worlds_step": (whole, [pointer, whole, pointer, whole, pointer, whole, whole]),
         }
         for name, (result, arguments) in signatures.items():

@@ -7,6 +7,7 @@
 // drives.py and sensors.py, hence the numbers too.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define API_VERSION 202010061  // Of these structures and functions.
 #define MAX_DOFS 128           // Bullet's own limit.
+#define PI 3.14159265358979323846
 
 typedef void* Handle;
 struct LinkState {
@@ -289,13 +291,90 @@ static void put_contacts(double* out, Handle client, int body, int other, int n,
   }
 }
 
-enum { MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES };
+// The sum of numbers in the order of NumPy, whose rounding it shares.
+static double sum(const double* x, int stride, int n) {
+  double total = 0.0, eight[8];
+  int i = 0;
+  if (n >= 8) {
+    for (; i < 8; i++) eight[i] = x[i * stride];
+    for (; i < n - n % 8; i += 8)
+      for (int j = 0; j < 8; j++) eight[j] += x[(i + j) * stride];
+    total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) +
+            ((eight[4] + eight[5]) + (eight[6] + eight[7]));
+  }
+  for (; i < n; i++) total += x[i * stride];
+  return total;
+}
+
+// pybullet.getEulerFromQuaternion.
+static void to_euler(const double* q, double* euler) {
+  double x = q[0] * q[0], y = q[1] * q[1], z = q[2] * q[2], w = q[3] * q[3];
+  double sine = -2 * (q[0] * q[2] - q[3] * q[1]);
+  if (sine <= -0.99999 || sine >= 0.99999) {
+    int up = sine > 0 ? 1 : -1;
+    euler[0] = 0;
+    euler[1] = up * (0.5 * PI);
+    euler[2] = 2 * atan2(-up * q[0], up * q[1]);
+  } else {
+    euler[0] = atan2(2 * (q[1] * q[2] + q[3] * q[0]), w - x - y + z);
+    euler[1] = asin(sine);
+    euler[2] = atan2(2 * (q[0] * q[1] + q[3] * q[2]), w + x - y - z);
+  }
+}
+
+// What a walker of pybullet-envs-gymnasium makes of its readings. What functions of NumPy round in
+// their own way is left to bullet_walkers.py, between this and walkers_finish. The places of parts are of links, of the base (-1), or
+// fixed (-2).
+typedef struct {
+  double column, n_joints, n_links, torso, n_places;
+} Walker;
+enum { MOST_PLACES = 120 };  // NumPy adds more in another order.
+
+static void note_walker(double* out, const double* read, const double* in, const Walker* w) {
+  int n = w->n_joints, n_links = w->n_links, n_places = w->n_places, torso = w->torso;
+  const double *lower = (const double*)(w + 1), *range = lower + n, *place = range + n;
+  const double *base = read + 2 * n, *links = base + 13;
+  const double *xyz = base, *turn = base + 3, *speed = base + 7, *start = in + (int)w->column;
+  double places[2 * MOST_PLACES], *more = out + 8 + 2 * n;
+  int at_limit = 0;
+  if (torso >= 0) {
+    xyz = links + 3 * torso;
+    turn = links + 3 * n_links + 4 * torso;
+    speed = links + 7 * n_links + 3 * torso;
+  }
+  for (int i = 0; i < n_places; i++, place += 3) {
+    const double* at = place[0] >= 0 ? links + 3 * (int)place[0] : place[0] == -1 ? base : place + 1;
+    places[2 * i] = at[0];
+    places[2 * i + 1] = at[1];
+  }
+  for (int i = 0; i < n; i++) {
+    float position = 2 * (read[i] - lower[i]) / range[i] - 1.0;
+    out[8 + 2 * i] = position;
+    out[9 + 2 * i] = (float)(0.1 * read[n + i]);
+    at_limit += fabsf(position) > 0.99f;
+  }
+  more[0] = sum(places, 2, n_places) / n_places;
+  more[1] = sum(places + 1, 2, n_places) / n_places;
+  more[2] = xyz[2];
+  more[3] = start[1] - more[1];
+  more[4] = start[0] - more[0];
+  to_euler(turn, out + 5);
+  more[5] = out[7];
+  memcpy(more + 6, speed, 3 * sizeof(double));
+  more[9] = at_limit;
+  out[7] = out[6];
+  out[6] = out[5];
+  out[0] = xyz[2] - start[2];
+}
+
+enum { MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER };
 
 // Carry out a world's program: parts of (kind, length of the rest, rest).
 static int run(const World* world, const double* in, double* out) {
   Handle client = world->client->handle;
   if (!client) return 0;
   State state;
+  double* row = out;
   const double* end = world->program + world->length;
   for (const double* part = world->program; part < end; part += 2 + (int)part[1]) {
     const double* a = part + 2;
@@ -339,11 +418,60 @@ static int run(const World* world, const double* in, double* out) {
         }
         out += 13 * n;
         break;
+      case SKIP:  // numbers to be written later
+        out += (int)a[0];
+        break;
+      case WALKER:  // struct Walker, limits of joints, places
+        note_walker(row, row + 18 + 2 * (int)a[1], in, (const Walker*)a);
+        break;
       default:
         return 0;
     }
   }
   return 1;
+}
+
+// Of n walkers: sizes, what they cost and earn, what NumPy computed, and what is to be filled in.
+typedef struct {
+  int n, n_joints, n_feet, width, kind;
+  double dt, height, bonus;
+  double *rows, *start_z, *costs, *means, *sines, *cosines, *ahead, *distance, *potential, *terms;
+  float *feet, *observation;
+  char* ended;
+} Walkers;
+enum { UPRIGHT, ON_FEET, ABOVE };
+
+static double is_alive(const Walkers* w, double z, double pitch, const float* feet) {
+  if (w->kind == ABOVE) return z > w->height ? w->bonus : -1;
+  int is_up = w->kind == ON_FEET ? !feet[1] && !feet[2] && !feet[4] && !feet[5] : z > w->height;
+  return is_up && fabs(pitch) < 1.0 ? w->bonus : -1;
+}
+
+// The observations and the terms of the rewards of n walkers; feet and potentials for the next.
+EXPORT void walkers_finish(const Walkers* w) {
+  int n = w->n, n_seen = 8 + 2 * w->n_joints;
+  for (int i = 0; i < n; i++) {
+    double *row = w->rows + (long)i * w->width, *terms = w->terms + 5 * i, potential;
+    float *seen = w->observation + (long)i * (n_seen + w->n_feet), *feet = w->feet + i * w->n_feet;
+    int is_finite = 1;
+    row[1] = w->sines[i];
+    row[2] = w->cosines[i];
+    for (int j = 0; j < 3; j++) row[3 + j] = 0.3 * w->ahead[3 * i + j];
+    for (int j = 0; j < n_seen + w->n_feet; j++) {
+      float x = j < n_seen ? (float)row[j] : feet[j - n_seen];
+      seen[j] = x < -5 ? -5 : x > 5 ? 5 : x;
+      is_finite &= !isnan(x);
+    }
+    potential = -w->distance[i] / w->dt;
+    terms[0] = is_alive(w, seen[0] + w->start_z[i], row[7], feet);
+    terms[1] = potential - w->potential[i];
+    terms[2] = w->costs[i] * w->means[i] + w->costs[n + i] * w->means[n + i];
+    terms[3] = w->costs[2 * n + i] * row[n_seen + 9];
+    terms[4] = 0.0;
+    w->potential[i] = potential;
+    w->ended[i] = !is_finite || (w->kind != ON_FEET && terms[0] < 0);
+    for (int j = 0; j < w->n_feet; j++) feet[j] = row[w->width - w->n_feet + j];
+  }
 }
 
 typedef struct {

@@ -8,6 +8,7 @@ reset the worlds, and know of the running episode after `Walkers.give_back`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -35,7 +36,36 @@ _KNOWN = {
     kinds.HumanoidBulletEnv: robots_of.Humanoid,
     kinds.HumanoidFlagrunBulletEnv: robots_of.HumanoidFlagrun,
 }
+# Where the place of a part is fixed, or that of the base, in place of the number of a link.
+_OF_BASE, _FIXED = -1, -2
 _same: dict[type, bool] = {}
+
+
+# What keeps walkers alive, by number in worlds.c, with the height and the bonus of their
+# `alive_bonus`: above it and upright, on no more than the feet, above it.
+_UPRIGHT, _ON_FEET, _ABOVE = range(3)
+_ALIVE = {
+    robots_of.Hopper: (_UPRIGHT, 0.8, 1.0),
+    robots_of.Walker2D: (_UPRIGHT, 0.8, 1.0),
+    robots_of.HalfCheetah: (_ON_FEET, 0.0, 1.0),
+    robots_of.Ant: (_ABOVE, 0.26, 1.0),
+    robots_of.Humanoid: (_ABOVE, 0.78, 2.0),
+    robots_of.HumanoidFlagrun: (_ABOVE, 0.78, 2.0),
+}
+
+
+_ARRAYS = ("rows", "start_z", "costs", "means", "sines", "cosines", "ahead", "distance")
+_ARRAYS += ("potential", "terms", "feet", "observation", "ended")
+
+
+class _Layout(ctypes.Structure):
+    """Sizes, constants and addresses of arrays: struct Walkers in worlds.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("n", "n_joints", "n_feet", "width", "kind")),
+        *((name, ctypes.c_double) for name in ("dt", "height", "bonus")),
+        *((name, ctypes.c_void_p) for name in _ARRAYS),
+    )
 
 
 class Walkers:
@@ -58,9 +88,8 @@ class Walkers:
         self._settings: list[Any] = []
         self._steps = np.zeros(n, np.int64)
         self._totals, self._potential = np.zeros(n), np.zeros(n)
-        self._start_z: list[Any] = [0.0] * n
+        self._start_z = np.zeros(n)
         self._feet = np.zeros((n, len(type(self._envs[0].robot).foot_list)), np.float32)
-        self._terms: list[list[float]] = [[]] * n
 
     def take_over(self, index: int) -> None:
         """Continue from the state of one walker, which was reset or stepped by itself."""
@@ -79,7 +108,8 @@ class Walkers:
         # That of those who run to flags would count a step, and might move the flag.
         robots_of.WalkerBase.calc_state(env.robot)
         env.potential, env.reward = float(self._potential[index]), float(self._totals[index])
-        env.rewards = list(self._terms[index])
+        env.rewards = self._terms[index].tolist()
+        env._alive = env.rewards[0]
 
     def mark(self, index: int) -> Any:
         """Return an object that is another one after each step and reset of one walker."""
@@ -87,91 +117,61 @@ class Walkers:
 
     def step_worlds(self, actions: np.ndarray) -> Transition:
         """Act in all worlds, shape (n, n_joints); none is reset."""
-        inputs = self.inputs(actions)
-        n, n_joints = len(inputs), inputs.shape[1] - 1
-        assert self._programs is not None
-        rows = self._threads.timed(partial(self._programs.run, inputs))
-        position, velocity, base, links, feet = np.split(rows, self._columns, axis=1)
-
-        joints = np.empty((n, n_joints, 2), np.float32)
-        joints[:, :, 0] = 2 * (position - self._lower) / self._range - 1.0
-        joints[:, :, 1] = 0.1 * velocity
-        joints = joints.reshape(n, -1)
-        speeds = np.ascontiguousarray(joints[:, 1::2])
-        at_limit = np.count_nonzero(np.abs(joints[:, 0::2]) > 0.99, axis=1)
-
-        torso = self._torso(base, links)
-        place, turn, speed = torso[:, :3], torso[:, 3:7], torso[:, 7:10]
-        self._places[:, :, self._linked] = (
-            links[:, : 3 * self._n_links].reshape(n, self._n_links, 3).transpose(0, 2, 1)
-        )
-        self._places[:, :, self._based] = base[:, :3, None]
-        x, y = self._places[:, 0].mean(1), self._places[:, 1].mean(1)
-        angles = np.array([pybullet.getEulerFromQuaternion(one) for one in turn.tolist()])
-        yaw = np.ascontiguousarray(angles[:, 2])
-        apart = np.stack([self._target[:, 1] - y, self._target[:, 0] - x], axis=1)
-        angle = np.arctan2(apart[:, 0].copy(), apart[:, 1].copy()) - yaw
-        distance = np.sqrt(np.array([one.dot(one) for one in apart]))
-        turned = np.zeros((n, 3, 3))
-        turned[:, 0, 0] = turned[:, 1, 1] = np.cos(-yaw)
-        turned[:, 1, 0] = np.sin(-yaw)
-        turned[:, 0, 1] = -turned[:, 1, 0]
-        turned[:, 2, 2] = 1
-        ahead = np.array([np.dot(one, v) for one, v in zip(turned, speed.copy(), strict=True)])
-        more = np.empty((n, 8))
-        more[:, 0] = place[:, 2] - np.array(self._start_z, np.float64)
-        more[:, 1], more[:, 2] = np.sin(angle), np.cos(angle)
-        more[:, 3:6] = 0.3 * ahead
-        more[:, 6:8] = angles[:, :2]
-        parts = [more.astype(np.float32), joints, self._feet]
-        observation = np.clip(np.concatenate(parts, axis=1), -5, +5)
-
-        potential = (-distance / self._dt).tolist()
-        if self._are_chasing:
-            self._chase(observation, np.stack([x, y, place[:, 2]], axis=1), distance)
-        works = np.abs(actions * speeds).mean(1).tolist()
-        stalls = np.square(actions).mean(1).tolist()
-        finite = np.isfinite(observation).all(1).tolist()
-        limited = at_limit.tolist()
-        pitch = angles[:, 1].tolist()
-        rewards, ends = np.empty(n), np.zeros(n, np.bool_)
-        self._terms = []
-        for i, env in enumerate(self._envs):
-            height = observation[i, 0] + self._start_z[i]
-            env._alive = float(env.robot.alive_bonus(height, pitch[i]))
-            if self._are_chasing:
-                potential[i] = env.robot.calc_potential()
-            progress = float(potential[i] - self._potential[i])
-            self._potential[i] = potential[i]
-            electricity = env.electricity_cost * works[i]
-            electricity += env.stall_torque_cost * stalls[i]
-            limits = float(env.joints_at_limit_cost * limited[i])
-            terms = [env._alive, progress, electricity, limits, 0.0]
-            # By Python, whose newer versions carry the rounding errors.
-            rewards[i], ends[i] = sum(terms), bool(env._isDone()) or not finite[i]
-            self._terms.append(terms)
-        # They are those of the step before until here.
-        self._feet[:] = feet
+        self.inputs(actions)
+        self._threads.timed(self._run)
+        # Contiguous, as NumPy's functions find a single number.
+        x, y, z, up, along, yaw = self._column.T.copy()
+        angles, sines, cosines, turned = self._angles, self._sines, self._cosines, self._turned
+        np.subtract(np.arctan2(up, along), yaw, out=angles[0])
+        np.negative(yaw, out=angles[1])
+        np.sin(angles, out=sines)
+        np.cos(angles, out=cosines)
+        turned[:, 0, 0] = turned[:, 1, 1] = cosines[1]
+        turned[:, 1, 0] = sines[1]
+        np.negative(sines[1], out=turned[:, 0, 1])
+        np.matmul(turned, self._speed, out=self._ahead)
+        np.matmul(self._apart[:, None], self._apart[:, :, None], out=self._square)
+        np.sqrt(self._square[:, 0, 0], out=self._distance)
+        again = self._chase(x, y, z) if self._are_chasing else {}
+        n_joints = actions.shape[1]
+        works = np.abs(actions * self._speeds.astype(np.float32))
+        self._means[0] = np.add.reduce(works, 1) / n_joints
+        self._means[1] = np.add.reduce(actions * actions, 1) / n_joints
+        self._finish()
+        observation = self._observation.copy()
+        for index, seen in again.items():
+            observation[index] = seen
+        # By Python, whose newer versions carry the rounding errors.
+        rewards = np.array([sum(terms) for terms in self._terms.tolist()])
+        ends = self._ended.copy()
         self._totals += rewards
         self._steps += 1
         for record, action, seen in zip(self._records, actions, observation, strict=True):
             if record is not None:
                 record.note_step(action, seen)
         truncated = ~ends & (self._steps >= self._max_steps)
-        return Transition(observation, rewards, ends, truncated, [{} for _ in range(n)])
+        return Transition(observation, rewards, ends, truncated, [{} for _ in self._envs])
 
-    def _chase(self, seen: np.ndarray, places: np.ndarray, distances: np.ndarray) -> None:
-        """Let walkers that run to flags do what their `calc_state` does, which draws new flags."""
-        for robot, row, place, distance in zip(self._robots, seen, places, distances, strict=True):
+    def _chase(self, *places: np.ndarray) -> dict[int, np.ndarray]:
+        """Let walkers that run to flags do what their `calc_state` does, which draws new flags.
+
+        Returns:
+            Of those that have a new flag, what they see.
+        """
+        again: dict[int, np.ndarray] = {}
+        rows = zip(self._robots, np.stack(places, axis=1), self._distance.copy(), strict=True)
+        for index, (robot, place, distance) in enumerate(rows):
             robot.body_xyz, robot.walk_target_dist = tuple(place), distance
             robot.flag_timeout -= 1
             if robot.walk_target_dist < 1 or robot.flag_timeout <= 0:
                 robot.flag_reposition()
-                row[:] = robots_of.WalkerBase.calc_state(robot)
+                again[index] = robots_of.WalkerBase.calc_state(robot)
                 robot.potential = robot.calc_potential()
+                self._distance[index] = robot.walk_target_dist
+        return again
 
     def inputs(self, actions: np.ndarray) -> np.ndarray:
-        """Return what the programs are given: torques, and a factor on them.
+        """Return what the programs are given: torques, a factor on them, target and start.
 
         Raises:
             AssertionError: An action is not a number, as the originals do.
@@ -179,30 +179,32 @@ class Walkers:
         assert np.isfinite(actions).all()
         if self._programs is None:
             self._load()
-        settings = [(one.power, one.walk_target_x, one.walk_target_y) for one in self._robots]
+        settings = [
+            (
+                *(env.electricity_cost, env.stall_torque_cost, env.joints_at_limit_cost),
+                *(robot.power, robot.walk_target_x, robot.walk_target_y),
+            )
+            for env, robot in zip(self._envs, self._robots, strict=True)
+        ]
+        n_joints = actions.shape[1]
         if settings != self._settings:
             self._settings = settings
             self._power = np.stack([_power_of(one) for one in self._robots])
-            self._target = np.array([target for _, *target in settings])
-        clipped = np.clip(actions, -1, +1)
+            columns = np.array(settings, np.float64)
+            self._costs[:] = columns[:, :3].T
+            self._inputs[:, n_joints + 1 : n_joints + 3] = columns[:, 4:]
+        clipped, inputs = np.clip(actions, -1, +1), self._inputs
         if self._is_humanoid:
             # Its factor is a number of Python, which takes the precision of the action.
-            torques = (clipped * self._power.astype(clipped.dtype)).astype(np.float64)
+            inputs[:, :n_joints] = clipped * self._power.astype(clipped.dtype)
         else:
-            torques = clipped.astype(np.float64) * self._power
-        return np.hstack([torques, np.ones((len(torques), 1))])
+            np.multiply(clipped, self._power, out=inputs[:, :n_joints])
+        inputs[:, n_joints + 3] = self._start_z
+        return inputs
 
     def physics_alone(self) -> native.Programs:
         """Return programs that command and step the worlds, and read nothing; for benchmarks."""
         return native.Programs(get_plugin(), self._clients, self._commands, 0)
-
-    def _torso(self, base: np.ndarray, links: np.ndarray) -> np.ndarray:
-        """Return position, orientation and velocity of the part that stands for the body."""
-        if self._torso_link is None:
-            return base[:, :10]
-        n, i = self._n_links, self._torso_link
-        spans = ((3 * i, 3), (3 * n + 4 * i, 4), (7 * n + 3 * i, 3))
-        return np.concatenate([links[:, a : a + width] for a, width in spans], axis=1)
 
     def _load(self) -> None:
         """Write the programs: the robots are loaded by their first reset."""
@@ -210,30 +212,63 @@ class Walkers:
         joints, parts = robot.ordered_joints, list(robot.parts.values())
         body = _body_of(robot.robot_body)
         own = [number for number, one in enumerate(parts) if _body_of(one) == body]
-        self._linked = [number for number in own if parts[number].bodyPartIndex >= 0]
-        self._based = [number for number in own if parts[number].bodyPartIndex < 0]
-        links = [parts[number].bodyPartIndex for number in self._linked]
+        linked = {
+            number: parts[number].bodyPartIndex
+            for number in own
+            if parts[number].bodyPartIndex >= 0
+        }
+        links = list(linked.values())
         torso = robot.robot_body.bodyPartIndex
-        self._torso_link = None if torso < 0 else links.index(torso)
-        self._n_links, n_joints = len(links), len(joints)
-        self._columns = np.cumsum([n_joints, n_joints, 13, 13 * len(links)])
+        n_joints = len(joints)
         self._are_chasing = isinstance(robot, robots_of.HumanoidFlagrun)
         self._is_humanoid = isinstance(robot, robots_of.Humanoid)
         motors = robot.motors if self._is_humanoid else joints
         order = [joints.index(motor) for motor in motors]
-        self._lower = np.array([joint.lowerLimit for joint in joints])
-        self._range = np.array([joint.upperLimit - joint.lowerLimit for joint in joints])
-        self._dt = first.scene.dt
-        self._places = np.stack(
-            [[one.current_position() for one in env.robot.parts.values()] for env in self._envs]
-        ).transpose(0, 2, 1)
-        self._places = np.ascontiguousarray(self._places)
-        numbers = 2 * n_joints + 13 + 13 * len(links) + self._feet.shape[1]
+        lower = [joint.lowerLimit for joint in joints]
+        ranges = [joint.upperLimit - joint.lowerLimit for joint in joints]
+        head = native.part(native.SKIP, 18 + 2 * n_joints)
         self._clients = [env.physicsClientId for env in self._envs]
         self._commands = [_commands(env, order) for env in self._envs]
-        pairs = zip(self._envs, self._commands, strict=True)
-        programs = [[*commands, *_reads(env, links)] for env, commands in pairs]
-        self._programs = native.Programs(get_plugin(), self._clients, programs, numbers)
+        programs = []
+        for env, commands in zip(self._envs, self._commands, strict=True):
+            places: list[float] = []
+            for number, one in enumerate(env.robot.parts.values()):
+                if number in linked:
+                    places += [links.index(linked[number]), 0.0, 0.0]
+                elif number in own:
+                    places += [_OF_BASE, 0.0, 0.0]
+                else:
+                    places += [_FIXED, *one.current_position()[:2]]
+            layout = n_joints + 1, n_joints, len(links), -1 if torso < 0 else links.index(torso)
+            numbers = (*layout, len(places) // 3, *lower, *ranges, *places)
+            tail = native.part(native.WALKER, *numbers)
+            programs.append([*commands, *head, *_reads(env, links), *tail])
+        width = 18 + 4 * n_joints + 13 + 13 * len(links) + self._feet.shape[1]
+        self._programs = native.Programs(get_plugin(), self._clients, programs, width)
+        self._allocate(first, n_joints, width)
+
+    def _allocate(self, first: Any, n_joints: int, width: int) -> None:
+        """Make the arrays that the plugin and NumPy write at each step, and views of them."""
+        n, n_feet = self._feet.shape
+        self._inputs, self._rows = np.ones((n, n_joints + 4)), np.zeros((n, width))
+        self._costs, self._means = np.zeros((3, n)), np.zeros((2, n))
+        self._angles, self._sines, self._cosines = np.zeros((3, 2, n))
+        self._ahead, self._square = np.zeros((n, 3, 1)), np.zeros((n, 1, 1))
+        self._distance, self._terms = np.zeros(n), np.zeros((n, 5))
+        self._observation = np.zeros((n, 8 + 2 * n_joints + n_feet), np.float32)
+        self._ended = np.zeros(n, np.bool_)
+        self._turned = np.zeros((n, 3, 3))
+        self._turned[:, 2, 2] = 1
+        more = self._rows[:, 8 + 2 * n_joints :]
+        self._column, self._apart, self._speed = more[:, :6], more[:, 3:5], more[:, 6:9, None]
+        self._speeds = self._rows[:, 9 : 8 + 2 * n_joints : 2]
+        kind, height, bonus = _ALIVE[_KNOWN[type(first)]]
+        sizes = n, n_joints, n_feet, width, kind, first.scene.dt, height, bonus
+        arrays = (getattr(self, f"_{name}") for name in _ARRAYS)
+        self._layout = _Layout(*sizes, *(array.ctypes.data for array in arrays))
+        self._finish = partial(get_plugin().functions.walkers_finish, ctypes.byref(self._layout))
+        assert self._programs is not None
+        self._run = self._programs.bound(self._inputs, self._rows)
 
 
 def _commands(env: Any, order: list[int]) -> native.Program:

@@ -124,9 +124,9 @@ def test_flags_move(make):
     assert targets != [robot.walk_target_x for robot in together.get_attr("robot")]
 
 
-def test_auto_takes_it_for_enough_of_them_and_evaluation_too(make):
-    assert isinstance(make("auto", "hopper_bullet", n_envs=2).unwrapped, BatchedRobots)
-    assert not isinstance(make("auto", "hopper_bullet", n_envs=1).unwrapped, BatchedRobots)
+def test_auto_takes_it_for_one_or_many_and_evaluation_too(make):
+    for n_envs in (1, 2):
+        assert isinstance(make("auto", "hopper_bullet", n_envs=n_envs).unwrapped, BatchedRobots)
     venv = make_eval_env(config_of("hopper_bullet").env, 2)
     assert isinstance(venv.unwrapped, BatchedRobots)
     venv.close()
@@ -168,3 +168,7 @@ def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
     assert "other numbers" in batch_problem(one)
     assert "HopperBulletEnv comes to other numbers" in caplog.text
     one.close()
+
+
+def test_one_walker_alone_shows_the_same(make):
+    assert compare(make, "walker2d_bullet", 60, n_envs=1) >= 2
