@@ -61,7 +61,7 @@ def settings_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]
     an empty label.
 
     Args:
-        variants: What `variant_values` returned, by any key.
+        variants: What `variant_values` returned, by any key; a variant may be there repeatedly.
     """
     families: dict[tuple[str, ...], list[Key]] = {}
     for key, values in variants.items():
@@ -89,9 +89,9 @@ def _family_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
             partitions.setdefault(_partition(list(shown[name].values())), name)
         full = _joined(variants, list(partitions.values()), shown)
     cut = {key: printable(label, _LONGEST_LABEL) for key, label in full.items()}
-    if len(set(cut.values())) < len(cut):
+    marks = {key: variant_key(values)[:6] for key, values in variants.items()}
+    if len(set(cut.values())) < len(set(marks.values())):
         # They differ beyond what is shown.
-        marks = {key: variant_key(values)[:6] for key, values in variants.items()}
         cut = {k: f"{printable(v, _LONGEST_LABEL - 10)} #{marks[k]}" for k, v in full.items()}
     return cut
 

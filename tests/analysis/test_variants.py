@@ -67,3 +67,8 @@ def test_labels_have_no_control_characters():
     first, second = labels(config(text="\x1b[2J"), config(text="a\nb"))
     assert first.isprintable()
     assert second.isprintable()
+
+
+def test_seeds_of_one_variant_have_one_label():
+    assert labels(config(seed=0), config(seed=1)) == ["", ""]
+    assert labels(config(seed=0), config(seed=1), config(gamma=0.9))[:2] == ["gamma=0.99"] * 2
