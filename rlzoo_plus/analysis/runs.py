@@ -6,12 +6,12 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.analysis.series import finite, load_evaluations
+from rlzoo_plus.analysis.series import Evaluation, finite, load_evaluations
 from rlzoo_plus.analysis.style import thousands
 from rlzoo_plus.artifacts.provenance import machine_fingerprint
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
@@ -71,9 +71,13 @@ def started_at(run: RunDir) -> float:
 def identity(run: RunDir) -> dict[str, Any]:
     """Return algo, env, seed, n_timesteps and solved_return of a run, None where not known."""
     try:
-        config = run.read_config()
+        return identity_in(run.read_config())
     except (OSError, ValueError):
-        config = {}
+        return identity_in({})
+
+
+def identity_in(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what `identity` returns, of a configuration that was read."""
     env, algo = _section(config, "env"), _section(config, "algo")
     env_name, algo_name = env.get("name") or env.get("id"), algo.get("name")
     return {
@@ -85,16 +89,28 @@ def identity(run: RunDir) -> dict[str, Any]:
     }
 
 
-def summarise(run: RunDir) -> RunSummary:
-    """Return what is known of a run; one that cannot be read is `damaged`, never an error."""
+def summarise(
+    run: RunDir,
+    known: dict[str, Any] | None = None,
+    evaluations: Sequence[Evaluation] | None = None,
+) -> RunSummary:
+    """Return what is known of a run; one that cannot be read is `damaged`, never an error.
+
+    Args:
+        run: The run.
+        known: What `identity` returns, if that was called before.
+        evaluations: What `load_evaluations` returns, if that was called before.
+    """
     try:
-        known, status, result = identity(run), run.read_status(), run.read_result()
+        known = identity(run) if known is None else known
+        status, result = run.read_status(), run.read_result()
         state = status.get("state")
         if known["algo"] is None or known["env"] is None or state not in STATES:
             state = DAMAGED
         elif state == RUNNING and not _is_alive(run, status):
             state = DIED
-        evaluations = load_evaluations(run)
+        if evaluations is None:
+            evaluations = load_evaluations(run)
         returns = [e.mean_return for e in evaluations]
         reached = [_whole(result.get("num_timesteps")), _whole(status.get("num_timesteps"))]
         reached += [evaluations[-1].step] if evaluations else []

@@ -31,6 +31,7 @@ VERBS = {
     "checkpoint": "ask a training process for a checkpoint",
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
     "plot": "plot learning curves of one or more runs",
+    "compare": "compare variants: difference, interval, test, gate",
     "runs": "list runs: state, algorithm, environment, best return",
     "ls": "list the sweeps in S3 or in a shared folder",
     "push": "send a run to S3 or to a shared folder",

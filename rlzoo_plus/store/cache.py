@@ -124,7 +124,7 @@ def forget_store(sweep: Path) -> None:
 
 def _submitted(sweep: Path) -> Path:
     # Not in the sweep's directory: it may come from somebody else, and would name their store.
-    return _base() / _SUBMITTED / f"{hash_of(os.path.abspath(sweep))}.json"
+    return cache_base() / _SUBMITTED / f"{hash_of(os.path.abspath(sweep))}.json"
 
 
 def read_cached(file: Path) -> dict[str, Any]:
@@ -168,9 +168,10 @@ def _replace(store: ArtifactStore, folder: Path, names: Iterable[str]) -> None:
 
 def cache_of(url: str) -> Path:
     """Return the folder of this machine that keeps copies of a store."""
-    return _base() / hash_of(url if "://" in url else os.path.abspath(url))
+    return cache_base() / hash_of(url if "://" in url else os.path.abspath(url))
 
 
-def _base() -> Path:
+def cache_base() -> Path:
+    """Return this package's folder in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rlzoo_plus"

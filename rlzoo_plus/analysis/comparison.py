@@ -1,0 +1,238 @@
+"""Whether one set of runs scores higher than another: difference, interval, test, power.
+
+With the few runs of reinforcement learning, a percentile bootstrap is too narrow (Colas et al.,
+2019, "A Hitchhiker's Guide to Statistical Comparisons of Reinforcement Learning Algorithms"). The
+test is a permutation test, exact at any number of runs if the sets have one distribution. Its
+statistic is the difference of interquartile means over a standard error, so that sets of other
+spread mislead it little (Janssen, 1997; Chung and Romano, 2013). The interval is the differences
+that the test does not reject (Garthwaite, 1996), so the two never contradict each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlzoo_plus.statistics import iqm, probability_of_improvement
+
+LEVEL = 0.05
+# The power that "about N more seeds" would give.
+POWER = 0.8
+# All ways to divide the runs are tried if they are at most so many, else as many at random.
+_MOST_DIVISIONS = 2000
+_MOST_SEEDS = 200
+_SIMULATED = 1000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What runs show about one set against another; None where they are too few to tell.
+
+    Attributes:
+        difference: Of the interquartile means, first less second.
+        low: Lower end of its 95 % interval.
+        high: Upper end of that interval.
+        probability: That a run of the first set scores higher than one of the second.
+        p_value: Of the test that the sets do not differ, two-sided, not corrected.
+        smallest_p: The smallest p-value that so many runs can give.
+        n_first: Runs in the first set.
+        n_second: Runs in the second set.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    probability: float
+    p_value: float | None
+    smallest_p: float
+    n_first: int
+    n_second: int
+
+
+def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> Comparison:
+    """Compare two sets of runs.
+
+    Args:
+        first: Scores of the first set's runs, for each task.
+        second: Scores of the second set's runs, for the same tasks in the same order. Scores of
+            several tasks need one scale.
+
+    Raises:
+        ValueError: A task has no run.
+    """
+    pairs = _arrays(first, second)
+    test = _Test(pairs)
+    low, high = test.interval() if test.can_reject else (None, None)
+    return Comparison(
+        difference=iqm(np.concatenate([a for a, _ in pairs]))
+        - iqm(np.concatenate([b for _, b in pairs])),
+        low=low,
+        high=high,
+        probability=probability_of_improvement([a for a, _ in pairs], [b for _, b in pairs]),
+        p_value=test.p_value() if test.is_possible else None,
+        smallest_p=test.smallest_p,
+        n_first=sum(len(a) for a, _ in pairs),
+        n_second=sum(len(b) for _, b in pairs),
+    )
+
+
+def p_value(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> float | None:
+    """Return the p-value of `compare`, without the rest of it."""
+    test = _Test(_arrays(first, second))
+    return test.p_value() if test.is_possible else None
+
+
+class _Test:
+    """The permutation test of two sets of runs; runs change sides within their task only."""
+
+    def __init__(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        sizes = [(len(a), len(b)) for a, b in pairs]
+        # For each task, the first set's runs and then the second's.
+        self._values = np.concatenate([np.concatenate(pair) for pair in pairs])
+        self._is_first = np.concatenate([np.arange(a + b) < a for a, b in sizes])
+        self.is_possible = min(self._is_first.sum(), (~self._is_first).sum()) >= 2
+        if self.is_possible:
+            self._first, self._second = _divisions(sizes)
+
+    @property
+    def smallest_p(self) -> float:
+        """The p-value if no division of the runs but the true one and its mirror differ as much."""
+        return min(2 / len(self._first), 1.0) if self.is_possible else 1.0
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether there are enough runs for any result to be significant."""
+        return self.smallest_p <= LEVEL
+
+    def p_value(self, shift: float = 0.0) -> float:
+        """Return how often sides by chance differ as much, if the first is higher by `shift`."""
+        values = self._values - shift * self._is_first
+        found = np.abs(studentized(values[self._first], values[self._second]))
+        # The division as it is comes first. Sums in another order differ in the last digits.
+        return float((found >= found[0] * (1 - 1e-9)).mean())
+
+    def interval(self) -> tuple[float, float]:
+        """Return the smallest and the largest difference that is not rejected."""
+        centre = iqm(self._values[self._is_first]) - iqm(self._values[~self._is_first])
+        reach = float(np.ptp(self._values)) or 1.0
+        return self._end(centre, -reach), self._end(centre, reach)
+
+    def _end(self, centre: float, step: float) -> float:
+        inside, outside = centre, centre + step
+        while self.p_value(outside) > LEVEL:
+            inside, outside = outside, outside + 2 * (outside - centre)
+            if abs(outside - centre) > 1e6 * abs(step):
+                return math.copysign(math.inf, step)
+        for _ in range(20):
+            middle = (inside + outside) / 2
+            if self.p_value(middle) > LEVEL:
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+
+def studentized(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the difference of interquartile means of sets in rows over its error, shape (n,).
+
+    The error is that of a difference of means (Welch, 1947): of five runs, the spread of the middle
+    three alone says too little.
+    """
+    difference = _middle_mean(first) - _middle_mean(second)
+    squared = sum(side.var(axis=1, ddof=1) / side.shape[1] for side in (first, second))
+    # Equal runs have no spread: any difference is infinitely large, none is none.
+    error = np.maximum(np.sqrt(squared), 1e-12 * (1 + np.abs(difference)))
+    return np.where(np.abs(difference) <= 1e-12, 0.0, difference) / error
+
+
+def estimated_power(
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], n: int, rng: int = 0
+) -> float:
+    """Return how probable a significant difference is with `n` runs a set and task.
+
+    It is the share of pairs of sets, drawn with replacement from these runs, that differ more than
+    95 % of such pairs without the difference between them.
+    """
+    generator = np.random.default_rng(rng)
+    pairs = _arrays(first, second)
+    plain, moved = [], []
+    for sides in zip(*pairs, strict=True):
+        drawn, at = [], []
+        for side in sides:
+            # The spread of few runs is too small.
+            widened = (side - iqm(side)) * math.sqrt(len(side) / max(len(side) - 1, 1))
+            drawn.append(widened[generator.integers(len(side), size=(_SIMULATED, n))])
+            at.append(np.full(n, iqm(side)))
+        plain.append(np.concatenate(drawn, axis=1))
+        moved.append(plain[-1] + np.concatenate(at))
+    # Without a difference, both sets lie where the second one does.
+    at_second = moved[1] - plain[1]
+    limit = np.quantile(np.abs(studentized(plain[0] + at_second, moved[1])), 1 - LEVEL)
+    return float((np.abs(studentized(*moved)) > limit).mean())
+
+
+def seeds_needed(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> int | None:
+    """Return how many seeds a set would probably show the difference that these have.
+
+    None if more than `_MOST_SEEDS` are needed, or these are too few to say.
+    """
+    pairs = _arrays(first, second)
+    if min(len(side) for pair in pairs for side in pair) < 3:
+        return None
+    low, high = 4, _MOST_SEEDS
+    if estimated_power(first, second, high) < POWER:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if estimated_power(first, second, middle) >= POWER:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _arrays(
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    pairs = [
+        (np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
+        for a, b in zip(first, second, strict=True)
+    ]
+    if not pairs or any(len(side) == 0 for pair in pairs for side in pair):
+        raise ValueError("a comparison needs at least one run of both sets for each task")
+    return pairs
+
+
+def _divisions(sizes: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of both sides, shape (n_divisions, n_side); the true one comes first."""
+    starts = np.cumsum([0, *(a + b for a, b in sizes)])
+    total = math.prod(math.comb(a + b, a) for a, b in sizes)
+    if total <= _MOST_DIVISIONS:
+        # The first combination is the true one.
+        by_task = [
+            [[start + i for i in chosen] for chosen in combinations(range(a + b), a)]
+            for start, (a, b) in zip(starts, sizes, strict=False)
+        ]
+        first = np.array([np.concatenate(parts) for parts in product(*by_task)])
+    else:
+        generator, parts = np.random.default_rng(0), []
+        for start, (a, b) in zip(starts, sizes, strict=False):
+            order = generator.random((_MOST_DIVISIONS, a + b)).argsort(axis=1)[:, :a]
+            order[0] = np.arange(a)
+            parts.append(start + order)
+        first = np.concatenate(parts, axis=1)
+    is_first = np.zeros((len(first), starts[-1]), dtype=bool)
+    np.put_along_axis(is_first, first, True, axis=1)
+    return first, np.nonzero(~is_first)[1].reshape(len(first), -1)
+
+
+def _middle_mean(samples: np.ndarray) -> np.ndarray:
+    """Return the interquartile mean of each row, shape (n,)."""
+    size = samples.shape[1]
+    cut = size // 4
+    return np.asarray(np.sort(samples, axis=1)[:, cut : size - cut].mean(axis=1))

@@ -1,0 +1,187 @@
+"""One score a run, and the sides of a comparison: which runs stand for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import yaml
+
+from rlzoo_plus.analysis.index import RunEntry
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.analysis.variants import differing_keys, settings_labels
+from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
+from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.errors import ConfigError
+
+Which = Literal["final", "best"]
+# Of the environment, what decides neither its rewards nor its episodes.
+_NOT_THE_TASK = (
+    *("env.name", "env.packages", "env.solved_return", "env.max_return"),
+    *("env.frame_stack", "env.warmup_resets"),
+)
+_SAME = ("n_timesteps", "eval.episodes", "eval.deterministic")
+_MOST_NAMED = 6
+
+
+@dataclass
+class Side:
+    """The runs of one variant, or of one variant on each environment.
+
+    Attributes:
+        name: What sets it apart from the other sides.
+        runs: The runs that count by environment and seed.
+    """
+
+    name: str
+    runs: dict[str, dict[int | None, RunEntry]] = field(default_factory=dict)
+
+    def scores(self, env: str, which: Which) -> list[float]:
+        """Return the score of each seed on an environment."""
+        found = (score_of(run, which) for run in self.runs[env].values())
+        return [score for score in found if score is not None]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The return that counts as 0 and the one that counts as 1, and where they are from."""
+
+    zero: float
+    one: float
+    source: str
+
+    def __call__(self, values: Sequence[float]) -> list[float]:
+        """Return values on this scale."""
+        return [(value - self.zero) / (self.one - self.zero) for value in values]
+
+
+def score_of(run: RunEntry, which: Which) -> float | None:
+    """Return the mean return of a run's last or best evaluation, None if it has none."""
+    return run.summary.best if which == "best" else run.summary.final
+
+
+def make_sides(
+    groups: Mapping[str, Sequence[RunEntry]], which: Which = "final"
+) -> tuple[list[Side], list[str]]:
+    """Divide runs into sides: each variant of each group is one, on all its environments.
+
+    Args:
+        groups: Runs by what the user called them.
+        which: The score that a run needs to have.
+
+    Returns:
+        The sides, and a text for each run that does not count.
+    """
+    notes: list[str] = []
+    entries = [run for runs in groups.values() for run in runs]
+    labels = settings_labels({run.variant: run.values for run in entries})
+    sides: dict[tuple[str, str], Side] = {}
+    for group, runs in groups.items():
+        for run in runs:
+            if not run.is_finished or score_of(run, which) is None:
+                why = run.reason or (
+                    "it has no evaluation" if run.is_finished else f"it is {run.summary.state}"
+                )
+                notes.append(f"left out, {why}: {_shown(run)}")
+                continue
+            label = " ".join(filter(None, (run.algo, labels[run.variant])))
+            side = sides.setdefault((group, label), Side(label))
+            _add(side, run, notes)
+    _name(sides)
+    return list(sides.values()), notes
+
+
+def _add(side: Side, run: RunEntry, notes: list[str]) -> None:
+    """Add a run; of two with one seed, the one that was started last counts."""
+    by_seed = side.runs.setdefault(run.env, {})
+    seed = run.summary.seed
+    other = by_seed.get(seed)
+    used = run
+    if other is not None:
+        times = [each.summary.started_at or 0.0 for each in (other, run)]
+        used, left = (other, run) if times[0] > times[1] else (run, other)
+        notes.append(
+            f"seed {seed} of {side.name} on {run.env} counts once: {_shown(used)} is used, which "
+            f"was started last, {_shown(left)} is not"
+        )
+    by_seed[seed] = used
+
+
+def _name(sides: Mapping[tuple[str, str], Side]) -> None:
+    counts: dict[str, int] = {}
+    of_group: dict[str, int] = {}
+    for group, label in sides:
+        counts[label] = counts.get(label, 0) + 1
+        of_group[group] = of_group.get(group, 0) + 1
+    for (group, label), side in sides.items():
+        if counts[label] > 1:
+            shown = printable(group, 60)
+            side.name = shown if of_group[group] == 1 else f"{label} ({shown})"
+
+
+def check_comparable(sides: Sequence[Side]) -> None:
+    """Check that sides were measured alike.
+
+    Raises:
+        ConfigError: They have other environments, steps or evaluation episodes; it names the keys.
+    """
+    first = sides[0]
+    for side in sides[1:]:
+        if set(side.runs) != set(first.runs):
+            raise ConfigError(
+                f"{first.name} and {side.name} cannot be compared, they differ in env.name: "
+                f"{', '.join(sorted(first.runs))} there, {', '.join(sorted(side.runs))} here. "
+                "Compare runs on the same environments."
+            )
+    for env in first.runs:
+        members = [run for side in sides for run in side.runs[env].values()]
+        keys = [key for key in differing_keys([run.values for run in members]) if _must_agree(key)]
+        if keys:
+            told = []
+            for key in keys[:_MOST_NAMED]:
+                values = dict.fromkeys(printable(r.values.get(key, "-"), 40) for r in members)
+                told.append(f"{key} ({', '.join(values)})")
+            raise ConfigError(
+                f"runs on {env} cannot be compared, they differ in {', '.join(told)}. Compare runs "
+                "with the same environment, steps and evaluation episodes."
+            )
+
+
+def _must_agree(key: str) -> bool:
+    is_task = key.startswith("env.") and key not in _NOT_THE_TASK
+    return is_task or key in _SAME
+
+
+def scale_of(env: str, sides: Iterable[Side]) -> Scale:
+    """Return how returns on an environment are put on one scale with those on others.
+
+    Random and published score become 0 and 1, where conf/scores.yaml has them; else the lowest and
+    the highest evaluation of these runs.
+    """
+    members = [run for side in sides for run in side.runs[env].values()]
+    known = published_scores().get(str(members[0].values.get("env.id")))
+    if known is not None:
+        return Scale(*known, "random and published score")
+    seen = [each.mean_return for run in members for each in run.evaluations]
+    for run in members:
+        outcome = (run.summary.best, run.summary.final)
+        seen += [score for score in outcome if score is not None]
+    low, high = min(seen), max(seen)
+    return Scale(low, high if high > low else low + 1.0, "range seen")
+
+
+def published_scores() -> dict[str, tuple[float, float]]:
+    """Return the returns of a random policy and of a published one by environment id."""
+    file = conf_dir() / "scores.yaml"
+    data = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    found = {}
+    for env_id, row in data.items():
+        random, published = finite(row.get("random")), finite(row.get("published"))
+        if random is not None and published is not None and random != published:
+            found[str(env_id)] = (random, published)
+    return found
+
+
+def _shown(run: RunEntry) -> str:
+    return printable(run.summary.path, LONGEST_LINE)

@@ -1,0 +1,97 @@
+"""Whether comparisons decide as often as they state."""
+
+import numpy as np
+import pytest
+
+from rlzoo_plus.analysis.comparison import compare, estimated_power, p_value, seeds_needed
+from rlzoo_plus.statistics import iqm
+
+
+def normal(generator, n, mean=0.0, deviation=1.0):
+    return generator.normal(mean, deviation, n)
+
+
+def test_of_equal_sets_at_most_the_stated_level_is_decided_wrongly():
+    generator = np.random.default_rng(101)
+    pairs = ((normal(generator, 5), normal(generator, 5)) for _ in range(2000))
+    wrong = np.array([p_value([first], [second]) <= 0.05 for first, second in pairs])
+    assert wrong.mean() <= 0.05
+    # Of 200, more than 18 are decided by chance with a probability of 1 %.
+    assert max(wrong.reshape(10, 200).sum(axis=1)) <= 18
+
+
+def test_the_interval_says_the_same_as_the_test():
+    generator = np.random.default_rng(6)
+    for _ in range(30):
+        found = compare([normal(generator, 5, 1.5)], [normal(generator, 5)])
+        assert (found.p_value <= 0.05) == (not found.low <= 0 <= found.high)
+
+
+@pytest.mark.parametrize("draw", ["exponential", "failures", "two_tasks"])
+def test_equal_sets_of_other_distributions_are_decided_no_more_often(draw):
+    generator = np.random.default_rng(1)
+
+    def one():
+        if draw == "exponential":
+            return [generator.exponential(size=5)]
+        if draw == "failures":
+            return [np.where(generator.random(5) < 0.2, -10.0, generator.normal(size=5))]
+        return [generator.normal(size=4), 5 + generator.normal(size=4)]
+
+    wrong = sum(p_value(one(), one()) <= 0.05 for _ in range(200))
+    # Of 200, more than 18 are decided by chance with a probability of 1 %.
+    assert wrong <= 18
+
+
+def test_intervals_hold_the_true_difference_as_often_as_they_state():
+    generator = np.random.default_rng(2)
+    found = [compare([normal(generator, 5, 3.0)], [normal(generator, 5)]) for _ in range(60)]
+    # Of 60, fewer than 51 hold it by chance with a probability of 0.1 %.
+    assert sum(each.low <= 3.0 <= each.high for each in found) >= 51
+
+
+@pytest.mark.parametrize("n", [6, 12])
+def test_sets_one_deviation_apart_are_decided_as_the_power_estimate_says(n):
+    generator = np.random.default_rng(3)
+    first, second = normal(generator, 400), normal(generator, 400)
+    # Exactly one deviation apart.
+    first += 1.0 - iqm(first) + iqm(second)
+    expected = estimated_power([first], [second], n)
+    found = [p_value([normal(generator, n, 1.0)], [normal(generator, n)]) for _ in range(200)]
+    # Three standard errors of 200 pairs.
+    assert np.mean([p <= 0.05 for p in found]) == pytest.approx(expected, abs=0.11)
+
+
+def test_about_as_many_seeds_are_needed_as_textbooks_say():
+    generator = np.random.default_rng(4)
+    first, second = normal(generator, 400), normal(generator, 400)
+    first += 1.0 - iqm(first) + iqm(second)
+    # Means one deviation apart need 17 a set for a power of 80 %; interquartile means some more.
+    assert 16 <= seeds_needed([first], [second]) <= 24
+    assert seeds_needed([first], [first]) is None
+    assert seeds_needed([[1.0, 2.0]], [[5.0, 6.0]]) is None
+
+
+def test_too_few_runs_have_no_interval():
+    found = compare([[1.0, 2.0]], [[5.0, 6.0]])
+    assert (found.low, found.high, found.difference) == (None, None, -4.0)
+    assert compare([[1.0]], [[2.0]]).p_value is None
+
+
+def test_runs_without_spread_are_told_apart_and_equal_ones_are_not():
+    apart = compare([[1.0] * 5], [[2.0] * 5])
+    assert apart.p_value < 0.05
+    assert (apart.low, apart.high) == pytest.approx((-1.0, -1.0), abs=1e-6)
+    assert compare([[1.0] * 5], [[1.0] * 5]).p_value == 1.0
+
+
+def test_a_set_against_itself_with_a_shift_gives_that_difference():
+    values = np.random.default_rng(5).normal(size=8)
+    found = compare([values + 2.0], [values])
+    assert found.difference == pytest.approx(2.0)
+    assert found.low < 2.0 < found.high
+
+
+def test_a_task_without_runs_is_an_error():
+    with pytest.raises(ValueError, match="at least one run"):
+        compare([[]], [[1.0]])

@@ -1,0 +1,170 @@
+"""`rlzoo-plus compare`."""
+
+import json
+
+import pytest
+from support.written_runs import write_run
+
+from rlzoo_plus.commands.compare import main
+from rlzoo_plus.commands.dispatch import run as run_verb
+from rlzoo_plus.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def write_set(root, score, n=5, **options):
+    return [write_run(root, seed=seed, score=score + seed, **options) for seed in range(n)]
+
+
+def as_json(capsys, *arguments):
+    code = main([*map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gate", "code"),
+    [
+        (200.0, 100.0, "better", 0),
+        (100.0, 200.0, "better", 1),
+        (100.0, 100.0, "better", 3),
+        (200.0, 100.0, "not-worse", 0),
+        (100.0, 200.0, "not-worse", 1),
+        (100.0, 104.0, "not-worse", 3),
+    ],
+)
+def test_the_gate_answers_by_its_exit_code(tmp_path, capsys, first, second, gate, code):
+    write_set(tmp_path / "a", first)
+    write_set(tmp_path / "b", second)
+    assert main(["a", "b", "--gate", gate]) == code
+    assert f"gate: a {gate} than b" in capsys.readouterr().out
+
+
+def test_a_margin_widens_what_is_not_worse(tmp_path):
+    write_set(tmp_path / "a", 100.0)
+    write_set(tmp_path / "b", 110.0)
+    assert main(["a", "b", "--gate", "not-worse", "--margin", "0"]) == 1
+    assert main(["a", "b", "--gate", "not-worse", "--margin", "0.5"]) == 0
+
+
+def test_the_variants_of_one_folder_are_its_sides(tmp_path, capsys):
+    write_set(tmp_path / "s" / "1", 100.0)
+    write_set(tmp_path / "s" / "2", 150.0, hyperparams={"gamma": 0.9})
+    write_set(tmp_path / "s" / "3", 300.0, algo="sac")
+    assert main(["s"]) == 0
+    out = capsys.readouterr().out
+    assert "ppo gamma=0.99 against ppo gamma=0.9: ppo gamma=0.9 is higher" in out
+    assert "ppo gamma=0.9 against sac: sac is higher" in out
+    assert "after Holm" in out
+
+
+def test_several_environments_are_put_on_one_scale(tmp_path, capsys):
+    for env, scale in (("hopper", 1.0), ("ant", 1000.0)):
+        for algo, score in (("ppo", 100.0), ("sac", 150.0)):
+            for seed in range(5):
+                write_run(tmp_path / "s", algo, env, seed, scale * (score + seed))
+    _, data = as_json(capsys, "s")
+    (pair,) = data["pairs"]
+    assert [row["env"] for row in pair["rows"]] == ["ant", "hopper", "all"]
+    assert pair["rows"][0]["comparison"]["difference"] == pytest.approx(-50_000)
+    assert -1 < pair["rows"][2]["comparison"]["difference"] < 0
+    assert data["scales"]["ant"]["source"] == "range seen"
+    assert pair["decision"] == "sac is higher"
+
+
+def test_a_published_score_is_the_scale_where_there_is_one(tmp_path, capsys):
+    write_set(tmp_path / "a", -200.0, about_env={"id": "Pendulum-v1"})
+    write_set(tmp_path / "b", -300.0, about_env={"id": "Pendulum-v1"})
+    _, data = as_json(capsys, "a", "b")
+    (scale,) = data["scales"].values()
+    assert scale["source"] == "random and published score"
+    assert scale["zero"] < -1000
+
+
+def test_the_same_seed_twice_counts_once_and_it_is_said_which(tmp_path, capsys):
+    write_set(tmp_path / "a", 100.0)
+    last = write_run(tmp_path / "a", seed=0, score=150.0, name="again")
+    write_set(tmp_path / "b", 100.0)
+    assert main(["a", "b"]) == 0
+    error = capsys.readouterr().err
+    assert "seed 0 of ppo" in error
+    assert f"{last.path.relative_to(tmp_path)} is used" in error
+    _, data = as_json(capsys, "a", "b")
+    assert len(data["sides"][0]["runs"]["cartpole"]) == 5
+
+
+def test_runs_that_train_died_or_are_damaged_do_not_count_and_it_is_said(tmp_path, capsys):
+    write_set(tmp_path / "a", 100.0)
+    write_set(tmp_path / "b", 100.0)
+    write_run(tmp_path / "a", seed=7, state="interrupted")
+    write_run(tmp_path / "a", seed=8, state="failed", message="out of memory")
+    write_run(tmp_path / "a", seed=9).config_file.write_text("{")
+    assert main(["a", "b"]) == 0
+    error = capsys.readouterr().err
+    assert "left out, it is interrupted" in error
+    assert "left out, out of memory" in error
+    assert "left out, config.yaml cannot be read" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (
+            {"about_env": {"kwargs": {"mass": 2}}},
+            "env.kwargs.mass",
+        ),
+        ({"steps": (1000, 2000)}, r"n_timesteps \(4000, 2000\)"),
+        ({"eval": {"episodes": 50, "deterministic": True}}, r"eval.episodes \(5, 50\)"),
+    ],
+)
+def test_runs_that_were_measured_otherwise_are_refused_with_the_keys(tmp_path, options, named):
+    write_set(tmp_path / "a", 100.0)
+    write_set(tmp_path / "b", 100.0, **options)
+    with pytest.raises(ConfigError, match=f"differ in {named}"):
+        main(["a", "b"])
+
+
+def test_other_environments_are_refused(tmp_path):
+    write_set(tmp_path / "a", 100.0)
+    write_set(tmp_path / "b", 100.0, algo="sac", env="hopper")
+    with pytest.raises(ConfigError, match=r"differ in env\.name: cartpole there, hopper here"):
+        main(["a", "b"])
+
+
+def test_few_seeds_have_no_interval_and_a_warning(tmp_path, capsys):
+    write_set(tmp_path / "a", 100.0, n=2)
+    write_set(tmp_path / "b", 100.0, n=2)
+    assert main(["a", "b", "--gate", "better"]) == 3
+    out = capsys.readouterr().out
+    assert " -  " in out
+    assert "fewer than 5 seeds" in out
+
+
+def test_patterns_name_runs(tmp_path, capsys):
+    write_set(tmp_path / "a", 100.0)
+    write_set(tmp_path / "b", 100.0)
+    assert main(["a/cartpole/ppo/s[0-4]", "b"]) == 0
+    assert "n=5" in capsys.readouterr().out
+
+
+def test_wrong_arguments_are_one_line(tmp_path, capsys):
+    write_set(tmp_path / "a", 100.0)
+    for arguments, message in [
+        (["a"], "there are 1 sides with finished runs (ppo)"),
+        (["a", "a"], "a is given twice"),
+        (["a", "a/cartpole"], "is in a and in a/cartpole"),
+        (["nowhere*"], "matches nothing"),
+        (["a", "--margin", "0.1"], "--margin is for --gate"),
+        (["a", "--gate", "better", "--margin", "-1"], "must be at least 0"),
+    ]:
+        assert run_verb("compare", arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_help_gives_an_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "Example: rlzoo-plus compare" in capsys.readouterr().out
