@@ -1,6 +1,6 @@
 """Cart-poles on a rail: balance, balance by camera, and swing-up."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
@@ -60,6 +60,11 @@ class CartPoleBalance(Task):
         """
         (cart, angle), (cart_velocity, angular_velocity) = state.joints
         return observation_of(cart, cart_velocity, sin(angle), cos(angle), angular_velocity)
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of ``observation``."""
+        del joints
+        return ("cart", "cart velocity", "sin angle", "cos angle", "angular velocity")
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting, each of shape (...).

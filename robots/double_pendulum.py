@@ -1,6 +1,6 @@
 """Double pendulum: keep two poles, one hinged on the other, upright on a cart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -24,6 +24,8 @@ POLE_LENGTH_M = 0.6
 """Length of each of the two poles."""
 FALL_HEIGHT_M = 1.0
 """Height of the upper pole's tip above the cart below which the poles count as fallen."""
+
+_OF_POLE = ("sin", "cos", "angular velocity")
 
 
 class DoublePendulumBalance(Task):
@@ -60,6 +62,12 @@ class DoublePendulumBalance(Task):
             cos(upper),
             lower_velocity + bend_velocity,
         )
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of ``observation``."""
+        del joints
+        poles = [f"{what} {pole}" for pole in ("lower", "upper") for what in _OF_POLE]
+        return ("cart", "cart velocity", *poles)
 
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting, each of shape (...).

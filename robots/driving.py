@@ -1,6 +1,6 @@
 """Driving to a point on a plane: the task of the wheeled robots, the Husky and the racecar."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
@@ -87,6 +87,19 @@ class DriveToGoal(Task):
         """Keep the goal and the way, and renew the way that is left and the action."""
         kept = {name: state.memory[name] for name in ("goal", "way")}
         return {**kept, "way_left": self._way_left(_distance(state)), "action": action}
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of ``observation``."""
+        del joints
+        goal = ("goal distance", "cos goal", "sin goal")
+        return (
+            *goal,
+            "speed ahead",
+            "speed left",
+            "turning rate",
+            "last action 1",
+            "last action 2",
+        )
 
     def observation(self, state: State) -> NDArray[np.float32]:
         """Return where the goal is, the motion, and the last action, in the robot's frame.

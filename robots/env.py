@@ -166,6 +166,11 @@ class BaseRobotEnv(ExactState, View):
         """The robot in it."""
         return self.world.robot
 
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Names of the entries of the observation; nothing if the task gives none."""
+        return self.task.observation_names([joint.name for joint in self.robot.joints])
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Franka push: an arm pushes a cube over a table to a point, for hindsight replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -55,6 +55,13 @@ class FrankaPushTask(GoalTask):
     def achieved_goal(self, state: State) -> Floats:
         """Return where the cube is, x and y [m], shape (..., 2)."""
         return state.object_position[..., 0, :2]
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of ``features``."""
+        del joints
+        gripper = [f"gripper {x}" for x in "xyz"] + [f"gripper velocity {x}" for x in "xyz"]
+        cube = [f"cube from gripper {x}" for x in "xyz"] + ["cube velocity x", "cube velocity y"]
+        return (*gripper, *cube, "sin 4 yaw", "cos 4 yaw")
 
     def features(self, state: State) -> NDArray[np.float32]:
         """Return the gripper, and the cube as the gripper sees it; shape (..., 13).

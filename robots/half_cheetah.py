@@ -1,6 +1,6 @@
 """Half-cheetah: a body with two legs runs in a plane, as in the PyBullet task of that name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar, Unpack
@@ -68,6 +68,14 @@ class RunForward(Task):
             "contact": state.contact,
             "contact_before": state.memory["contact"],
         }
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of ``observation``."""
+        torso = ("height", "sin target", "cos target")
+        velocity = ("velocity ahead", "velocity left", "velocity up", "roll", "pitch")
+        pairs = [f"{name}{of}" for name in joints for of in ("", " velocity")]
+        legs = ("ffoot", "fshin", "fthigh", "bfoot", "bshin", "bthigh")
+        return (*torso, *velocity, *pairs, *(f"{name} contact" for name in legs))
 
     def observation(self, state: State) -> Floats:
         """Return the posture, the joints and the contacts of the step before, within 5 of 0.

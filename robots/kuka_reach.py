@@ -1,6 +1,6 @@
 """Kuka reach: an arm brings its flange to a point."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -57,6 +57,10 @@ class KukaReachTask(GoalTask):
         """Return the terms of ``GoalTask``, and ``near``: 0 at the goal, -0.9 at 10 cm from it."""
         terms = super().goal_terms(achieved, desired)
         return {**terms, "near": tolerance(terms["distance"], margin=0.1) - 1.0}
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of ``features``."""
+        return (*joints, *(f"{name} velocity" for name in joints))
 
     def features(self, state: State) -> NDArray[np.float32]:
         """Return the positions [rad] and velocities [rad/s] of the joints, shape (..., 14)."""

@@ -172,6 +172,14 @@ class FollowVelocity(Task):
             "count": state.memory["count"] + 1.0,
         }
 
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of ``observation``."""
+        vectors = ("velocity", "angular velocity", "gravity")
+        base = [f"{name} {axis}" for name in vectors for axis in "xyz"]
+        command = ("command ahead", "command left", "command turning", "sin clock", "cos clock")
+        of_joints = [f"{name}{of}" for of in ("", " velocity", " last action") for name in joints]
+        return (*base, *command, *of_joints)
+
     def observation(self, state: State) -> NDArray[np.float32]:
         """Return motion, tilt, command and clock, the joints, and the last action.
 

@@ -1,7 +1,7 @@
 """A task: where an episode starts, what is observed, what is rewarded, and when it ends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,6 +70,18 @@ class Task(ABC):
         Args:
             rng: Generator of that world.
         """
+
+    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
+        """Return the name of each entry of the observation, of a goal task of its ``observation``.
+
+        Args:
+            joints: Names of the joints that are read.
+
+        Returns:
+            Nothing if they have no names.
+        """
+        del joints
+        return ()
 
     def remember(self, state: State, action: Floats) -> Memory:
         """Return the memory for the next step; by default the present one.

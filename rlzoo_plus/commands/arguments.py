@@ -25,7 +25,7 @@ def run_parser(verb: str, description: str, example: str) -> CommandParser:
     parser = command_parser(verb, description, example)
     add_policy(parser)
     add = parser.add_argument
-    add("--seed", type=_not_negative, default=0, help="chooses other held-out episodes (default 0)")
+    add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
     return parser
 
@@ -84,11 +84,12 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     return parse
 
 
-def _not_negative(text: str) -> int:
+def not_negative(text: str) -> int:
+    """Parse a whole number of at least 0."""
     value = int(text)
     if value < 0:
         raise ValueError
     return value
 
 
-_not_negative.__name__ = "whole number of at least 0"
+not_negative.__name__ = "whole number of at least 0"

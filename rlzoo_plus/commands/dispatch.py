@@ -23,7 +23,7 @@ VERBS = {
     "resume": "resume an unfinished run, bit for bit",
     "doctor": "check a configuration before training, and measure its speed",
     "new-robot": "write an environment for your own URDF",
-    "inspect": "show an environment: joints, rewards, speed, image",
+    "inspect": "show an environment; or a policy's episode, step by step",
     "sweep": "manage the jobs of train -m: status, resume, ...",
     "worker": "train runs of a sweep that is in a store",
     "cloud": "make, show or remove your project in AWS: deploy, status, ...",

@@ -1,23 +1,30 @@
-"""`rlzoo-plus inspect`: show an environment, above all a robot of the user's own."""
+"""`rlzoo-plus inspect`: show an environment, or step through an episode of a trained policy."""
 
 from __future__ import annotations
 
 import json
+import sys
+from argparse import Namespace
 from pathlib import Path
 
-from rlzoo_plus.commands.arguments import positive
+from rlzoo_plus.commands.arguments import RUN_HELP, not_negative, positive
 from rlzoo_plus.commands.typed import command_parser, make_console
 
 
 def main(arguments: list[str]) -> int:
-    """Play random actions and print what is found; return the exit code."""
+    """Print what is found, or step through an episode; return the exit code."""
     parser = command_parser(
         "inspect",
         "Show an environment before it is trained, under random actions: its spaces and its speed; "
         "for a robot built with this project also joints, masses, reward terms and why episodes "
-        "end. The overrides, and --config-dir, are those of train.",
-        "env=cartpole_bullet --picture start.png",
-        usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]",
+        "end. The overrides, and --config-dir, are those of train. With a RUN instead, or an "
+        "episode that evaluate has saved: step through an episode of the policy, with the entries "
+        "of the observation by name, action, reward terms and value. Enter shows the next step, s "
+        "jumps to the largest changes of reward or value, e to the end.",
+        "outputs/cartpole_bullet/ppo/...   or: rlzoo-plus inspect env=cartpole_bullet",
+        usage="rlzoo-plus inspect [--picture FILE] [--seconds SECONDS] [--json] [KEY=VALUE ...]\n"
+        "       rlzoo-plus inspect RUN|FILE [--which WHICH] [--episode N] [--seed SEED] "
+        "[--stochastic] [--trust] [--json]",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -25,7 +32,18 @@ def main(arguments: list[str]) -> int:
     add("--picture", type=Path, metavar="FILE", help=picture_help)
     add("--seconds", type=positive(float), default=2.0, help="time for random actions (default 2)")
     add("--json", action="store_true", help="print JSON, for programs")
+    of_run = parser.add_argument_group("of a run", f"RUN: {RUN_HELP}; or FILE: a saved episode")
+    add = of_run.add_argument
+    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
+    add("--episode", type=positive(int), default=1, help="which held-out episode (default 1)")
+    add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
+    add("--stochastic", action="store_true", help="act with exploration")
+    add("--trust", action="store_true", help="import the run's own packages and wrappers")
     options, overrides = parser.parse_known_args(arguments)
+    if overrides and "=" not in overrides[0] and not overrides[0].startswith(("-", "~", "+")):
+        if overrides[1:]:
+            parser.error(f"unrecognized arguments: {' '.join(overrides[1:])}")
+        return _step_through(overrides[0], options)
     from rlzoo_plus.inspection.report import (
         as_data,
         check_path,
@@ -47,4 +65,34 @@ def main(arguments: list[str]) -> int:
         make_picture(spec, options.picture)
         if not options.json:
             print(f"wrote {options.picture}")
+    return 0
+
+
+def _step_through(name: str, options: Namespace) -> int:
+    from rlzoo_plus.diagnostics.stepping import as_data, step_through, table, views_of_run
+
+    if Path(name).is_file() and Path(name).suffix in (".json", ".npz"):
+        from rlzoo_plus.commands.replay import run_of
+        from rlzoo_plus.diagnostics.episode import episode_files, load_episode
+        from rlzoo_plus.diagnostics.stepping import views_of_file
+
+        (file,) = episode_files(Path(name))
+        episode, about = load_episode(file)
+        run = run_of(file, about, None, trust=options.trust)
+        views = views_of_file(run, episode, run.changed_config(about["overrides"])[0])
+    else:
+        from rlzoo_plus.envs.seeding import held_out_seeds
+        from rlzoo_plus.runs.run import Run
+
+        run = Run.open(name, trust=options.trust)
+        run.require_trust()
+        policy = run.policy(options.which)
+        seed = held_out_seeds(options.episode, options.seed)[-1]
+        episode, views = views_of_run(run, policy, seed, deterministic=not options.stochastic)
+    if options.json:
+        print(json.dumps(as_data(episode, views)))
+    elif sys.stdin.isatty():
+        step_through(views, input, print)
+    else:
+        print(table(views))
     return 0
