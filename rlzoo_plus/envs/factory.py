@@ -117,9 +117,9 @@ def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = 
 
 def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
-    from stable_baselines3.common.vec_env import DummyVecEnv
+    from rlzoo_plus.envs.one_by_one import OneByOne
 
-    kind: Any = DummyVecEnv
+    kind: Any = OneByOne
     if chain.vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
 
@@ -155,7 +155,7 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Monitor:
 
 
 def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:
-    from stable_baselines3.common.vec_env import VecNormalize
+    from rlzoo_plus.envs.normalize import LeanNormalize
 
     space, keys = venv.observation_space, None
     if isinstance(space, spaces.Dict):
@@ -166,7 +166,7 @@ def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> V
         keys = [k for k, s in boxes.items() if not is_image(s) and k not in masked]
     is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
     observation = normalize.observation and is_normalizable and keys != []
-    return VecNormalize(
+    return LeanNormalize(
         venv,
         norm_obs=observation,
         norm_reward=normalize.reward,

@@ -231,7 +231,7 @@ def test_the_library_finds_the_monitor_of_each_environment(make):
 
 # Which kind is taken
 
-BATCHED, ONE_BY_ONE = "BatchedRobots", "DummyVecEnv"
+BATCHED, ONE_BY_ONE = "BatchedRobots", "OneByOne"
 SWITCHED = "env.wrappers=[{mask_observation: {hidden: [1]}}]"
 
 
