@@ -1,5 +1,7 @@
 """What processes that train share: imported once, in the fork server that they come from."""
 
+import gc
+
 from robots.quiet import native_output_hidden
 
 with native_output_hidden():
@@ -9,3 +11,6 @@ with native_output_hidden():
 
     import rlzoo_plus.runs.exp_manager
     import rlzoo_plus.runs.job  # noqa: F401
+
+# They never collect it, so its pages stay shared.
+gc.freeze()

@@ -17,7 +17,6 @@ from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
-from rlzoo_plus.agents.late_compiler import import_compiler_late
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -37,6 +36,7 @@ from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
 from rlzoo_plus.envs.checks import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+from rlzoo_plus.startup import import_compiler_late
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm

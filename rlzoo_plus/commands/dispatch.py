@@ -12,6 +12,7 @@ from typing import Any
 
 from rlzoo_plus.commands.typed import as_typed, drop_output, tell
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
+from rlzoo_plus.startup import collect_as_usual, collect_rarely
 
 # The module of each is `rlzoo_plus.commands.VERB`.
 VERBS = {
@@ -42,6 +43,8 @@ VERBS = {
 }
 # What machines in a cloud call; nobody types it.
 OF_MACHINES = ("leave-fleet",)
+# Verbs that import libraries to the end before collections begin.
+_TRAINING = ("train", "resume")
 # Verbs that take the overrides of `train`.
 WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 _LONGEST_SHOWN = 300
@@ -77,7 +80,10 @@ def run(verb: str, arguments: list[str]) -> int:
     try:
         if verb not in VERBS and verb not in OF_MACHINES:
             raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
-        return int(main_of(verb)(arguments) or 0)
+        main = main_of(verb)
+        if verb not in _TRAINING:
+            collect_as_usual()
+        return int(main(arguments) or 0)
     except (ConfigError, RunError, OSError) as error:
         text = _about_path(error) if isinstance(error, OSError) else str(error)
         from rlzoo_plus.artifacts.secrets import redact
@@ -95,6 +101,7 @@ def entry_point(verb: str | None = None) -> None:
     """Start from the command line: with a fixed verb, or with the first argument as the verb."""
     arguments = sys.argv[1:]
     code: Any = 0
+    collect_rarely()
     try:
         if verb is not None:
             code = run(verb, arguments)

@@ -34,7 +34,9 @@ def main(arguments: list[str]) -> int:
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
         from rlzoo_plus.commands.multirun import main as multirun
+        from rlzoo_plus.startup import collect_as_usual
 
+        collect_as_usual()
         return multirun(arguments)
     from rlzoo_plus.config.compose import run_hydra
 

@@ -132,12 +132,16 @@ def run_plan(
         RunError: The run failed.
     """
     # Importing torch takes a second, so these come after the checks.
+    from rlzoo_plus.startup import collect_as_usual, import_libraries
+
+    import_libraries(plan.config)
     from rlzoo_plus.agents.factory import check_device
     from rlzoo_plus.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.runs.exp_manager import ExpManager
     from rlzoo_plus.runs.media import write_media
 
+    collect_as_usual()
     config = scheduled(plan.config)
     plan = replace(plan, config=config)
     check_device(config.device)
