@@ -1,9 +1,9 @@
 """The walkers of pybullet-envs-gymnasium, many at once: the numbers of the originals, bit for bit.
 
-The plugin of our robots steps and reads all worlds in one call. What the originals compute of each
-reading is computed of all; where one number may be rounded otherwise than many (products of
-matrices, sums, angles), and where a walker decides itself, it is asked one by one. The originals
-reset the worlds, and know of the running episode after `Walkers.give_back`.
+The plugin of our robots steps and reads all worlds in one call, and computes what the originals
+compute of each reading. Functions that NumPy rounds in its own way (angles, products of matrices,
+means of the actions' precision) are NumPy's, of all worlds at once. Those who run to flags decide
+themselves.
 """
 
 from __future__ import annotations
@@ -15,27 +15,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import pybullet
-from gymnasium.wrappers import TimeLimit
-from pybullet_envs_gymnasium import gym_locomotion_envs as kinds
 from pybullet_envs_gymnasium import robot_locomotors as robots_of
 
-from rlzoo_plus.envs.episodes import RecordedEpisodes, WarmupResets, layers_of
+from rlzoo_plus.envs.bullet_batch import BulletBatch, body_of, indices_of, torques_and_step
 from robots import native
-from robots.plugin import PluginError, get_plugin
-from robots.quiet import native_output_hidden
-from robots.threads import Threads
+from robots.plugin import get_plugin
 from robots.vec_env import Transition
 
-# HumanoidFlagrunHarder is none: with its cubes, it differs from itself now and then.
-_KNOWN = {
-    kinds.HopperBulletEnv: robots_of.Hopper,
-    kinds.Walker2DBulletEnv: robots_of.Walker2D,
-    kinds.HalfCheetahBulletEnv: robots_of.HalfCheetah,
-    kinds.AntBulletEnv: robots_of.Ant,
-    kinds.HumanoidBulletEnv: robots_of.Humanoid,
-    kinds.HumanoidFlagrunBulletEnv: robots_of.HumanoidFlagrun,
-}
 # Where the place of a part is fixed, or that of the base, in place of the number of a link.
 _OF_BASE, _FIXED = -1, -2
 _same: dict[type, bool] = {}
@@ -68,8 +54,8 @@ class _Layout(ctypes.Structure):
     )
 
 
-class Walkers:
-    """Steps n walkers of one kind; the counterpart of `RobotVecEnv` for `BatchedRobots`."""
+class Walkers(BulletBatch):
+    """Steps n walkers of one kind."""
 
     def __init__(self, envs: Sequence[gym.Env]) -> None:
         """Take over the chains of wrappers around n walkers, from `make_env`.
@@ -77,25 +63,17 @@ class Walkers:
         Raises:
             ValueError: `ROBOTS_THREADS` is no number of threads.
         """
-        self._envs: list[Any] = [env.unwrapped for env in envs]
-        self._limits = [_layer(env, TimeLimit) for env in envs]
-        self._records = [_layer(env, RecordedEpisodes) for env in envs]
-        self._max_steps = min(limit._max_episode_steps for limit in self._limits)
+        super().__init__(envs)
         n = len(envs)
-        self._threads = Threads(n, hash(type(self._envs[0])))
-        self._programs: native.Programs | None = None
-        self._robots: list[Any] = [env.robot for env in self._envs]
         self._settings: list[Any] = []
-        self._steps = np.zeros(n, np.int64)
-        self._totals, self._potential = np.zeros(n), np.zeros(n)
-        self._start_z = np.zeros(n)
-        self._feet = np.zeros((n, len(type(self._envs[0].robot).foot_list)), np.float32)
+        self._totals, self._start_z = np.zeros(n), np.zeros(n)
+        self._feet = np.zeros((n, len(type(self._robots[0]).foot_list)), np.float32)
 
     def take_over(self, index: int) -> None:
         """Continue from the state of one walker, which was reset or stepped by itself."""
-        env, robot = self._envs[index], self._envs[index].robot
-        self._steps[index] = self._limits[index]._elapsed_steps
-        self._totals[index], self._potential[index] = env.reward, env.potential
+        super().take_over(index)
+        env, robot = self._envs[index], self._robots[index]
+        self._totals[index] = env.reward
         self._start_z[index] = robot.initial_z
         self._feet[index] = robot.feet_contact
         # The walker itself looks at it.
@@ -103,8 +81,8 @@ class Walkers:
 
     def give_back(self, index: int) -> None:
         """Write the state of a world into its walker; the opposite of `take_over`."""
+        super().give_back(index)
         env = self._envs[index]
-        self._limits[index]._elapsed_steps = int(self._steps[index])
         # That of those who run to flags would count a step, and might move the flag.
         robots_of.WalkerBase.calc_state(env.robot)
         env.potential, env.reward = float(self._potential[index]), float(self._totals[index])
@@ -143,14 +121,8 @@ class Walkers:
             observation[index] = seen
         # By Python, whose newer versions carry the rounding errors.
         rewards = np.array([sum(terms) for terms in self._terms.tolist()])
-        ends = self._ended.copy()
         self._totals += rewards
-        self._steps += 1
-        for record, action, seen in zip(self._records, actions, observation, strict=True):
-            if record is not None:
-                record.note_step(action, seen)
-        truncated = ~ends & (self._steps >= self._max_steps)
-        return Transition(observation, rewards, ends, truncated, [{} for _ in self._envs])
+        return self._moved(actions, observation, rewards, self._ended.copy())
 
     def _chase(self, *places: np.ndarray) -> dict[int, np.ndarray]:
         """Let walkers that run to flags do what their `calc_state` does, which draws new flags.
@@ -202,16 +174,15 @@ class Walkers:
         inputs[:, n_joints + 3] = self._start_z
         return inputs
 
-    def physics_alone(self) -> native.Programs:
-        """Return programs that command and step the worlds, and read nothing; for benchmarks."""
-        return native.Programs(get_plugin(), self._clients, self._commands, 0)
+    def _commands(self) -> list[native.Program]:
+        return [torques_and_step(env, _motors_of(env.robot)) for env in self._envs]
 
     def _load(self) -> None:
         """Write the programs: the robots are loaded by their first reset."""
         first, robot = self._envs[0], self._envs[0].robot
         joints, parts = robot.ordered_joints, list(robot.parts.values())
-        body = _body_of(robot.robot_body)
-        own = [number for number, one in enumerate(parts) if _body_of(one) == body]
+        body = body_of(robot.robot_body)
+        own = [number for number, one in enumerate(parts) if body_of(one) == body]
         linked = {
             number: parts[number].bodyPartIndex
             for number in own
@@ -222,15 +193,12 @@ class Walkers:
         n_joints = len(joints)
         self._are_chasing = isinstance(robot, robots_of.HumanoidFlagrun)
         self._is_humanoid = isinstance(robot, robots_of.Humanoid)
-        motors = robot.motors if self._is_humanoid else joints
-        order = [joints.index(motor) for motor in motors]
         lower = [joint.lowerLimit for joint in joints]
         ranges = [joint.upperLimit - joint.lowerLimit for joint in joints]
         head = native.part(native.SKIP, 18 + 2 * n_joints)
-        self._clients = [env.physicsClientId for env in self._envs]
-        self._commands = [_commands(env, order) for env in self._envs]
+        clients = [env.physicsClientId for env in self._envs]
         programs = []
-        for env, commands in zip(self._envs, self._commands, strict=True):
+        for env, commands in zip(self._envs, self._commands(), strict=True):
             places: list[float] = []
             for number, one in enumerate(env.robot.parts.values()):
                 if number in linked:
@@ -244,7 +212,7 @@ class Walkers:
             tail = native.part(native.WALKER, *numbers)
             programs.append([*commands, *head, *_reads(env, links), *tail])
         width = 18 + 4 * n_joints + 13 + 13 * len(links) + self._feet.shape[1]
-        self._programs = native.Programs(get_plugin(), self._clients, programs, width)
+        self._programs = native.Programs(get_plugin(), clients, programs, width)
         self._allocate(first, n_joints, width)
 
     def _allocate(self, first: Any, n_joints: int, width: int) -> None:
@@ -262,7 +230,7 @@ class Walkers:
         more = self._rows[:, 8 + 2 * n_joints :]
         self._column, self._apart, self._speed = more[:, :6], more[:, 3:5], more[:, 6:9, None]
         self._speeds = self._rows[:, 9 : 8 + 2 * n_joints : 2]
-        kind, height, bonus = _ALIVE[_KNOWN[type(first)]]
+        kind, height, bonus = _ALIVE[type(first.robot)]
         sizes = n, n_joints, n_feet, width, kind, first.scene.dt, height, bonus
         arrays = (getattr(self, f"_{name}") for name in _ARRAYS)
         self._layout = _Layout(*sizes, *(array.ctypes.data for array in arrays))
@@ -271,22 +239,11 @@ class Walkers:
         self._run = self._programs.bound(self._inputs, self._rows)
 
 
-def _commands(env: Any, order: list[int]) -> native.Program:
-    """Return what commands the motors of one walker, its joints in this order, and steps it."""
-    infos = _infos(env)
-    rest = (0.0, 0.0, 0.0, -np.inf, np.inf)
-    motors = [(column, *infos[joint], *rest) for column, joint in enumerate(order)]
-    numbers = [number for motor in motors for number in motor]
-    body, count, mode = _body_of(env.robot.robot_body), len(motors), pybullet.TORQUE_CONTROL
-    commands = native.part(native.MOTORS, body, mode, count, count, *numbers)
-    return [*commands, *native.part(native.STEP, 1)]
-
-
 def _reads(env: Any, links: list[int]) -> native.Program:
     """Return what reads one walker: its joints, its base, these links and its feet."""
-    robot, body = env.robot, _body_of(env.robot.robot_body)
+    robot, body = env.robot, body_of(env.robot.robot_body)
     ((floor, _),) = env.ground_ids
-    q, u = zip(*_infos(env), strict=True)
+    q, u = zip(*indices_of(env, robot.ordered_joints), strict=True)
     indices = [joint.jointIndex for joint in robot.ordered_joints]
     feet = [foot.bodyPartIndex for foot in robot.feet]
     return [
@@ -296,11 +253,10 @@ def _reads(env: Any, links: list[int]) -> native.Program:
     ]
 
 
-def _infos(env: Any) -> list[tuple[int, int]]:
-    """Return Bullet's indices of the position and the velocity of each joint."""
-    read, body = pybullet.getJointInfo, _body_of(env.robot.robot_body)
-    indices = [joint.jointIndex for joint in env.robot.ordered_joints]
-    return [read(body, i, physicsClientId=env.physicsClientId)[3:5] for i in indices]
+def _motors_of(robot: Any) -> list[Any]:
+    """Return the joints that the entries of an action drive."""
+    motors: list[Any] = robot.ordered_joints
+    return robot.motors if isinstance(robot, robots_of.Humanoid) else motors
 
 
 def _power_of(robot: Any) -> np.ndarray:
@@ -308,56 +264,3 @@ def _power_of(robot: Any) -> np.ndarray:
     if isinstance(robot, robots_of.Humanoid):
         return np.array([power * robot.power for power in robot.motor_power])
     return np.array([robot.power * joint.power_coef for joint in robot.ordered_joints])
-
-
-def _body_of(part: Any) -> int:
-    body: int = part.bodies[part.bodyIndex]
-    return body
-
-
-def _layer(env: gym.Env, kind: type) -> Any:
-    """Return the wrapper of a kind around an environment, None if there is none."""
-    return next((layer for layer in layers_of(env) if isinstance(layer, kind)), None)
-
-
-def why_not_walker(env: gym.Env) -> str | None:
-    """Return why an environment from `make_env` cannot be one of `Walkers`; None if it can."""
-    walker: Any = env.unwrapped
-    kind = type(walker)
-    if kind not in _KNOWN or type(walker.robot) is not _KNOWN[kind]:
-        return f"{kind.__name__} is none of the walkers that can be stepped together"
-    if _layer(env, TimeLimit) is None or _layer(env, WarmupResets) is None:
-        return "it has no time limit, or no warm-up reset"
-    try:
-        get_plugin()
-        if kind not in _same:
-            _same[kind] = _steps_alike(kind)
-    except PluginError as error:
-        return str(error)
-    if not _same[kind]:
-        native.say(f"{kind.__name__} comes to other numbers.")
-        return "the plugin steps it to other numbers than PyBullet does"
-    return None
-
-
-def _steps_alike(kind: type) -> bool:
-    """Step one walker as it is and another as one of many, from the same start."""
-    with native_output_hidden():
-        both: list[Any] = [WarmupResets(TimeLimit(kind(), 10), 1) for _ in range(2)]
-        try:
-            for env in both:
-                env.reset(seed=0)
-            alone, batch = both[0], Walkers(both[1:])
-            batch.take_over(0)
-            actions = np.random.default_rng(0).uniform(-1, 1, (2, *alone.action_space.shape))
-            for action in actions.astype(np.float32):
-                seen, reward, ended, _, _ = alone.step(action)
-                moved = batch.step_worlds(action[None])
-                if moved.observation.tobytes() != seen.tobytes() or moved.reward[0] != reward:
-                    return False
-                if bool(moved.terminated[0]) != ended:
-                    return False
-            return True
-        finally:
-            for env in both:
-                env.close()

@@ -41,8 +41,8 @@ _PER_TRANSITION, _PER_ROLLOUT_STEP = 12, 24
 ENOUGH = 8
 # The batch itself does what these do at a step.
 _PASSED_BY = (RecordedEpisodes, ReproducibleResets, OrderEnforcing)
-_PASSED_BY_OF_WALKERS = (*_PASSED_BY, TimeLimit, WarmupResets)
-_WALKERS = "pybullet_envs_gymnasium.gym_locomotion_envs"
+_PASSED_BY_OF_PYBULLET = (*_PASSED_BY, TimeLimit, WarmupResets)
+_OF_PYBULLET = "pybullet_envs_gymnasium.env_bases"
 
 
 @dataclass(frozen=True)
@@ -256,11 +256,11 @@ def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | No
 def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
     # One of PyBullet's own half-cheetahs is stepped at twice the rate of the original.
-    return 1 if _is_walker(env) else ENOUGH
+    return 1 if _is_of_pybullet(env) else ENOUGH
 
 
-def _is_walker(env: Env) -> bool:
-    return any(kind.__module__ == _WALKERS for kind in type(env.unwrapped).__mro__)
+def _is_of_pybullet(env: Env) -> bool:
+    return any(kind.__module__ == _OF_PYBULLET for kind in type(env.unwrapped).__mro__)
 
 
 def batch_problem(env: Env) -> str | None:
@@ -268,18 +268,18 @@ def batch_problem(env: Env) -> str | None:
     robot = env.unwrapped
     # Only these need PyBullet, which the modules with the answer import.
     is_ours = any(kind.__module__ == "robots.env" for kind in type(robot).__mro__)
-    are_walkers = _is_walker(env)
-    if not is_ours and not are_walkers:
+    are_of_pybullet = _is_of_pybullet(env)
+    if not is_ours and not are_of_pybullet:
         return f"{type(robot).__name__} is none of the robots that are stepped together"
     if robot.render_mode == "human":
         return "a window shows one environment"
     for layer in layers_of(env):
-        if type(layer) not in (_PASSED_BY_OF_WALKERS if are_walkers else _PASSED_BY):
+        if type(layer) not in (_PASSED_BY_OF_PYBULLET if are_of_pybullet else _PASSED_BY):
             return f"it is wrapped in {type(layer).__name__}"
-    if are_walkers:
-        from rlzoo_plus.envs.bullet_walkers import why_not_walker
+    if are_of_pybullet:
+        from rlzoo_plus.envs.bullet_kinds import why_not_known
 
-        return why_not_walker(env)
+        return why_not_known(env)
     from robots.vec_env import why_not_batched
 
     if problem := why_not_batched(robot):

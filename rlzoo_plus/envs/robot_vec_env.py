@@ -129,12 +129,12 @@ class BatchedRobots(DummyVecEnv):
 
 
 def _batch_of(envs: list[gym.Env]) -> Any:
-    """Return what steps these chains of wrappers: of our robots, or of walkers."""
+    """Return what steps these chains of wrappers: of our robots, or of PyBullet's own."""
     robots = [env.unwrapped for env in envs]
     if not isinstance(robots[0], BaseRobotEnv):
-        from rlzoo_plus.envs.bullet_walkers import Walkers
+        from rlzoo_plus.envs.bullet_kinds import batch_of
 
-        return Walkers(envs)
+        return batch_of(envs)
     batch = RobotVecEnv(robots)
     # Closing the environments is up to their monitors, not to the garbage collector.
     batch.closed = True

@@ -27,7 +27,14 @@ pytestmark = [
 KINDS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoid_flagrun")
 WALKERS = [f"{kind}_bullet" for kind in KINDS]
 # Two of the last kind differ from each other in the last bit now and then, one by one as well.
-LEFT = ["inverted_pendulum_bullet", "reacher_bullet", "humanoid_flagrun_harder_bullet"]
+FIXED = [
+    f"{kind}_bullet"
+    for kind in (
+        *("inverted_pendulum", "inverted_double_pendulum", "inverted_pendulum_swingup"),
+        *("reacher", "pusher", "thrower"),
+    )
+]
+LEFT = ["humanoid_flagrun_harder_bullet"]
 
 
 def config_of(env, *overrides, n_envs=2, limit=25):
@@ -69,12 +76,17 @@ def test_a_walker_shows_the_same_and_has_the_same_state(make, env):
     assert compare(make, env, 70) >= 4
 
 
+@pytest.mark.parametrize("env", FIXED)
+def test_a_pendulum_or_arm_shows_the_same_and_has_the_same_state(make, env):
+    assert compare(make, env, 70) >= 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("env", WALKERS)
+@pytest.mark.parametrize("env", WALKERS + FIXED)
 def test_a_walker_does_so_for_long(monkeypatch, make, env, threads):
     monkeypatch.setenv("ROBOTS_THREADS", threads)
-    # Flags move after 150 steps.
+    # Flags move after 150 steps. An object falls to the ground in fewer.
     assert compare(make, env, 2000, n_envs=3, limit=200) >= 30
 
 
@@ -154,7 +166,7 @@ def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch, make):
 
 
 def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
-    from rlzoo_plus.envs import bullet_walkers
+    from rlzoo_plus.envs import bullet_kinds
 
     real = native.part
 
@@ -163,7 +175,7 @@ def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
 
     monkeypatch.setattr(native, "part", slightly_other)
     monkeypatch.setattr(native, "_SAID", set())
-    monkeypatch.setattr(bullet_walkers, "_same", {})
+    monkeypatch.setattr(bullet_kinds, "_same", {})
     one = make_env(config_of("hopper_bullet").env)
     assert "other numbers" in batch_problem(one)
     assert "HopperBulletEnv comes to other numbers" in caplog.text
