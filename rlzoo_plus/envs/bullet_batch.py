@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -22,6 +22,9 @@ class BulletBatch:
 
     The originals reset the worlds, and know of the running episode after `give_back`.
     """
+
+    enough: ClassVar[int] = 1
+    """How many are stepped faster than the originals one by one."""
 
     def __init__(self, envs: Sequence[gym.Env]) -> None:
         """Take over the chains of wrappers around n environments, from `make_env`.

@@ -151,6 +151,8 @@ class Pendulums(FixedRobots):
 
     driven = ("slider",)
     torque = 100.0
+    # One alone is stepped at 0.8 of the rate, eight at twice the rate.
+    enough = 2
     changing = "theta"
 
     def _give_back_potential(self, env: Any, potential: float) -> None:
@@ -176,6 +178,7 @@ class DoublePendulums(FixedRobots):
 
     driven = ("slider",)
     torque = 200.0
+    enough = 2
     looked_at = ("pole2",)
     changing = "pos_x"
     _give_back_potential = Pendulums._give_back_potential
@@ -199,6 +202,7 @@ class Reachers(FixedRobots):
 
     driven = ("joint0", "joint1")
     torque = 0.05
+    enough = 2
     looked_at = ("fingertip", "target")
     changing = "to_target_vec"
 

@@ -47,6 +47,11 @@ def batch_of(envs: Sequence[gym.Env]) -> Any:
     return _KNOWN[type(envs[0].unwrapped)][1](envs)
 
 
+def enough_of_kind(kind: type) -> int:
+    """Return how many environments of a kind are stepped faster together, if they can be."""
+    return _KNOWN[kind][1].enough if kind in _KNOWN else 1
+
+
 def why_not_known(env: gym.Env) -> str | None:
     """Return why the plugin cannot step an environment from `make_env`; None if it can."""
     inner: Any = env.unwrapped

@@ -255,8 +255,11 @@ def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | No
 
 def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
-    # One of PyBullet's own half-cheetahs is stepped at twice the rate of the original.
-    return 1 if _is_of_pybullet(env) else ENOUGH
+    if not _is_of_pybullet(env):
+        return ENOUGH
+    from rlzoo_plus.envs.bullet_kinds import enough_of_kind
+
+    return enough_of_kind(type(env.unwrapped))
 
 
 def _is_of_pybullet(env: Env) -> bool:

@@ -182,5 +182,10 @@ def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
     one.close()
 
 
+def test_single_pendulums_stay_one_by_one(make):
+    assert not isinstance(make("auto", "reacher_bullet", n_envs=1).unwrapped, BatchedRobots)
+    assert isinstance(make("auto", "reacher_bullet", n_envs=2).unwrapped, BatchedRobots)
+
+
 def test_one_walker_alone_shows_the_same(make):
     assert compare(make, "walker2d_bullet", 60, n_envs=1) >= 2
