@@ -1,35 +1,40 @@
-"""Learning curves: of one run with all its detail, of many runs as means over seeds."""
+"""Learning curves: of one run with all its detail, of many as interquartile means over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rlzoo_plus.analysis.runs import identity
+from rlzoo_plus.analysis.clocks import AXIS_LABELS, Axis, positions
+from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS as FEW_SEEDS
+from rlzoo_plus.analysis.estimates import FEWEST_SEEDS
+from rlzoo_plus.analysis.index import RunEntry, read_run
 from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
 from rlzoo_plus.analysis.style import (
     GREY,
     INK,
     PALETTE,
     add_legend,
+    escaped,
     line_look,
     new_axes,
+    new_grid,
     save_plot,
 )
+from rlzoo_plus.analysis.variants import settings_labels
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.statistics import smooth, stratified_bootstrap_ci
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 EVALUATION_RETURN = "mean_return"
-FEW_SEEDS = 5
 _LABELS = {
     EVALUATION_RETURN: "evaluation return",
     "iqm_return": "evaluation return (interquartile mean)",
@@ -37,15 +42,16 @@ _LABELS = {
 }
 # What runs of one group have in common; None is the default.
 SHARED: dict[str | None, tuple[str, ...]] = {
-    None: ("algo", "env"),
-    "seed": ("algo", "env", "seed"),
+    None: ("algo", "env", "settings"),
+    "seed": ("algo", "env", "settings", "seed"),
     "algo": ("algo",),
     "env": ("env",),
 }
 # With this many points a curve is smoothed, with half of them it has no markers.
 _DENSE = 100
 _MOST_POINTS = 300
-_LONGEST_NAME = 100
+# With more lines, those of single runs would hide them.
+_MOST_WITH_RUNS = 6
 Spread = Literal["std", "range"]
 
 
@@ -58,11 +64,17 @@ class Curve:
     seed: int | None
     solved_return: float | None
     series: Series
+    settings: str = ""  # What sets its variant apart from others of its algorithm
+
+    @property
+    def variant(self) -> str:
+        """Algorithm and settings."""
+        return f"{self.algo} {self.settings}".rstrip()
 
     @property
     def title(self) -> str:
         """The run as text."""
-        return f"{self.algo} on {self.env} (seed {'?' if self.seed is None else self.seed})"
+        return f"{self.variant} on {self.env} (seed {'?' if self.seed is None else self.seed})"
 
     @property
     def is_dense(self) -> bool:
@@ -82,12 +94,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """A mean over runs and its interval."""
+    """An interquartile mean over runs and its interval."""
 
-    steps: np.ndarray  # Environment steps, shape (n,)
-    mean: np.ndarray  # Mean over runs, shape (n,)
-    low: np.ndarray  # Lower end of the interval, shape (n,)
-    high: np.ndarray  # Upper end of the interval, shape (n,)
+    steps: np.ndarray  # Environment steps, episodes or hours, shape (n,)
+    iqm: np.ndarray  # Interquartile mean over runs, shape (n,)
+    low: np.ndarray  # Lower end of the 95 % interval, shape (n,); NaN below three runs
+    high: np.ndarray  # Upper end of that interval, shape (n,)
     n_runs: int  # Runs that the mean is over
 
 
@@ -111,17 +123,28 @@ class Group:
         return seeds if n_runs == self.n_seeds else f"{n_runs} runs, {seeds}"
 
 
-def load_curve(run: RunDir, key: str) -> Curve:
-    """Return a metric of a run as a curve; it has no points where the run has no such metric."""
-    known = identity(run)
-    algo, env = known["algo"] or "unknown", known["env"] or run.path.name
-    # A pair of dollar signs would be a formula.
-    algo, env = (printable(name, _LONGEST_NAME).replace("$", r"\$") for name in (algo, env))
-    return Curve(algo, env, known["seed"], known["solved_return"], load_series(run, key))
+def load_curves(runs: Sequence[RunEntry], key: str, axis: Axis = "steps") -> list[Curve]:
+    """Return a metric of each run as a curve; it has no points where the run has no such metric."""
+    labels = settings_labels({run.variant: run.values for run in runs})
+    curves = []
+    for run in runs:
+        if key == EVALUATION_RETURN:
+            steps = np.array([each.step for each in run.evaluations], dtype=np.float64)
+            series = Series(steps, np.array([each.mean_return for each in run.evaluations]))
+        else:
+            series = load_series(run.run, key)
+        if axis != "steps" and len(series):
+            moved = positions(run.run, series.steps, axis)
+            known = np.isfinite(moved)
+            series = Series(moved[known], series.values[known])
+        names = [escaped(text) for text in (run.algo, run.env, labels[run.variant])]
+        algo, env, settings = names
+        curves.append(Curve(algo, env, run.summary.seed, run.solved_return, series, settings))
+    return curves
 
 
 def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
-    """Group curves by `algo`, by `env`, or by both (None), or keep every `seed` apart.
+    """Group curves by variant (None), by `algo`, by `env`, or keep every `seed` apart.
 
     Raises:
         ConfigError: `by` is none of these.
@@ -133,7 +156,7 @@ def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
     for curve in everything:
         key = tuple(str(getattr(curve, name)) for name in SHARED[by])
         found.setdefault(key, []).append(curve)
-    has_algo, has_env = (bool(_shared(everything, name)) for name in ("algo", "env"))
+    has_algo, has_env = (bool(_shared(everything, name)) for name in ("variant", "env"))
 
     def label(one: Curve) -> str:
         """Name a group by what sets it apart from the others."""
@@ -141,15 +164,17 @@ def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
             return f"seed {one.seed}" if has_algo and has_env else one.title
         if by is not None:
             return str(getattr(one, by))
-        return one.algo if has_env else one.env if has_algo else f"{one.algo} on {one.env}"
+        if has_env:
+            return one.variant
+        return one.env if has_algo else f"{one.variant} on {one.env}"
 
     # Seed 10 comes after seed 9.
     in_order = sorted(found, key=lambda key: [(len(p) if p.isdigit() else 0, p) for p in key])
     return [Group(label(found[key][0]), tuple(found[key])) for key in in_order]
 
 
-def mean_band(curves: Sequence[Curve]) -> Band:
-    """Return mean and 95 % bootstrap interval where all runs have values.
+def iqm_band(curves: Sequence[Curve]) -> Band:
+    """Return interquartile mean and 95 % bootstrap interval where all runs have values.
 
     Runs that got less than half as far as the farthest are left out: they would end the mean.
     Values between two points of a run are interpolated. Each curve has at least one point.
@@ -170,8 +195,15 @@ def mean_band(curves: Sequence[Curve]) -> Band:
         values = np.interp(steps, curve.series.steps, curve.series.values)
         strata.setdefault((curve.algo, curve.env), []).append(values)
     samples = [np.stack(rows) for rows in strata.values()]
-    low, high = stratified_bootstrap_ci(samples, lambda drawn: drawn.mean(axis=0))
-    return Band(steps, np.concatenate(samples).mean(axis=0), low, high, len(kept))
+    low = high = np.full(len(steps), np.nan)
+    if len(kept) >= FEWEST_SEEDS:
+        low, high = stratified_bootstrap_ci(samples, _middle_mean)
+    return Band(steps, _middle_mean(np.concatenate(samples)), low, high, len(kept))
+
+
+def _middle_mean(samples: np.ndarray) -> np.ndarray:
+    cut = len(samples) // 4
+    return np.asarray(np.sort(samples, axis=0)[cut : len(samples) - cut].mean(axis=0))
 
 
 def _shared(curves: Iterable[Curve], name: str) -> Any:
@@ -187,46 +219,103 @@ def plot_learning_curve(
     by: str | None = None,
     spread: Spread = "std",
 ) -> Path:
-    """Draw a metric over environment steps as a PNG.
+    """Draw a metric over environment steps, see `plot_curves`."""
+    entries = [read_run(run) for run in dict.fromkeys(runs)]
+    return plot_curves(entries, out, metric, by, spread=spread)
+
+
+def plot_curves(
+    runs: Sequence[RunEntry],
+    out: Path,
+    metric: str = EVALUATION_RETURN,
+    by: str | None = None,
+    *,
+    axis: Axis = "steps",
+    spread: Spread = "std",
+) -> Path:
+    """Draw a metric over environment steps, episodes or hours, as PNG, SVG or PDF.
 
     One run is drawn with the spread of its episodes, its best evaluation and its training curve.
-    Many are grouped, each group with a mean over seeds and a 95 % bootstrap interval.
+    Of many, each variant gets its interquartile mean over seeds with a 95 % bootstrap interval, and
+    each environment its own axes.
 
     Args:
         runs: The runs; those without the metric are left out.
-        out: The file, ending in .png.
+        out: The file, ending in .png, .svg or .pdf.
         metric: A name that `load_series` knows.
         by: How runs are grouped, see `group_curves`.
+        axis: `steps`, `episodes` or `hours`.
         spread: One run's band: standard deviation of episodes, or lowest to highest episode.
 
     Raises:
-        ConfigError: No run has the metric, or the file's name is not a PNG's.
+        ConfigError: No run has the metric, or the file has another suffix.
     """
-    loaded = [(run, load_curve(run, metric)) for run in dict.fromkeys(runs)]
+    return save_plot(curves_figure(runs, metric, by, axis, spread), out)
+
+
+def curves_figure(
+    runs: Sequence[RunEntry],
+    metric: str = EVALUATION_RETURN,
+    by: str | None = None,
+    axis: Axis = "steps",
+    spread: Spread = "std",
+) -> Figure:
+    """Return the figure of `plot_curves`."""
+    loaded = zip(runs, load_curves(runs, metric, axis), strict=True)
     drawn = [(run, curve) for run, curve in loaded if len(curve.series)]
     if not drawn:
-        named = ", ".join(str(run.path) for run in runs) or "no run given"
-        raise ConfigError(f"{metric!r} has no values yet ({named}). Let the run go on first.")
+        named = ", ".join(str(run.summary.path) for run in runs) or "no run given"
+        over = "" if axis == "steps" else f" over {axis}"
+        raise ConfigError(f"{metric!r} has no values yet{over} ({named}). Let the run go on first.")
     curves, label = [curve for _, curve in drawn], _LABELS.get(metric, metric)
-    solved = _shared(curves, "solved_return") if metric == EVALUATION_RETURN else None
-    if len(drawn) == 1:
+    x_label = AXIS_LABELS[axis]
+    is_one = len(drawn) == 1 and axis == "steps"
+    if is_one:
         figure, axes = new_axes(curves[0].title, label)
         if metric == EVALUATION_RETURN:
-            _draw_run(axes, drawn[0][0], spread)
-            _draw_solved(axes, solved)
+            _draw_run(axes, drawn[0][0].run, spread)
+            _draw_solved(axes, curves[0].solved_return)
         else:
             _draw_metric(axes, curves[0])
+        panels = [axes]
     else:
-        algo, env = _shared(curves, "algo"), _shared(curves, "env")
-        title = f"{algo} on {env}" if algo and env else str(env or algo or f"{len(curves)} runs")
+        variant, envs = _shared(curves, "variant"), list(dict.fromkeys(c.env for c in curves))
+        # One that is asked to merge environments, or to compare them, needs a single one.
+        titles = envs if by in (None, "seed") else [""]
         note = " (smoothed)" if any(curve.is_dense for curve in curves) else ""
-        figure, axes = new_axes(title, label + note)
-        _draw_groups(axes, group_curves(map(_smoothed, curves), by), by, solved)
-    # Plots of different runs are comparable if all begin at 0.
-    left, right = axes.get_xlim()
-    axes.set_xlim(min(left, -0.015 * right), right)
-    add_legend(axes)
-    return save_plot(figure, out)
+        title = str(variant or _shared(curves, "algo") or "")
+        if len(titles) == 1:
+            env = _shared(curves, "env")
+            title = f"{title} on {env}" if title and env else str(env or title)
+            title = title or f"{len(curves)} runs"
+        figure, panels = new_grid(title, titles, label + note, x_label)
+        smoothed = [_smoothed(curve) for curve in curves]
+        groups = {
+            env: group_curves([c for c in smoothed if len(titles) == 1 or c.env == env], by)
+            for env in titles
+        }
+        # The same variant looks alike on all environments.
+        names = dict.fromkeys(_line_name(g, by) for each in groups.values() for g in each)
+        looks = {name: line_look(number) for number, name in enumerate(names)}
+        for axes, env in zip(panels, titles, strict=True):
+            here = [c for group in groups[env] for c in group.curves]
+            solved = _shared(here, "solved_return") if metric == EVALUATION_RETURN else None
+            _draw_groups(axes, groups[env], by, solved, looks, is_grid=len(titles) > 1)
+    for axes in panels:
+        # Plots of different runs are comparable if all begin at 0.
+        left, right = axes.get_xlim()
+        axes.set_xlim(min(left, -0.015 * right), right)
+    add_legend(*panels)
+    return figure
+
+
+def _line_name(group: Group, by: str | None) -> str:
+    first = group.curves[0]
+    return (
+        f"{first.variant}, seed {first.seed}"
+        if by == "seed"
+        else (first.variant if by is None else group.label)
+    )
 
 
 def _smoothed(curve: Curve) -> Curve:
@@ -271,29 +360,43 @@ def _draw_metric(axes: Axes, curve: Curve) -> None:
     axes.plot(steps, smooth(values, curve.window), label=label, **look)
 
 
-def _draw_groups(axes: Axes, groups: list[Group], by: str | None, solved: float | None) -> None:
-    for number, group in enumerate(groups):
-        look, first = line_look(number), group.curves[0]
+def _draw_groups(
+    axes: Axes,
+    groups: list[Group],
+    by: str | None,
+    solved: float | None,
+    looks: Mapping[str, Mapping[str, Any]],
+    *,
+    is_grid: bool,
+) -> None:
+    is_crowded = len(groups) > _MOST_WITH_RUNS
+    for group in groups:
+        name, first = _line_name(group, by), group.curves[0]
+        look = looks[name]
+        shown = name if is_grid else group.label
         if len(group.curves) == 1:
-            label = group.label if by == "seed" else f"{group.label} ({group.size})"
+            label = shown if by == "seed" or is_grid else f"{shown} ({group.size})"
             steps, values = first.series.steps, first.series.values
             axes.plot(steps, values, linewidth=2.4, marker=first.marker, label=label, **look)
             continue
-        for curve in group.curves:
-            axes.plot(curve.series.steps, curve.series.values, linewidth=0.8, alpha=0.4, **look)
-        band = mean_band(group.curves)
+        if not is_crowded:
+            for curve in group.curves:
+                x, y = curve.series.steps, curve.series.values
+                axes.plot(x, y, linewidth=0.8, alpha=0.3, color=look["color"])
+        band = iqm_band(group.curves)
         left_out = len(group.curves) - band.n_runs
         note = f", {left_out} cut short" if left_out else ""
-        label = f"{group.label} ({group.size}{note})"
-        axes.plot(band.steps, band.mean, linewidth=2.8, label=label, zorder=3, **look)
-        if band.n_runs > 1:
-            colour = look["color"]
-            axes.fill_between(band.steps, band.low, band.high, color=colour, alpha=0.2, linewidth=0)
+        label = shown if is_grid else f"{shown} ({group.size}{note})"
+        axes.plot(band.steps, band.iqm, linewidth=2.8, label=label, zorder=3, **look)
+        alpha = 0.1 if is_crowded else 0.2
+        axes.fill_between(
+            band.steps, band.low, band.high, color=look["color"], alpha=alpha, linewidth=0
+        )
     _draw_solved(axes, solved)
     # Lines of the legend alone.
-    if any(len(group.curves) > 1 for group in groups):
-        look = {"color": GREY, "alpha": 0.3, "linewidth": 0}
-        axes.fill_between([], [], [], label="95 % bootstrap interval", **look)
+    if any(len(group.curves) >= FEWEST_SEEDS for group in groups):
+        grey: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}
+        axes.fill_between([], [], [], label="IQM, 95 % bootstrap interval", **grey)
     if by != "seed" and min(group.n_seeds for group in groups) < FEW_SEEDS:
         axes.plot([], [], linestyle="none", label=f"fewer than {FEW_SEEDS} seeds: a rough guide")
 

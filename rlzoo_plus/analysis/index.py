@@ -150,6 +150,12 @@ def load_runs(paths: Iterable[Path]) -> list[RunEntry]:
     return RunIndex(paths).refresh()
 
 
+def read_run(run: RunDir) -> RunEntry:
+    """Return one run, read without the cache; one that cannot be read is damaged."""
+    index = RunIndex([run.path], keep=False)
+    return next(iter(index.refresh()), RunEntry(RunSummary(run.path, DAMAGED), "it is no run"))
+
+
 def _stamp(file: Path) -> list[int]:
     try:
         about = os.lstat(file)

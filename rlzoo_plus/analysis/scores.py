@@ -108,6 +108,19 @@ def _add(side: Side, run: RunEntry, notes: list[str]) -> None:
     by_seed[seed] = used
 
 
+def latest_of_each_seed(runs: Sequence[RunEntry]) -> tuple[list[RunEntry], list[str]]:
+    """Return the runs without repeats of a variant's seed, and a text for each that is left out."""
+    notes: list[str] = []
+    kept: dict[str, Side] = {}
+    for run in runs:
+        side = kept.setdefault(run.variant or str(run.summary.path), Side(run.algo))
+        _add(side, run, notes)
+    used = {
+        run.summary.path for s in kept.values() for by in s.runs.values() for run in by.values()
+    }
+    return [run for run in runs if run.summary.path in used], notes
+
+
 def _name(sides: Mapping[tuple[str, str], Side]) -> None:
     counts: dict[str, int] = {}
     of_group: dict[str, int] = {}

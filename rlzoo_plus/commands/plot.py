@@ -1,82 +1,162 @@
-"""`rlzoo-plus plot`: learning curves of runs as a PNG."""
+"""`rlzoo-plus plot`: learning curves, charts and tables of runs."""
 
 from __future__ import annotations
 
-import os
+import argparse
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, plot_learning_curve
-from rlzoo_plus.analysis.runs import find_runs, summarise
-from rlzoo_plus.analysis.series import load_series, metric_keys
+from rlzoo_plus.analysis.charts import KINDS
+from rlzoo_plus.analysis.clocks import AXIS_LABELS
+from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, load_curves, plot_curves
+from rlzoo_plus.analysis.index import RunEntry
+from rlzoo_plus.analysis.scores import latest_of_each_seed, make_sides
+from rlzoo_plus.analysis.series import metric_keys
+from rlzoo_plus.analysis.style import save_plot
+from rlzoo_plus.analysis.tables import FORMATS, table
+from rlzoo_plus.analysis.zoo_logs import load_zoo_runs
+from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.inside import check_inside
-from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.commands.run_groups import RUNS_HELP, run_groups
+from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError, unknown_name
-from rlzoo_plus.runs.open import find_place
+
+_CURVES = "curves"
 
 
 def main(arguments: list[str]) -> int:
-    """Plot the given runs and print the path of the file."""
-    parser = command_parser(
-        "plot",
-        "Plot learning curves of one or more runs as a PNG. One run: mean and spread of each "
-        "evaluation, the best one, the training curve. Several: a mean over the seeds of each "
-        "algorithm and environment, with a 95 % bootstrap interval; unfinished runs are plotted, "
-        "but do not count in the mean.",
-        "outputs/cartpole_bullet --out curves.png",
-    )
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="a run, or a folder for all runs in it")
-    add("--out", type=Path, metavar="FILE.png", help="default: RUN/plots; here for several runs")
-    metric_help = "what to plot, e.g. train/loss, success_rate (default: %(default)s)"
-    add("--metric", default=EVALUATION_RETURN, metavar="KEY", help=metric_help)
-    groupings = [name for name in SHARED if name]
-    add("--by", choices=groupings, help="what a line stands for (default: algorithm and env)")
-    options = parser.parse_args(arguments)
-    runs = _runs([Path(p) if os.path.lexists(p) else find_place(p).path for p in options.runs])
+    """Plot the given runs and print the path of the file, or print a table."""
+    options = _parse(arguments)
+    groups = run_groups(options.runs) if options.runs else {}
+    entries = list({r.summary.path.resolve(): r for runs in groups.values() for r in runs}.values())
+    if options.zoo is not None:
+        entries += _as_named_here(load_zoo_runs(options.zoo), entries)
+    if options.table is not None or options.kind != _CURVES:
+        return _scores(options, entries)
     metric: str = options.metric
     values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
-    plotted = [run for run in runs if len(load_series(run, metric))]
+    curves = load_curves(entries, metric, options.x)
+    plotted = [run for run, curve in zip(entries, curves, strict=True) if len(curve.series)]
     if not plotted:
-        raise ConfigError(_nothing_to_plot(runs, metric, values))
-    for run in runs:
+        raise ConfigError(_nothing_to_plot(entries, metric, values, options.x))
+    for run in entries:
         if run not in plotted:
-            print(f"left out, no {values}: {printable(run.path, LONGEST_LINE)}", file=sys.stderr)
+            why = f"no {values}" + ("" if options.x == "steps" else f" over {options.x}")
+            why = run.reason or why
+            print(f"left out, {why}: {printable(run.summary.path, LONGEST_LINE)}", file=sys.stderr)
+    if options.by is None:
+        plotted, notes = latest_of_each_seed(plotted)
+        _tell(notes)
     out = options.out or _default_out(plotted, metric)
-    print(printable(plot_learning_curve(plotted, out, metric, options.by), LONGEST_LINE))
+    print(printable(plot_curves(plotted, out, metric, options.by, axis=options.x), LONGEST_LINE))
     return 0
 
 
-def _runs(paths: list[Path]) -> list[RunDir]:
-    for path in paths:
-        if not find_runs([path]):
-            owner = next((p for p in path.resolve().parents if RunDir(p).exists()), None)
-            fix = f"It is part of a run: give {owner}." if owner else "Give a run or its folder."
-            raise ConfigError(f"{path} holds no run. {fix}")
-    return find_runs(paths)
+def _parser() -> CommandParser:
+    parser = command_parser(
+        "plot",
+        "Plot learning curves of one or more runs as PNG, SVG or PDF. One run: mean and spread of "
+        "each evaluation, the best one, the training curve. Several: the interquartile mean over "
+        "the seeds of each variant, with a 95 % bootstrap interval, and axes for each environment. "
+        "Runs that differ in anything but their seed are never averaged unless --by says so. "
+        "Unfinished runs are plotted, but do not count in the mean if they were cut short, and "
+        "never in scores.",
+        "outputs/cartpole_bullet --kind scores --out scores.svg",
+    )
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN", help=RUNS_HELP)
+    add("--out", type=Path, metavar="FILE", help="default: RUN/plots; here for several runs")
+    metric_help = "what to plot, e.g. train/loss, success_rate (default: %(default)s)"
+    add("--metric", default=EVALUATION_RETURN, metavar="KEY", help=metric_help)
+    groupings = [name for name in SHARED if name]
+    add("--by", choices=groupings, help="what a line stands for (default: a variant)")
+    add("--x", choices=list(AXIS_LABELS), default="steps", help="of curves (default: %(default)s)")
+    kind_help = "curves, final scores, performance profile, probability of improvement, or steps "
+    kind_help += "to a threshold (default: %(default)s)"
+    add("--kind", choices=[_CURVES, *KINDS], default=_CURVES, help=kind_help)
+    add("--threshold", type=float, metavar="R", help="mean return (default: env.solved_return)")
+    score_help = "which evaluation is a run's score (default: %(default)s)"
+    add("--score", choices=["final", "best"], default="final", help=score_help)
+    add("--table", choices=FORMATS, help="a table of scores instead of a plot, printed or to --out")
+    add("--zoo", type=Path, metavar="DIR", help="also the runs in rl_zoo3's log folder")
+    return parser
 
 
-def _nothing_to_plot(runs: list[RunDir], metric: str, values: str) -> str:
-    known = set().union(*(metric_keys(run) for run in runs))
-    if metric != EVALUATION_RETURN and known:
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    options = _parser().parse_args(arguments)
+    if not options.runs and options.zoo is None:
+        raise ConfigError("plot needs at least one run: RUN, a folder of runs, or --zoo DIR.")
+    if options.kind != _CURVES or options.table is not None:
+        others = {"--metric": EVALUATION_RETURN, "--by": None, "--x": "steps"}
+        for option, usual in others.items():
+            if getattr(options, option[2:]) != usual:
+                raise ConfigError(f"{option} is for learning curves. Leave it out, or --kind.")
+    if options.threshold is not None and options.kind != "threshold":
+        raise ConfigError("--threshold is for --kind threshold.")
+    return options
+
+
+def _scores(options: argparse.Namespace, entries: Sequence[RunEntry]) -> int:
+    sides, notes = make_sides({"": entries}, options.score)
+    _tell(notes)
+    if not sides:
+        raise ConfigError("no finished run has a score yet. Let the runs go on first.")
+    if options.table is not None:
+        text = table(sides, options.table)
+        if options.out is None:
+            print(text, end="")
+        else:
+            write_atomic(options.out, text)
+            print(printable(options.out, LONGEST_LINE))
+        return 0
+    last = options.threshold if options.kind == "threshold" else options.score
+    figure = KINDS[options.kind](sides, last)
+    out = save_plot(figure, options.out or Path(f"{options.kind}.png"))
+    print(printable(out, LONGEST_LINE))
+    return 0
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(note, file=sys.stderr)
+
+
+def _as_named_here(others: list[RunEntry], entries: Sequence[RunEntry]) -> list[RunEntry]:
+    """Return rl_zoo3's runs with the names that their environments have here."""
+    names = {str(run.values.get("env.id")): run.summary.env for run in entries if run.values}
+    renamed = []
+    for run in others:
+        env = names.get(run.env, run.summary.env)
+        renamed.append(replace(run, summary=replace(run.summary, env=env)))
+    return renamed
+
+
+def _nothing_to_plot(runs: Sequence[RunEntry], metric: str, values: str, axis: str) -> str:
+    known = set().union(*(metric_keys(run.run) for run in runs))
+    if metric != EVALUATION_RETURN and known and metric not in known:
         return unknown_name("metric", metric, known)
     where, state = f"the {len(runs)} runs", ""
     if len(runs) == 1:
-        summary = summarise(runs[0])
-        where, state = str(runs[0].path), f" ({summary.state} at step {summary.steps or 0:,})"
+        summary = runs[0].summary
+        where, state = str(summary.path), f" ({summary.state} at step {summary.steps or 0:,})"
+    if axis != "steps" and any(run.evaluations for run in runs):
+        source = "monitor/" if axis == "episodes" else "metrics.jsonl"
+        return f"{where}: {source} does not say where steps lie in {axis}. Use --x steps."
     logged = f" Plot one of {', '.join(sorted(known))} with --metric." if known else ""
     return f"{where}: no {values} yet{state}. Wait for the first evaluation.{logged}"
 
 
-def _default_out(runs: list[RunDir], metric: str) -> Path:
+def _default_out(runs: Sequence[RunEntry], metric: str) -> Path:
     is_return, is_one = metric == EVALUATION_RETURN, len(runs) == 1
     name = metric.replace("/", "_")
     if is_return:
         name = "learning_curve" if is_one else "learning_curves"
     if not is_one:
         return Path(f"{name}.png")
-    out = runs[0].plots / f"{name}.png"
-    check_inside(runs[0].path, out)
+    run = runs[0].run
+    out = run.plots / f"{name}.png"
+    check_inside(run.path, out)
     return out

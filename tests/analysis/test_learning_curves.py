@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlzoo_plus.analysis.curves import group_curves, load_curve, mean_band, plot_learning_curve
+from rlzoo_plus.analysis.curves import (
+    curves_figure,
+    group_curves,
+    iqm_band,
+    load_curves,
+    plot_learning_curve,
+)
+from rlzoo_plus.analysis.index import read_run
 from rlzoo_plus.analysis.series import load_evaluations, load_series, metric_keys
 from rlzoo_plus.analysis.style import PALETTE, line_look, thousands
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
 
 
 def has_colour(path, colour):
@@ -20,7 +28,7 @@ def has_colour(path, colour):
 
 
 def curves_of(runs):
-    return [load_curve(run, "mean_return") for run in runs]
+    return load_curves([read_run(run) for run in runs], "mean_return")
 
 
 def labels_drawn(monkeypatch, runs, out, **options):
@@ -114,16 +122,60 @@ def test_an_unknown_grouping_is_answered_with_the_nearest(make_run):
 def test_the_mean_over_seeds_interpolates_where_evaluations_fall_on_other_steps(make_run):
     even = make_run(seed=0, evaluations=[(0, [0.0]), (200, [20.0]), (400, [40.0])])
     odd = make_run(seed=1, evaluations=[(0, [10.0]), (100, [20.0]), (400, [50.0])])
-    band = mean_band(curves_of([even, odd]))
+    band = iqm_band(curves_of([even, odd]))
     assert band.steps.tolist() == [0, 100, 200, 400]
-    assert band.mean == pytest.approx([5.0, 15.0, 25.0, 45.0])
-    assert band.low == pytest.approx([0.0, 10.0, 20.0, 40.0])
-    assert band.high == pytest.approx([10.0, 20.0, 30.0, 50.0])
+    assert band.iqm == pytest.approx([5.0, 15.0, 25.0, 45.0])
+    # Two runs have no interval.
+    assert np.isnan(band.low).all()
+
+
+def test_the_band_is_the_interquartile_mean_with_its_bootstrap_interval(make_run):
+    scores = [0.0, 10.0, 20.0, 30.0, 1000.0]
+    runs = [
+        make_run(seed=seed, evaluations=[(0, [score]), (400, [2 * score])])
+        for seed, score in enumerate(scores)
+    ]
+    band = iqm_band(curves_of(runs))
+    assert band.iqm == pytest.approx([20.0, 40.0])
+    low, high = stratified_bootstrap_ci([scores], iqm)
+    assert (band.low[0], band.high[0]) == pytest.approx((low, high))
+
+
+def test_runs_that_differ_in_a_setting_are_drawn_apart_and_named_by_it(
+    make_run, tmp_path, monkeypatch
+):
+    runs = [make_run(seed=seed, name=f"a{seed}") for seed in range(2)]
+    for seed in range(2):
+        other = make_run(seed=seed, name=f"b{seed}")
+        text = other.config_file.read_text().replace(
+            "id: cartpole-v0", "id: cartpole-v0\n  kwargs: {mass: 2}"
+        )
+        other.config_file.write_text(text)
+        runs.append(other)
+    title, legend = labels_drawn(monkeypatch, runs, tmp_path / "a.png")
+    assert title == "ppo on cartpole"
+    assert legend[:2] == ["ppo mass=- (2 seeds)", "ppo mass=2 (2 seeds)"]
+    _, legend = labels_drawn(monkeypatch, runs, tmp_path / "a.png", by="algo")
+    assert legend[0] == "ppo (4 runs, 2 seeds)"
+
+
+def test_each_environment_has_its_own_axes_and_a_variant_looks_alike_on_all(make_run):
+    runs = [make_run(a, e, s) for a in ("ppo", "sac") for e in ("ant", "hopper") for s in (0, 1)]
+    runs += [make_run("td3", "ant", s) for s in (0, 1)]
+    figure = curves_figure([read_run(run) for run in runs])
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["ant", "hopper"]
+    colours = [
+        {line.get_label(): line.get_color() for line in axes.lines if line.get_linewidth() > 2}
+        for axes in figure.axes
+    ]
+    assert colours[0]["sac"] == colours[1]["sac"] != colours[0]["ppo"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:3] == ["ppo", "sac", "td3"]
 
 
 def test_a_run_cut_short_does_not_end_the_mean_of_the_others(make_run, tmp_path, monkeypatch):
     runs = [make_run(seed=0), make_run(seed=1), make_run(seed=2, evaluations=[(100, [0.0])])]
-    band = mean_band(curves_of(runs))
+    band = iqm_band(curves_of(runs))
     assert (band.n_runs, band.steps[-1]) == (2, 400)
     _, legend = labels_drawn(monkeypatch, runs, tmp_path / "a.png")
     assert legend[0] == "ppo (3 seeds, 1 cut short)"

@@ -127,3 +127,53 @@ def test_help_says_what_it_does_and_gives_an_example(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     assert "Example: rlzoo-plus plot" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
+def test_the_suffix_chooses_the_format_and_the_same_runs_give_the_same_file(
+    make_run, tmp_path, name, start
+):
+    make_run(0), make_run(1)
+    contents = []
+    for _ in range(2):
+        assert main(["outputs", "--out", name]) == 0
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0].startswith(start)
+    assert contents[0] == contents[1]
+
+
+def test_scores_and_tables_need_finished_runs(make_run):
+    make_run(0)
+    for options in (["--kind", "scores"], ["--table", "md"]):
+        with pytest.raises(ConfigError, match="no finished run"):
+            main(["outputs", *options])
+
+
+def test_charts_and_tables_of_finished_runs_are_written(make_run, tmp_path, capsys):
+    for seed in range(2):
+        run = make_run(seed)
+        run.write_result({"final": {"mean_return": 20.0}, "best": {"mean_return": 30.0}})
+        run.write_status("finished")
+    assert main(["outputs", "--kind", "scores", "--out", "s.png"]) == 0
+    assert is_png(tmp_path / "s.png")
+    assert main(["outputs", "--table", "csv"]) == 0
+    assert "cartpole,ppo,2,True,20.0,,,20.0,20.0" in capsys.readouterr().out
+    assert main(["outputs", "--table", "tex", "--out", "t.tex"]) == 0
+    assert "tabular" in (tmp_path / "t.tex").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "at least one run"),
+        (["outputs", "--kind", "scores", "--x", "hours"], "--x is for learning curves"),
+        (["outputs", "--threshold", "3"], "--threshold is for --kind threshold"),
+        (["outputs", "--x", "episodes"], "does not say where steps lie in episodes"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line(make_run, capsys, arguments, message):
+    make_run()
+    assert run_verb("plot", arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,284 @@
+"""Charts of scores: final scores, performance profile, probability of improvement, threshold.
+
+They follow Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.analysis.compared import check_comparable
+from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, FEWEST_SEEDS, estimate
+from rlzoo_plus.analysis.scores import Side, Which, scale_of
+from rlzoo_plus.analysis.style import (
+    GREY,
+    INK,
+    STEPS_LABEL,
+    add_legend,
+    escaped,
+    line_look,
+    new_axes,
+    new_grid,
+)
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.statistics import (
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap_ci,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS, _RESAMPLES = 201, 500
+_TICK: dict[str, Any] = {"marker": "|", "markersize": 20, "markeredgewidth": 3}
+_FEW = f"fewer than {ENOUGH_SEEDS} seeds: a rough guide"
+
+
+def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+    """Return interquartile means of scores with 95 % intervals, and each seed as a point."""
+    envs = _envs(sides)
+    figure, panels = new_grid(
+        f"{which} score", [escaped(env) for env in envs], "", f"mean return of {which} evaluation"
+    )
+    if len(envs) == 1:
+        panels[0].set_title(f"{which} score on {escaped(envs[0])}", loc="left")
+    _grow(figure, panels, len(sides))
+    for axes, env in zip(panels, envs, strict=True):
+        _begin_rows(axes, sides)
+        for row, side in enumerate(sides):
+            scores = side.scores(env, which) if env in side.runs else []
+            found, colour = estimate(scores), line_look(row)["color"]
+            if found is None:
+                continue
+            dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 5}
+            axes.plot(scores, [row] * len(scores), color=colour, alpha=0.45, **dots)
+            if found.low is not None and found.high is not None:
+                axes.plot([found.low, found.high], [row, row], color=colour, linewidth=7, alpha=0.4)
+            axes.plot(
+                [found.iqm], [row], marker="|", markersize=20, markeredgewidth=3, color=colour
+            )
+    _legend_of_scores(panels[0], sides)
+    add_legend(*panels)
+    return figure
+
+
+def profile_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+    """Return the share of runs above each normalised score, with 95 % bands.
+
+    Raises:
+        ConfigError: The sides were not measured alike.
+    """
+    scaled, source = _scaled(sides, which)
+    every = np.concatenate([task for tasks in scaled for task in tasks])
+    low, high = float(every.min()), float(every.max())
+    room = 0.05 * ((high - low) or 1.0)
+    taus = np.linspace(low - room, high + room, _POINTS)
+    figure, axes = new_axes("performance profile", "share of runs above it", source)
+    for number, (side, tasks) in enumerate(zip(sides, scaled, strict=True)):
+        look = line_look(number)
+        shares = performance_profile(np.concatenate(tasks), taus)
+        axes.plot(taus, shares, linewidth=2.6, label=_sized(side), drawstyle="steps-post", **look)
+        if min(map(len, tasks)) >= FEWEST_SEEDS:
+            band = stratified_bootstrap_ci(
+                tasks, lambda drawn: performance_profile(drawn, taus), _RESAMPLES
+            )
+            alpha = 0.15 if len(sides) <= 6 else 0.06
+            axes.fill_between(
+                taus, *band, color=look["color"], alpha=alpha, linewidth=0, step="post"
+            )
+    _note_few(axes, sides)
+    axes.set_ylim(-0.02, 1.04)
+    add_legend(axes)
+    return figure
+
+
+def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
+    """Return a table in colours: how probably a run of the row scores above one of the column.
+
+    Raises:
+        ConfigError: There is one side, or they were not measured alike.
+    """
+    if len(sides) < 2:
+        raise ConfigError("one variant alone improves on nothing. Name the runs of at least two.")
+    scaled, _ = _scaled(sides, which)
+    n = len(sides)
+    figure, axes = new_axes("probability of improvement", "", "")
+    size = max(5.6, 0.95 * n + 2.5)
+    figure.set_size_inches(size + 2.5, size)
+    values = np.full((n, n), np.nan)
+    for i in range(n):
+        for j in range(n):
+            if i == j:
+                continue
+            values[i, j] = probability_of_improvement(scaled[i], scaled[j])
+            text = f"{values[i, j]:.2f}"
+            if min(len(task) for k in (i, j) for task in scaled[k]) >= FEWEST_SEEDS:
+                ends = _improvement_interval(scaled[i], scaled[j])
+                text += f"\n[{ends[0]:.2f}, {ends[1]:.2f}]"
+            far = abs(values[i, j] - 0.5) > 0.35
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 11 if n < 9 else 9}
+            axes.text(j, i, text, color="white" if far else INK, **look)
+    image = axes.imshow(values, vmin=0, vmax=1, cmap="RdBu")
+    names = [escaped(side.name) for side in sides]
+    axes.set_yticks(range(n), names)
+    axes.set_xticks(range(n), names, rotation=45, ha="right")
+    axes.grid(visible=False)
+    bar = figure.colorbar(image, ax=axes, shrink=0.7)
+    bar.set_label("P(row scores higher than column)", fontsize=12, color=INK)
+    return figure
+
+
+def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> Figure:
+    """Return after how many steps evaluations first reach a mean return.
+
+    Args:
+        sides: The sides.
+        threshold: The mean return; without it, that from which on each environment is solved.
+
+    Raises:
+        ConfigError: An environment has no such return, and none is given.
+    """
+    envs = _envs(sides)
+    limits = {env: threshold if threshold is not None else _solved(sides, env) for env in envs}
+    titles = [f"{escaped(env)}: {limits[env]:g}" for env in envs]
+    figure, panels = new_grid("steps to threshold", titles, "", STEPS_LABEL)
+    if len(envs) == 1:
+        panels[0].set_title(
+            f"steps to a return of {limits[envs[0]]:g} on {escaped(envs[0])}", loc="left"
+        )
+    _grow(figure, panels, len(sides))
+    for axes, env in zip(panels, envs, strict=True):
+        _begin_rows(axes, sides)
+        for row, side in enumerate(sides):
+            runs = list(side.runs.get(env, {}).values())
+            first = [
+                next((float(e.step) for e in r.evaluations if e.mean_return >= limits[env]), np.inf)
+                for r in runs
+            ]
+            reached = [step for step in first if np.isfinite(step)]
+            colour = line_look(row)["color"]
+            dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 7}
+            axes.plot(reached, [row] * len(reached), color=colour, alpha=0.6, **dots)
+            # Below half of the seeds, the median is never.
+            if runs and np.isfinite(middle := float(np.median(first))):
+                axes.plot(
+                    [middle], [row], marker="|", markersize=22, markeredgewidth=3, color=colour
+                )
+            text = f"{len(reached)} of {len(runs)}" if runs else "-"
+            axes.annotate(
+                text,
+                (1.0, row),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=11,
+                color=INK,
+            )
+        most = max(
+            e.step for s in sides for r in s.runs.get(env, {}).values() for e in r.evaluations
+        )
+        axes.set_xlim(0, 1.04 * most)
+    panels[0].plot([], [], marker="o", linestyle="none", color=GREY, label="first time of a seed")
+    panels[0].plot(
+        [],
+        [],
+        marker="|",
+        linestyle="none",
+        color=GREY,
+        markersize=14,
+        markeredgewidth=3,
+        label="median of all seeds, none if half never get there",
+    )
+    _note_few(panels[0], sides)
+    add_legend(*panels)
+    return figure
+
+
+def _scaled(sides: Sequence[Side], which: Which) -> tuple[list[list[np.ndarray]], str]:
+    """Return normalised scores by side and environment, and what the scale is."""
+    if not sides:
+        raise ConfigError("no finished run has a score yet. Let the runs go on first.")
+    check_comparable(sides)
+    scales = {env: scale_of(env, sides) for env in sides[0].runs}
+    sources = dict.fromkeys(scale.source for scale in scales.values())
+    scaled = [
+        [np.array(scale(side.scores(env, which))) for env, scale in scales.items()]
+        for side in sides
+    ]
+    return scaled, f"{which} score, normalised by {' or '.join(sources)}"
+
+
+def _improvement_interval(
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray]
+) -> tuple[float, float]:
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(_RESAMPLES):
+        drawn = [
+            [task[generator.integers(len(task), size=len(task))] for task in tasks]
+            for tasks in (first, second)
+        ]
+        found.append(probability_of_improvement(*drawn))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _envs(sides: Sequence[Side]) -> list[str]:
+    envs = list(dict.fromkeys(env for side in sides for env in side.runs))
+    if not envs:
+        raise ConfigError("no finished run has a score yet. Let the runs go on first.")
+    return envs
+
+
+def _solved(sides: Sequence[Side], env: str) -> float:
+    known = {r.solved_return for side in sides for r in side.runs.get(env, {}).values()}
+    if len(known) == 1 and (value := known.pop()) is not None:
+        return value
+    raise ConfigError(f"{env} has no env.solved_return. Give a return with --threshold.")
+
+
+def _begin_rows(axes: Axes, sides: Sequence[Side]) -> None:
+    axes.set_yticks(range(len(sides)), [escaped(side.name) for side in sides])
+    axes.margins(x=0.05)
+    axes.set_ylim(len(sides) - 0.4, -0.6)
+    axes.grid(axis="x", color="#E4E4E4")
+    axes.grid(axis="y", visible=False)
+
+
+def _grow(figure: Figure, panels: Sequence[Axes], rows: int) -> None:
+    per_column = len({axes.get_subplotspec().rowspan.start for axes in panels})  # type: ignore[union-attr]
+    figure.set_figheight(max(3.4, 1.8 + 0.45 * rows) * per_column)
+
+
+def _legend_of_scores(axes: Axes, sides: Sequence[Side]) -> None:
+    look: dict[str, Any] = {"color": GREY, "linestyle": "none"}
+    axes.plot([], [], marker="o", label="a seed", **look)
+    axes.plot([], [], marker="|", markersize=14, markeredgewidth=3, label="IQM", **look)
+    axes.plot([], [], color=GREY, linewidth=7, alpha=0.4, label="95 % bootstrap interval")
+    _note_few(axes, sides)
+
+
+def _note_few(axes: Axes, sides: Sequence[Side]) -> None:
+    if min(len(runs) for side in sides for runs in side.runs.values()) < ENOUGH_SEEDS:
+        axes.plot([], [], linestyle="none", label=_FEW)
+
+
+def _sized(side: Side) -> str:
+    sizes = sorted({len(runs) for runs in side.runs.values()})
+    text = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    return f"{escaped(side.name)} ({text} seeds)"
+
+
+KINDS: dict[str, Callable[..., Figure]] = {
+    "scores": scores_figure,
+    "profile": profile_figure,
+    "improvement": improvement_figure,
+    "threshold": threshold_figure,
+}

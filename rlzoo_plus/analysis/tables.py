@@ -1,0 +1,104 @@
+"""A table of scores: a row for each variant and environment, as Markdown, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, Estimate, estimate, few_seeds_text, shown
+from rlzoo_plus.analysis.scores import Side
+
+FORMATS = ("md", "tex", "csv")
+HEADS = ("environment", "variant", "seeds", "final (IQM, 95 %)", "best (IQM, 95 %)")
+_PARTS = ("iqm", "low", "high", "lowest", "highest")
+_TEX = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+_Row = tuple[str, str, int, Estimate | None, Estimate | None]
+
+
+def score_rows(sides: Sequence[Side]) -> list[_Row]:
+    """Return environment, variant, seeds, and the final and best score of each row."""
+    envs = dict.fromkeys(env for side in sides for env in side.runs)
+    return [
+        (
+            env,
+            side.name,
+            len(side.runs[env]),
+            estimate(side.scores(env, "final")),
+            estimate(side.scores(env, "best")),
+        )
+        for env in envs
+        for side in sides
+        if env in side.runs
+    ]
+
+
+def table(sides: Sequence[Side], kind: str) -> str:
+    """Return the table as `md`, `tex` or `csv`; the highest final score is bold."""
+    rows = score_rows(sides)
+    if kind == "csv":
+        return _csv(rows)
+    best = {
+        env: max((r[3].iqm for r in rows if r[0] == env and r[3]), default=None) for env, *_ in rows
+    }
+    mark = (lambda text: f"**{text}**") if kind == "md" else (lambda text: rf"\textbf{{{text}}}")
+    escape = markdown_cell if kind == "md" else tex_text
+    lines = []
+    for env, name, n, final, top in rows:
+        cells = [escape(env), escape(name), str(n), *(escape(shown(e)) for e in (final, top))]
+        if final is not None and final.iqm == best[env] and len(sides) > 1:
+            cells[3] = mark(cells[3])
+        lines.append(cells)
+    note = few_seeds_text([n for _, _, n, *_ in rows])
+    if kind == "md":
+        heads = [" | ".join(HEADS), " | ".join("---" for _ in HEADS)]
+        text = [f"| {line} |" for line in (*heads, *(" | ".join(cells) for cells in lines))]
+        return "\n".join([*text, *(["", note] if note else [])]) + "\n"
+    body = [f"  {' & '.join(cells)} \\\\" for cells in lines]
+    return "\n".join(
+        [
+            *([f"% {note}"] if note else []),
+            r"\begin{tabular}{llrll}",
+            r"  \hline",
+            f"  {' & '.join(map(tex_text, HEADS))} \\\\",
+            r"  \hline",
+            *body,
+            r"  \hline",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _csv(rows: Sequence[_Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [f"{which}_{part}" for which in ("final", "best") for part in _PARTS]
+    writer.writerow(["environment", "variant", "seeds", "few_seeds", *names])
+    for env, name, n, *found in rows:
+        numbers = [getattr(each, part, None) for each in found for part in _PARTS]
+        writer.writerow([_cell(env), _cell(name), n, n < ENOUGH_SEEDS, *numbers])
+    return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    # A spreadsheet would run it as a formula.
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def markdown_cell(text: str) -> str:
+    """Return text that cannot end its cell or become markup."""
+    for mark in "\\|*_<[`":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def tex_text(text: str) -> str:
+    """Return text without LaTeX's commands."""
+    return "".join(_TEX.get(c, c) for c in text)
