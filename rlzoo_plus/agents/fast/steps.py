@@ -19,7 +19,7 @@ class FusedAdam(FlatSteps):
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
         """Make a step, with gradients clipped to a norm."""
         if not self.moments:
-            self._begin()
+            self.begin()
             self._number = torch.zeros(())
             self._lists = [[self.flat], [self.gradient], *([m] for m in self.moments), []]
         torch._foreach_copy_(self.gradients, list(gradients))

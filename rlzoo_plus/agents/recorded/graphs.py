@@ -8,6 +8,7 @@ nothing is allocated, and views of it are made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -27,6 +28,7 @@ _WITH_TENSOR = {
     aten.sub.Scalar: aten.sub.Tensor,
     aten.div.Scalar: aten.div.Tensor,
 }
+_below_autograd = getattr(torch._C, "_AutoDispatchBelowAutograd", nullcontext)
 _COPIES = (aten._to_copy.default, aten.clone.default)
 
 
@@ -70,7 +72,8 @@ class _Graph:
         optimizes = torch._C._get_graph_executor_optimize()
         torch._C._set_graph_executor_optimize(False)  # of this thread
         try:
-            results = self._function(*self._read(registers))
+            with _below_autograd():
+                results = self._function(*self._read(registers))
         finally:
             torch._C._set_graph_executor_optimize(optimizes)
         for slot, value in zip(self._kept, results[self._n_wanted :], strict=False):
@@ -227,7 +230,7 @@ class _Builder:
         written = iter(outs)
         inputs, is_exact = [], True
         for place, argument in enumerate(func._schema.arguments):
-            if argument.is_out:
+            if argument.is_out and outs:
                 value = next(written)
             elif place < len(args):
                 value = args[place]

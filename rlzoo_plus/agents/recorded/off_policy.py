@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from stable_baselines3.common.utils import polyak_update
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
-from rlzoo_plus.agents.recorded.optimizers import PlainSteps, Polyak, make_steps
+from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Parts, Tape
 from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
 
@@ -22,15 +22,9 @@ _SAMPLE = ("observations", "actions", "next_observations", "rewards", "dones", "
 class OffPolicyUpdate(Update):
     """What algorithms with a replay buffer share."""
 
-    numbers: tuple[str, ...] = ("gamma",)
-
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
         self._tapes: dict[Any, Tape] = {}
-
-    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-        """Yield the gradients of each part of a gradient step, and what is logged of it."""
-        raise NotImplementedError
 
     def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
         """Return what decides which calls are made."""
@@ -39,16 +33,27 @@ class OffPolicyUpdate(Update):
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         return ()
 
-    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
+    def _steps_of(self, optimizer: Any, module: Any, name: str) -> PlainSteps:
         """Return what makes the steps of an optimizer of a network."""
         learned = [p for group in optimizer.param_groups for p in group["params"]]
         parameters = [p for p in learned if p.requires_grad]
         own = {id(p) for p in module.parameters()}
         if not all(id(p) in own for p in parameters):
             raise NotRecordableError("an optimizer has parameters of another network")
-        steps = make_steps(optimizer, parameters)
+        steps = make_steps(optimizer, parameters, name)
         self.steps.append(steps)
         return steps
+
+    def _step(
+        self, steps: PlainSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
+    ) -> Iterator[list[Tensor]]:
+        """Make a step of an optimizer, or yield the gradients of one that is not recorded."""
+        gradients = torch.autograd.grad(loss, list(steps.parameters))
+        if isinstance(steps, FlatSteps):
+            with torch.no_grad():
+                steps.apply(gradients, numbers, clips=clips)
+        else:
+            yield list(gradients)
 
     def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
         """Return a batch from the replay buffer, by name."""
@@ -57,23 +62,72 @@ class OffPolicyUpdate(Update):
         named = {name: getattr(data, name, None) for name in _SAMPLE}
         return {name: t for name, t in (named | more).items() if t is not None}
 
-    def _tape(self, name: str, parts: Any, batch: Mapping[str, Tensor]) -> Tape:
+    def _run(
+        self,
+        parts: Parts,
+        batch: Mapping[str, Tensor],
+        numbers: dict[str, Any],
+        steps: Sequence[PlainSteps],
+        polyaks: Sequence[Polyak] = (),
+        max_norm: float | None = None,
+    ) -> Sequence[Tensor]:
+        """Make the calls of a function, and the steps of its optimizers that are not recorded.
+
+        Args:
+            parts: The function, of a batch.
+            batch: The batch.
+            numbers: For the function.
+            steps: Those that it makes, in their order.
+            polyaks: Target networks that it moves.
+            max_norm: The norm to which gradients are clipped.
+
+        Returns:
+            What the last part yields.
+        """
+        for one in steps:
+            if isinstance(one, FlatSteps):
+                one.begin()
+                numbers |= one.next_numbers(max_norm)
+        tape = self._tape(parts, batch, tuple(numbers), steps, polyaks)
+        registers, part = tape.start(list(batch.values()), numbers), 0
+        for one in steps:
+            if not isinstance(one, FlatSteps):
+                one.step(tape.run(part, registers), max_norm)
+                part += 1
+        return tape.run(part, registers)
+
+    def _tape(
+        self,
+        parts: Any,
+        batch: Mapping[str, Tensor],
+        numbers: Sequence[str],
+        steps: Sequence[PlainSteps],
+        polyaks: Sequence[Polyak],
+    ) -> Tape:
         """Return the recording of a function of a batch."""
-        key = name, tuple((n, tuple(t.shape)) for n, t in batch.items())
+        key = parts.__func__, len(polyaks), tuple((n, tuple(t.shape)) for n, t in batch.items())
         if key not in self._tapes:
             names = list(batch)
 
             def of_inputs(
                 inputs: Sequence[Tensor], numbers: SimpleNamespace
-            ) -> Iterable[Sequence[Tensor]]:
+            ) -> Iterator[Sequence[Tensor]]:
                 given = SimpleNamespace(discounts=None)
                 given.__dict__.update(zip(names, inputs, strict=True))
-                return parts(given, numbers)
+                yield from parts(given, numbers, polyaks)
 
-            function: Parts = of_inputs  # type: ignore[assignment]
-            readable = learned_tensors(self.agent).values()
-            self._tapes[key] = Tape(function, list(batch.values()), self.numbers, readable)
+            changed = [t for one in (*steps, *polyaks) for t in one.changed]
+            readable = [*learned_tensors(self.agent).values()]
+            readable += [t for one in polyaks for t in one.readable]
+            inputs = list(batch.values())
+            self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
         return self._tapes[key]
+
+    def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
+        """Move target networks."""
+        with torch.no_grad():
+            for polyak in polyaks:
+                polyak.apply(numbers.tau, numbers.rest)
 
     def _target(self, batch: SimpleNamespace, numbers: SimpleNamespace, value: Tensor) -> Tensor:
         """Return rewards and discounted values of the next observations."""
@@ -84,15 +138,13 @@ class OffPolicyUpdate(Update):
 class SACUpdate(OffPolicyUpdate):
     """The update of SAC."""
 
-    numbers = ("gamma", "target_entropy")
-
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
-        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor, "actor")
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic, "critic")
         self._entropy: PlainSteps | None = None
         if agent.ent_coef_optimizer is not None:
-            self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef])
+            self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
             self.steps.append(self._entropy)
         critic, target = agent.critic.parameters(), agent.critic_target.parameters()
         self._polyak = Polyak(self._critic, list(critic), list(target))
@@ -101,38 +153,42 @@ class SACUpdate(OffPolicyUpdate):
         agent = self.agent
         return agent.use_sde, agent.ent_coef_optimizer is None
 
-    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-        """Yield the gradients of entropy coefficient, critic and actor, in their order."""
-        agent = self.agent
-        actor, learns = agent.actor, self._entropy is not None
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the entropy coefficient, the critic and the actor; yield what is logged of it."""
+        agent, entropy_steps = self.agent, self._entropy
+        actor, logged = agent.actor, []
         if agent.use_sde:
             actor.reset_noise()
         actions, log_prob = actor.action_log_prob(batch.observations)
         log_prob = log_prob.reshape(-1, 1)
-        if not learns:
+        if entropy_steps is None:
             ent_coef = batch.ent_coef
         else:
             ent_coef = torch.exp(agent.log_ent_coef.detach())
             surplus = (log_prob + numbers.target_entropy).detach()
             loss = -(agent.log_ent_coef * surplus).mean()
-            gradients = torch.autograd.grad(loss, self._entropy.parameters)
-            yield [*gradients, loss.detach(), ent_coef]
+            yield from self._step(entropy_steps, loss, numbers)
+            logged = [loss.detach(), ent_coef]
         with torch.no_grad():
             next_actions, next_log_prob = actor.action_log_prob(batch.next_observations)
             values = agent.critic_target(batch.next_observations, next_actions)
             entropy = ent_coef * next_log_prob.reshape(-1, 1)
             target = self._next_target(batch, numbers, values, entropy)
         current = agent.critic(batch.observations, batch.actions)
-        loss = self._critic_loss(current, target)
-        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
+        critic_loss = self._critic_loss(current, target)
+        yield from self._step(self._critic, critic_loss, numbers)
         value = self._value(agent.critic(batch.observations, actions))
         loss = (ent_coef * log_prob - value).mean()
         noise = []
         if agent.use_sde:
             distribution = actor.action_dist
             noise = [distribution.exploration_mat, distribution.exploration_matrices]
-        gradients = torch.autograd.grad(loss, self._actor.parameters)
-        yield [*gradients, loss.detach(), *(matrix.detach() for matrix in noise)]
+        yield from self._step(self._actor, loss, numbers)
+        self._move(polyaks, numbers)
+        logged = [loss.detach(), critic_loss.detach(), *logged]
+        yield [*logged, *(matrix.detach() for matrix in noise)]
 
     def _next_target(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
@@ -152,40 +208,34 @@ class SACUpdate(OffPolicyUpdate):
         """Do what SAC's `train` does."""
         agent = self.agent
         agent.policy.set_training_mode(True)
-        entropy, noise, logged = self._entropy, [], []
+        entropy, logged = self._entropy, []
+        noise: Sequence[Tensor] = ()
         optimizers = [agent.actor.optimizer, agent.critic.optimizer]
         optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
         agent._update_learning_rate(optimizers)
-        numbers = {"gamma": agent.gamma, "target_entropy": float(agent.target_entropy)}
+        numbers: dict[str, Any] = {"gamma": agent.gamma, "tau": agent.tau, "rest": 1 - agent.tau}
+        numbers["target_entropy"] = float(agent.target_entropy)
         fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
+        order = [*([] if entropy is None else [entropy]), self._critic, self._actor]
+        n_logged = 2 if entropy is None else 4
         for step in range(gradient_steps):
             batch = self._sample(batch_size, **fixed)
-            tape = self._tape("step", self.parts, batch)
-            registers = tape.start(list(batch.values()), numbers)
-            values, part = [], 0
-            if entropy is not None:
-                gradient, *values = tape.run(0, registers)
-                entropy.step([gradient])
-                part = 1
-            *gradients, loss = tape.run(part, registers)
-            self._critic.step(gradients)
-            results = tape.run(part + 1, registers)
-            count = len(self._actor.parameters)
-            self._actor.step(results[:count])
-            noise = results[count + 1 :]
-            logged.append([results[count], loss, *values])
-            if step % agent.target_update_interval == 0:
-                self._polyak.step(agent.tau)
+            moves = step % agent.target_update_interval == 0
+            polyaks = [self._polyak] if moves else []
+            results = self._run(self.parts, batch, numbers, order, polyaks)
+            logged.append(results[:n_logged])
+            noise = results[n_logged:]
+            if moves:
                 polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
         for steps in self.steps:
             steps.publish()
-        if noise:
+        if agent.use_sde:
             distribution = agent.actor.action_dist
             distribution.exploration_mat, distribution.exploration_matrices = noise
         agent._n_updates += gradient_steps
         self._log(logged)
 
-    def _log(self, logged: list[list[Tensor]]) -> None:
+    def _log(self, logged: list[Sequence[Tensor]]) -> None:
         logger, agent = self.agent.logger, self.agent
         columns = [_mean(column) for column in zip(*logged, strict=True)]
         fixed = float(agent.ent_coef_tensor) if self._entropy is None else None
@@ -228,12 +278,10 @@ class TQCUpdate(SACUpdate):
 class TD3Update(OffPolicyUpdate):
     """The update of TD3 and DDPG."""
 
-    numbers = ("gamma", "noise", "noise_low", "noise_high")
-
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
-        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor, "actor")
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic, "critic")
         self._targets = [
             Polyak(steps, list(network.parameters()), list(target.parameters()))
             for steps, network, target in (
@@ -248,8 +296,10 @@ class TD3Update(OffPolicyUpdate):
         numbers = range(agent._n_updates + 1, agent._n_updates + gradient_steps + 1)
         return (any(number % agent.policy_delay == 0 for number in numbers),)
 
-    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-        """Yield the gradients of the critic."""
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the critic, and where target networks move, the actor; yield the losses."""
         agent = self.agent
         with torch.no_grad():
             noise = batch.actions.clone().normal_(0, numbers.noise)
@@ -261,15 +311,15 @@ class TD3Update(OffPolicyUpdate):
         current = agent.critic(batch.observations, batch.actions)
         loss = sum(F.mse_loss(value, target) for value in current)
         assert isinstance(loss, Tensor)
-        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
-
-    def _actor_parts(
-        self, batch: SimpleNamespace, numbers: SimpleNamespace
-    ) -> Iterator[list[Tensor]]:
-        agent = self.agent
-        actions = agent.actor(batch.observations)
-        loss = -agent.critic.q1_forward(batch.observations, actions).mean()
-        yield [*torch.autograd.grad(loss, self._actor.parameters), loss.detach()]
+        yield from self._step(self._critic, loss, numbers)
+        logged = [loss.detach()]
+        if polyaks:
+            actions = agent.actor(batch.observations)
+            loss = -agent.critic.q1_forward(batch.observations, actions).mean()
+            yield from self._step(self._actor, loss, numbers)
+            self._move(polyaks, numbers)
+            logged.append(loss.detach())
+        yield logged
 
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what TD3's `train` does."""
@@ -277,25 +327,22 @@ class TD3Update(OffPolicyUpdate):
         agent.policy.set_training_mode(True)
         agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
         clip = agent.target_noise_clip
-        numbers = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
+        numbers: dict[str, Any] = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
         numbers |= {"noise_low": -clip, "noise_high": clip}
+        numbers |= {"tau": agent.tau, "rest": 1 - agent.tau}
         critic_losses, actor_losses = [], []
         for _ in range(gradient_steps):
             agent._n_updates += 1
             batch = self._sample(batch_size)
-            *gradients, loss = self._run("critic", self.parts, batch, numbers)
-            self._critic.step(gradients)
+            moves = agent._n_updates % agent.policy_delay == 0
+            steps = [self._critic, self._actor] if moves else [self._critic]
+            polyaks = self._targets if moves else []
+            loss, *more = self._run(self.parts, batch, numbers, steps, polyaks)
             critic_losses.append(loss)
-            if agent._n_updates % agent.policy_delay == 0:
-                given = {"observations": batch["observations"]}
-                *gradients, loss = self._run("actor", self._actor_parts, given, numbers)
-                self._actor.step(gradients)
-                actor_losses.append(loss)
-                for target in self._targets:
-                    target.step(agent.tau)
-                for part in ("critic", "actor"):
-                    source = getattr(agent, f"{part}_batch_norm_stats")
-                    polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
+            actor_losses += more
+            for part in ("critic", "actor") if moves else ():
+                source = getattr(agent, f"{part}_batch_norm_stats")
+                polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
         for steps in self.steps:
             steps.publish()
         logger = agent.logger
@@ -304,22 +351,21 @@ class TD3Update(OffPolicyUpdate):
             logger.record("train/actor_loss", _mean(actor_losses))
         logger.record("train/critic_loss", _mean(critic_losses))
 
-    def _run(
-        self, name: str, parts: Any, batch: Mapping[str, Tensor], numbers: Mapping[str, float]
-    ) -> tuple[Tensor, ...]:
-        tape = self._tape(name, parts, batch)
-        return tape.run(0, tape.start(list(batch.values()), numbers))
-
 
 class DQNUpdate(OffPolicyUpdate):
     """The update of DQN."""
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net)
+        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net, "critic")
 
-    def parts(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-        """Yield the gradients of the network."""
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        return (self.agent.max_grad_norm is None,)
+
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the network; yield its loss."""
         agent = self.agent
         with torch.no_grad():
             values, _ = agent.q_net_target(batch.next_observations).max(dim=1)
@@ -327,7 +373,9 @@ class DQNUpdate(OffPolicyUpdate):
         current = agent.q_net(batch.observations)
         current = torch.gather(current, dim=1, index=batch.actions.long())
         loss = F.smooth_l1_loss(current, target)
-        yield [*torch.autograd.grad(loss, self._critic.parameters), loss.detach()]
+        clips = agent.max_grad_norm is not None
+        yield from self._step(self._critic, loss, numbers, clips=clips)
+        yield [loss.detach()]
 
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what DQN's `train` does."""
@@ -337,9 +385,8 @@ class DQNUpdate(OffPolicyUpdate):
         losses = []
         for _ in range(gradient_steps):
             batch = self._sample(batch_size)
-            tape = self._tape("step", self.parts, batch)
-            *gradients, loss = tape.run(0, tape.start(list(batch.values()), {"gamma": agent.gamma}))
-            self._critic.step(gradients, agent.max_grad_norm)
+            numbers, steps = {"gamma": agent.gamma}, [self._critic]
+            (loss,) = self._run(self.parts, batch, numbers, steps, (), agent.max_grad_norm)
             losses.append(loss)
         self._critic.publish()
         agent._n_updates += gradient_steps

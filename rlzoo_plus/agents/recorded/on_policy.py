@@ -13,7 +13,7 @@ from stable_baselines3.common.utils import explained_variance
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
-from rlzoo_plus.agents.recorded.optimizers import PlainSteps, make_steps
+from rlzoo_plus.agents.recorded.optimizers import FlatSteps, make_steps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
 
@@ -38,26 +38,69 @@ class OnPolicyUpdate(Update):
     def kind(self, *args: Any, **kwargs: Any) -> Any:
         """Return what decides which calls are made."""
         agent = self.agent
-        return agent.normalize_advantage, agent.n_steps * agent.n_envs, *self._structure()
+        clips = agent.max_grad_norm is not None
+        return agent.normalize_advantage, agent.n_steps * agent.n_envs, clips, *self._structure()
 
     def _structure(self) -> tuple[Any, ...]:
         return ()
 
-    def _tape(self, batch: Sequence[Tensor]) -> Tape:
-        """Return the recording for minibatches of this size."""
-        size = len(batch[0])
+    def _tape(self, columns: Sequence[Tensor], rows: Tensor) -> Tape:
+        """Return the recording of an update with minibatches of this size."""
+        size = len(rows)
         if size not in self._tapes:
             if not self.steps:
-                self._flatten(batch)
-
-            def parts(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-                loss, *logged = self.loss(inputs, numbers)
-                gradients = torch.autograd.grad(loss, self._parameters)
-                yield [*gradients, loss.detach(), *logged]
-
+                self._flatten([column.index_select(0, rows) for column in columns])
+            steps = self.steps[0]
+            if isinstance(steps, FlatSteps):
+                steps.begin()
+            names = (*self.numbers, *steps.numbers)
             readable = learned_tensors(self.agent).values()
-            self._tapes[size] = Tape(parts, batch, self.numbers, readable)
+            inputs = [*columns, rows]
+            self._tapes[size] = Tape(self._parts, inputs, names, readable, steps.changed)
         return self._tapes[size]
+
+    def _parts(self, inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
+        """Yield what is logged of a minibatch, then make the step, unless it is not recorded."""
+        *columns, rows = inputs
+        loss, *logged = self.loss([column.index_select(0, rows) for column in columns], numbers)
+        gradients = torch.autograd.grad(loss, self._parameters)
+        logged = [loss.detach(), *logged]
+        steps = self.steps[0]
+        if not isinstance(steps, FlatSteps):
+            yield [*logged, *gradients]
+            return
+        if self._may_stop():
+            yield logged
+            logged = []
+        with torch.no_grad():
+            steps.apply(gradients, numbers, clips=True)
+        yield logged
+
+    def _may_stop(self) -> bool:
+        """Return whether a step may be left out."""
+        return False
+
+    def _minibatch(
+        self, columns: Sequence[Tensor], rows: Tensor, numbers: dict[str, Any], n_logged: int
+    ) -> Sequence[Tensor]:
+        """Make an update with some rows of a rollout, and return what is logged of it."""
+        tape, steps, max_norm = self._tape(columns, rows), self.steps[0], self.agent.max_grad_norm
+        if isinstance(steps, FlatSteps):
+            numbers |= steps.next_numbers(max_norm)
+        registers = tape.start([*columns, rows], numbers)
+        results = tape.run(0, registers)
+        if self._stops(results):
+            if isinstance(steps, FlatSteps):
+                steps.steps -= 1
+        elif not isinstance(steps, FlatSteps):
+            steps.step(results[n_logged:], max_norm)
+        elif self._may_stop():
+            tape.run(1, registers)
+        return results
+
+    def _stops(self, results: Sequence[Tensor]) -> bool:
+        """Return whether a minibatch makes no step."""
+        return False
 
     def _flatten(self, batch: Sequence[Tensor]) -> None:
         """Find the parameters that the loss has a gradient for, and flatten them."""
@@ -117,7 +160,15 @@ class PPOUpdate(OnPolicyUpdate):
     numbers = (*_NUMBERS, "clip", "clip_low", "clip_high", "clip_vf", "clip_vf_low")
 
     def _structure(self) -> tuple[Any, ...]:
-        return self.agent.batch_size, self.agent.clip_range_vf is None
+        agent = self.agent
+        return agent.batch_size, agent.clip_range_vf is None, agent.target_kl is None
+
+    def _may_stop(self) -> bool:
+        return self.agent.target_kl is not None
+
+    def _stops(self, results: Sequence[Tensor]) -> bool:
+        target = self.agent.target_kl
+        return target is not None and bool(results[5].numpy() > 1.5 * target)
 
     def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
         """Return the loss of a minibatch, and what is logged of it."""
@@ -156,14 +207,13 @@ class PPOUpdate(OnPolicyUpdate):
         n_samples = len(columns[0])
         for _ in range(agent.n_epochs):
             order, kls = torch.from_numpy(np.random.permutation(n_samples)), []
-            for batch in order.split(agent.batch_size):
-                gradients, numbers_logged = self._gradients(columns, batch, numbers)
-                logged.append(numbers_logged[:5])
-                kls.append(numbers_logged[5])
-                if agent.target_kl is not None and kls[-1].numpy() > 1.5 * agent.target_kl:
+            for rows in order.split(agent.batch_size):
+                values = self._minibatch(columns, rows, numbers, 6)
+                logged.append(values[:5])
+                kls.append(values[5])
+                if self._stops(values):
                     goes_on = False
                     break
-                self.steps[0].step(gradients, agent.max_grad_norm)
             agent._n_updates += 1
             if not goes_on:
                 break
@@ -178,15 +228,6 @@ class PPOUpdate(OnPolicyUpdate):
             **{"explained_variance": self._explained_variance(), "clip_range": clip},
             **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
         )
-
-    def _gradients(
-        self, columns: Sequence[Tensor], batch: Tensor, numbers: dict[str, Any]
-    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        samples = [column.index_select(0, batch) for column in columns]
-        tape = self._tape(samples)
-        results = tape.run(0, tape.start(samples, numbers))
-        count = len(self._parameters)
-        return results[:count], results[count:]
 
 
 class A2CUpdate(OnPolicyUpdate):
@@ -210,17 +251,12 @@ class A2CUpdate(OnPolicyUpdate):
         agent._update_learning_rate(agent.policy.optimizer)
         columns = self._rollout()
         rows = torch.from_numpy(np.random.permutation(len(columns[0])))
-        samples = [column.index_select(0, rows) for column in columns]
-        tape = self._tape(samples)
         numbers = {"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef}
-        results = tape.run(0, tape.start(samples, numbers))
-        count = len(self._parameters)
-        steps: PlainSteps = self.steps[0]
-        steps.step(results[:count], agent.max_grad_norm)
-        steps.publish()
+        _, *results = self._minibatch(columns, rows, numbers, 4)
+        self.steps[0].publish()
         explained = self._explained_variance()
         agent._n_updates += 1
         names = ("entropy_loss", "policy_loss", "value_loss")
-        values = {n: v.item() for n, v in zip(names, results[count + 1 :], strict=True)}
+        values = {n: v.item() for n, v in zip(names, results, strict=False)}
         order = ("n_updates", "explained_variance", *names, "std")
         self._log(*order, explained_variance=explained, **values)

@@ -1,12 +1,14 @@
 """Steps of torch's optimizers on one flat tensor, and without; the same bits, fewer calls.
 
-The parameters and the optimizer's averages become views of flat tensors. An optimizer's own state
-is what it would be: `state_dict`, checkpoints and exports see the same.
+The parameters, their gradients and the optimizer's averages become views of flat tensors. An
+optimizer's own state is what it would be: `state_dict`, checkpoints and exports see the same. The
+calls of a step can be part of a recording: what changes from step to step is given as numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,7 +23,17 @@ _OFF = ("amsgrad", "maximize", "capturable", "differentiable", "fused", "centere
 
 
 class PlainSteps:
-    """Lets an optimizer make its steps itself."""
+    """Lets an optimizer make its steps itself.
+
+    Attributes:
+        is_flat: Whether `apply` makes a step, in calls that can be recorded.
+        numbers: Names of the numbers that it needs, see `next_numbers`.
+        changed: The tensors that it changes.
+    """
+
+    is_flat = False
+    numbers: tuple[str, ...] = ()
+    changed: Sequence[Tensor] = ()
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
         self.optimizer, self.parameters = optimizer, list(parameters)
@@ -47,13 +59,20 @@ class FlatSteps(PlainSteps):
 
     Attributes:
         flat: The parameters as one tensor, with gaps.
+        gradient: Their gradients, alike; `gradients` are views of it.
     """
 
+    is_flat = True
     averages: tuple[str, ...] = ()
     initial: float = 0.0
+    varying: tuple[str, ...] = ("rate",)
 
-    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
+    ) -> None:
         super().__init__(optimizer, parameters)
+        self._name = name
+        self.numbers = tuple(f"{name}_{number}" for number in (*self.varying, "max_norm"))
         self.group = optimizer.param_groups[0]
         self.flat = self._flatten([parameter.data for parameter in self.parameters])
         if len(self.parameters) > 1:
@@ -61,12 +80,17 @@ class FlatSteps(PlainSteps):
                 parameter.data = view
         self.gradient, self.scratch = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.gradients = self._views(self.gradient)
+        self._norms = torch.zeros(len(self.parameters))
+        self._each_norm = list(self._norms.unbind())
         self.moments: list[Tensor] = []
         self.steps = 0
         self._own: list[Any] = []
+        self._fixed: dict[str, Any] = {}
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Take over the optimizer's averages; it makes them at its first step."""
+        if self.moments:
+            return
         states = [self.optimizer.state[parameter] for parameter in self.parameters]
         for parameter, state in zip(self.parameters, states, strict=True):
             if not state:
@@ -79,7 +103,15 @@ class FlatSteps(PlainSteps):
                 state[name] = view
             self.moments.append(flat)
         self.steps = int(states[0]["step"])
-        self._own = self._tensors()
+        self._own, self._fixed = self._tensors(), self._values()
+        self.changed = [
+            *(self.flat, self.gradient, *self.gradients, self.scratch, *self.moments),
+            *(self._norms, *self._each_norm),
+        ]
+
+    def _values(self) -> dict[str, Any]:
+        """Return what is the same at each step."""
+        return {name: v for name, v in self.group.items() if name not in ("params", "lr")}
 
     def _no_step(self) -> Any:
         return torch.tensor(0.0)
@@ -92,6 +124,8 @@ class FlatSteps(PlainSteps):
         """Tell whether the optimizer still has the tensors of this object."""
         groups = self.optimizer.param_groups
         if len(groups) != 1 or groups[0] is not self.group:
+            return False
+        if self._own and self._fixed != self._values():
             return False
         now = self._tensors() if self._own else []
         return all(a is b for a, b in zip(now, self._own, strict=True))
@@ -122,26 +156,44 @@ class FlatSteps(PlainSteps):
 
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
         """Make a step, with gradients clipped to a norm."""
-        if not self.moments:
-            self._begin()
-        torch._foreach_copy_(self.gradients, list(gradients))
-        if max_norm is not None:
-            norms = torch._foreach_norm(self.gradients)
-            scale = max_norm / (torch.linalg.vector_norm(torch.stack(norms)) + 1e-6)
-            # Multiplied by one, all stays as it is.
-            if not scale >= 1.0:
-                self.gradient.mul_(scale)
+        self.begin()
+        numbers = SimpleNamespace(**self.next_numbers(max_norm))
+        self.apply(gradients, numbers, clips=max_norm is not None)
+
+    def next_numbers(self, max_norm: float | None = None) -> dict[str, Any]:
+        """Count a step and return what is different at each, by name."""
         self.steps += self.steps < _MOST_STEPS
+        return dict(zip(self.numbers, (*self._next(), max_norm), strict=True))
+
+    def apply(
+        self, gradients: Sequence[Tensor], numbers: SimpleNamespace, *, clips: bool = False
+    ) -> None:
+        """Make a step with these numbers; `begin` was called before."""
+        for view, gradient in zip(self.gradients, gradients, strict=True):
+            view.copy_(gradient)
+        *varying, max_norm = (getattr(numbers, name) for name in self.numbers)
+        if clips:
+            for gradient, norm in zip(self.gradients, self._each_norm, strict=True):
+                torch.linalg.vector_norm(gradient, out=norm)
+            scale = max_norm / (torch.linalg.vector_norm(self._norms) + 1e-6)
+            self.gradient.mul_(torch.clamp(scale, max=1.0))
         decay = self.group["weight_decay"]
         if decay and not self.group.get("decoupled_weight_decay"):
             self.gradient.add_(self.flat, alpha=decay)
-        self._apply()
+        self._apply(*varying)
 
-    def _apply(self) -> None:
+    def _next(self) -> Sequence[float]:
+        """Return the numbers named in `varying`."""
+        return [-float(self.group["lr"])]
+
+    def _apply(self, *varying: Any) -> None:
         raise NotImplementedError
 
     def publish(self) -> None:
-        """Complete the optimizer's own state."""
+        """Complete the optimizer's own state, and each parameter's gradient."""
+        if self.moments and self.parameters[0].grad is not self.gradients[0]:
+            for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+                parameter.grad = gradient
         for parameter in self.parameters if self.moments else ():
             step = self.optimizer.state[parameter]["step"]
             if isinstance(step, Tensor):
@@ -152,28 +204,34 @@ class FlatSteps(PlainSteps):
 
 class _Adam(FlatSteps):
     averages = ("exp_avg", "exp_avg_sq")
+    varying = ("rate", "width", "decay")
 
-    def _apply(self) -> None:
+    def _next(self) -> Sequence[float]:
+        rate, (beta1, beta2), steps = self.group["lr"], self.group["betas"], float(self.steps)
+        corrected = -(rate / (1 - beta1**steps))
+        return corrected, (1 - beta2**steps) ** 0.5, 1 - rate * self.group["weight_decay"]
+
+    def _apply(self, *varying: Any) -> None:
         group, flat, gradient, (mean, square) = self.group, self.flat, self.gradient, self.moments
-        rate, (beta1, beta2), steps = group["lr"], group["betas"], float(self.steps)
+        (beta1, beta2), (rate, correction, decay) = group["betas"], varying
         if group["weight_decay"] and group.get("decoupled_weight_decay"):
-            flat.mul_(1 - rate * group["weight_decay"])
+            flat.mul_(decay)
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         width = torch.sqrt(square, out=self.scratch)
-        width.div_((1 - beta2**steps) ** 0.5).add_(group["eps"])
-        flat.addcdiv_(mean, width, value=-(rate / (1 - beta1**steps)))
+        width.div_(correction).add_(group["eps"])
+        flat.addcdiv_(mean, width, value=rate)
 
 
 class _RMSprop(FlatSteps):
     averages = ("square_avg",)
 
-    def _apply(self) -> None:
+    def _apply(self, *varying: Any) -> None:
         group, gradient, (square,) = self.group, self.gradient, self.moments
         alpha = group["alpha"]
         square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
         width = torch.sqrt(square, out=self.scratch).add_(group["eps"])
-        self.flat.addcdiv_(gradient, width, value=-group["lr"])
+        self.flat.addcdiv_(gradient, width, value=varying[0])
 
 
 class _RMSpropTF(FlatSteps):
@@ -183,12 +241,12 @@ class _RMSpropTF(FlatSteps):
     def _no_step(self) -> Any:
         return 0
 
-    def _apply(self) -> None:
+    def _apply(self, *varying: Any) -> None:
         group, gradient, (square,) = self.group, self.gradient, self.moments
         alpha = group["alpha"]
         square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
         width = torch.add(square, group["eps"], out=self.scratch).sqrt_()
-        self.flat.addcdiv_(gradient, width, value=-group["lr"])
+        self.flat.addcdiv_(gradient, width, value=varying[0])
 
 
 _FLAT: dict[type, type[FlatSteps]] = {
@@ -203,8 +261,16 @@ def _room(tensor: Tensor) -> int:
     return -(-tensor.numel() // _ALIGNMENT) * _ALIGNMENT
 
 
-def make_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> PlainSteps:
-    """Return what makes an optimizer's steps: on flat tensors if their bits are the same."""
+def make_steps(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
+) -> PlainSteps:
+    """Return what makes an optimizer's steps: on flat tensors if their bits are the same.
+
+    Args:
+        optimizer: The optimizer.
+        parameters: Those that it changes.
+        name: Tells its numbers from those of others.
+    """
     group = optimizer.param_groups[0]
     kind = _FLAT.get(type(optimizer))
     fits = (
@@ -218,11 +284,15 @@ def make_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -
         and "step" not in vars(optimizer)
         and all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
     )
-    return (kind if fits and kind is not None else PlainSteps)(optimizer, parameters)
+    return kind(optimizer, parameters, name) if fits and kind else PlainSteps(optimizer, parameters)
 
 
 class Polyak:
-    """Moves the weights of a target network towards those of another."""
+    """Moves the weights of a target network towards those of another.
+
+    Attributes:
+        changed: The tensors that it changes.
+    """
 
     def __init__(
         self, steps: PlainSteps, sources: Sequence[Tensor], targets: Sequence[Tensor]
@@ -231,11 +301,12 @@ class Polyak:
             a is b for a, b in zip(sources, steps.parameters, strict=True)
         )
         self._sources = [source.data for source in sources]
-        self._targets = [target.data for target in targets]
+        self.changed = [target.data for target in targets]
         if same and isinstance(steps, FlatSteps) and len(sources) > 1:
-            self._sources, self._targets = [steps.flat], [steps.flat_copy(targets)]
+            self._sources, self.changed = [steps.flat], [steps.flat_copy(targets)]
+        self.readable = self._sources
 
-    def step(self, tau: float) -> None:
-        """Move by a fraction `tau`."""
-        torch._foreach_mul_(self._targets, 1 - tau)
-        torch._foreach_add_(self._targets, self._sources, alpha=tau)
+    def apply(self, tau: Any, rest: Any) -> None:
+        """Move by a fraction `tau`; `rest` is what is left of one."""
+        for target, source in zip(self.changed, self._sources, strict=True):
+            target.mul_(rest).add_(source, alpha=tau)

@@ -82,7 +82,8 @@ class Tape:
         registers = self._registers.copy()
         registers[: len(inputs)] = inputs
         for slot, name in zip(self._number_slots, self._numbers, strict=True):
-            registers[slot] = numbers[name]
+            number = numbers[name]
+            registers[slot] = None if number is None else float(number)
         return registers
 
     def run(self, part: int, registers: list[Any]) -> Sequence[Tensor]:
