@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import A2C, PPO
+from sb3_contrib import TQC
+from sb3_contrib.common.utils import quantile_huber_loss
+from stable_baselines3 import A2C, PPO, SAC, TD3
 from torch import nn
 
+from rlzoo_plus.agents.fast.off_policy import FastSACUpdate, FastTD3Update, FastTQCUpdate
 from rlzoo_plus.agents.fast.on_policy import FastA2CUpdate, FastPPOUpdate
+from rlzoo_plus.agents.fast.steps import FusedAdam
 
 MOST_RELATIVE_ERROR = 1e-9
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.GELU, nn.Sigmoid, nn.Mish]
@@ -29,10 +33,17 @@ class Nowhere(gym.Env):
 
 @pytest.fixture(autouse=True)
 def in_double_precision(monkeypatch):
-    """SB3 makes observations `float`; here they keep their 64 bits."""
+    """Where SB3 makes numbers of 32 bits, they keep their 64 bits here."""
     for name in ("policies", "torch_layers"):
         module = f"stable_baselines3.common.{name}.preprocess_obs"
         monkeypatch.setattr(module, lambda obs, *_, **__: obs, raising=False)
+
+    def loss(current, target, **options):
+        # Its own levels are of 32 bits.
+        levels = (torch.arange(current.shape[-1], dtype=torch.double) + 0.5) / current.shape[-1]
+        return quantile_huber_loss(current, target, levels.view(1, 1, -1, 1), **options)
+
+    monkeypatch.setattr("sb3_contrib.common.utils.quantile_huber_loss", loss)
 
 
 def assert_same(found, expected, names):
@@ -145,6 +156,84 @@ def test_gradients_of_a2c_are_those_of_autograd(number):
     assert (-entropy, mine, value) == pytest.approx(
         (entropy_loss, policy_loss, value_loss), rel=1e-9
     )
+
+
+def random_off_policy_agent(algorithm, draw):
+    """Return an agent with random shapes, layers and weights, of 64 bits."""
+    shape = (int(draw.integers(1, 30)),) if draw.random() < 0.8 else (3, 5)
+    n_actions = int(draw.integers(1, 20))
+    actor, critic = ([int(draw.integers(1, 50)) for _ in range(draw.integers(1, 4))] for _ in "ab")
+    policy = {
+        "activation_fn": ACTIVATIONS[draw.integers(len(ACTIVATIONS))],
+        "net_arch": {"pi": actor, "qf": critic},
+        "n_critics": int(draw.integers(1, 4)),
+    }
+    arguments = {}
+    if algorithm is not TD3:
+        arguments["use_sde"] = bool(draw.random() < 0.5)
+        arguments["ent_coef"] = "auto" if draw.random() < 0.7 else 0.1
+        policy |= {"use_expln": bool(draw.random() < 0.5)}
+        policy |= {"clip_mean": float(draw.choice([0.5, 2.0]))}
+    if algorithm is TQC:
+        policy["n_quantiles"] = int(draw.integers(1, 30))
+        arguments["top_quantiles_to_drop_per_net"] = int(draw.integers(policy["n_quantiles"]))
+    agent = algorithm(
+        "MlpPolicy",
+        Nowhere(
+            spaces.Box(-np.inf, np.inf, shape, np.float32),
+            spaces.Box(-1.0, 1.0, (n_actions,), np.float32),
+        ),
+        **{"policy_kwargs": policy, "device": "cpu", "buffer_size": 10, **arguments},
+        seed=int(draw.integers(1000)),
+    )
+    with torch.no_grad():
+        for parameter in agent.policy.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return agent
+
+
+@pytest.mark.parametrize("number", range(N_DRAWS))
+@pytest.mark.parametrize("algorithm", [SAC, TQC, TD3])
+def test_gradients_of_actors_and_critics_are_those_of_autograd(algorithm, number, monkeypatch):
+    updates = {SAC: FastSACUpdate, TQC: FastTQCUpdate, TD3: FastTD3Update}
+    monkeypatch.setattr("rlzoo_plus.agents.fast.off_policy.make_fast_steps", in_one_pass)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.double)
+    try:
+        draw = np.random.default_rng(200 + number)
+        torch.manual_seed(number)
+        agent = random_off_policy_agent(algorithm, draw)
+        update = updates[algorithm](agent)
+        size = int(draw.integers(2, 40))
+        shape, n_actions = agent.observation_space.shape, agent.action_space.shape[0]
+        batch = SimpleNamespace(
+            observations=torch.randn(size, *shape),
+            next_observations=torch.randn(size, *shape),
+            actions=torch.rand(size, n_actions) * 2 - 1,
+            rewards=3 * torch.randn(size, 1),
+            dones=(torch.rand(size, 1) < 0.2).double(),
+            discounts=torch.rand(size, 1) if draw.random() < 0.3 else None,
+            ent_coef=getattr(agent, "ent_coef_tensor", None),
+        )
+        numbers = SimpleNamespace(
+            **{"gamma": 0.97, "target_entropy": -2.0},
+            **{"noise": 0.4, "noise_low": -0.5, "noise_high": 0.5},
+        )
+        found, expected = update.both_gradients(batch, numbers)
+    finally:
+        torch.set_default_dtype(before)
+    assert found.keys() == expected.keys()
+    n_parameters = len(list(agent.actor.parameters())) + len(list(agent.critic.parameters()))
+    assert len(found) == n_parameters + (getattr(agent, "ent_coef_optimizer", None) is not None)
+    for part in ("critic", "actor", "log_ent"):
+        names = [name for name in found if name.startswith(part)]
+        if names:
+            assert_same([found[n] for n in names], [expected[n] for n in names], names)
+
+
+def in_one_pass(optimizer, parameters):
+    """Return the steps that 32 bits would get."""
+    return FusedAdam(optimizer, parameters)
 
 
 def test_a_wrong_gradient_would_be_found(monkeypatch):

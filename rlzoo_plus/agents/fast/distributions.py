@@ -169,11 +169,23 @@ class DeviationOfNoise:
         variance = torch.mm(squares, std * std)
         return variance if self._full else variance.expand(-1, n_actions).clone()
 
-    def backward(self, squares: Tensor, std: Tensor, twice: Tensor) -> Tensor:
-        """Return the gradient of the parameter, given twice that of the variances."""
+    def backward(
+        self, squares: Tensor, std: Tensor, twice: Tensor, more: Tensor | None = None
+    ) -> Tensor:
+        """Return the gradient of the parameter.
+
+        Args:
+            squares: Squared features, shape (batch, features).
+            std: The deviation.
+            twice: Two times the gradient of the variances, shape (batch, actions).
+            more: The gradient of the deviation for each feature and action by other ways.
+        """
         if not self._full:
             twice = twice.sum(1, keepdim=True)
+            more = None if more is None else more.sum(1, keepdim=True)
         of_std = torch.mm(squares.t(), twice).mul_(std)
+        if more is not None:
+            of_std = of_std.add_(more)
         if not self._expln:
             return of_std.mul_(std)
         log_std = self._log_std

@@ -6,7 +6,7 @@ which takes a fifth of its time, and products are made in the order that is fast
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,14 @@ def _gelu(module: Any) -> _Activation:
     )
 
 
+def _hardtanh(module: Any) -> _Activation:
+    low, high = module.min_val, module.max_val
+    return _Activation(
+        lambda x: F.hardtanh(x, low, high),
+        lambda g, x, _y: aten.hardtanh_backward(g, x, low, high),
+    )
+
+
 _TANH = _Activation(torch.tanh, lambda g, _x, y: aten.tanh_backward(g, y))
 _MAKERS: dict[type, Callable[[Any], _Activation]] = {
     nn.Tanh: lambda _: _TANH,
@@ -75,6 +83,7 @@ _MAKERS: dict[type, Callable[[Any], _Activation]] = {
     nn.Mish: lambda _: _Activation(F.mish, lambda g, x, _y: aten.mish_backward(g, x)),
     nn.Identity: lambda _: _Activation(lambda x: x, lambda g, _x, _y: g),
     nn.ELU: _elu,
+    nn.Hardtanh: _hardtanh,
     nn.LeakyReLU: _leaky_relu,
     nn.GELU: _gelu,
 }
@@ -93,6 +102,11 @@ class Pass:
     inputs: list[Tensor]
     before: list[Tensor]
     result: Tensor
+
+    def first(self, size: int) -> Pass:
+        """Return the pass of the first samples alone."""
+        inputs = [tensor[:size] for tensor in self.inputs]
+        return Pass(inputs, [tensor[:size] for tensor in self.before], self.result[:size])
 
 
 class Perceptron:
@@ -155,6 +169,101 @@ class Perceptron:
             if k or to_input:
                 gradient = torch.mm(gradient, linear.weight)
         return gradient if to_input else None
+
+
+class Ensemble:
+    """Perceptrons of the same shape and input: one batched product a layer for all of them.
+
+    Their weights are views of one flat tensor, at the same distance from one network to the next,
+    so that all weights of a layer are one view of it.
+
+    Raises:
+        NotRecordableError: They are not.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        members = [Perceptron(network).layers for network in networks]
+        self.layers: list[tuple[Tensor, Tensor | None, _Activation | None]] = []
+        for layer in zip(*members, strict=True):
+            linears, activations = zip(*layer, strict=True)
+            weight = _stacked([linear.weight for linear in linears])
+            bias = linears[0].bias
+            if bias is not None:
+                bias = _stacked([linear.bias for linear in linears]).unsqueeze(1)
+            self.layers.append((weight, bias, activations[0]))
+
+    def tensors(self) -> list[Tensor]:
+        """Return all parameters, those of a layer in one tensor."""
+        return [tensor for layer in self.layers for tensor in layer[:2] if tensor is not None]
+
+    def of_flat(self, flat: Tensor) -> list[Tensor]:
+        """Return views of another flat tensor that lie as `tensors` do in theirs."""
+        return [
+            torch.as_strided(flat, tensor.shape, tensor.stride(), tensor.storage_offset())
+            for tensor in self.tensors()
+        ]
+
+    def forward(self, x: Tensor) -> Pass:
+        """Compute the results, shape (networks, batch, units), for inputs (batch, features)."""
+        x = x.expand(len(self.layers[0][0]), -1, -1)
+        inputs, before = [], []
+        for weight, bias, activation in self.layers:
+            inputs.append(x)
+            weight, factor = weight.transpose(1, 2), 2 if activation is _TANH else 1
+            if bias is None:
+                given = torch.bmm(x, weight).mul_(factor)
+            else:
+                given = torch.baddbmm(bias, x, weight, beta=factor, alpha=factor)
+            if activation is _TANH:
+                given = x = torch.sigmoid(given).mul_(2).sub_(1)
+            else:
+                x = given if activation is None else activation.forward(given)
+            before.append(given)
+        return Pass(inputs, before, x)
+
+    def backward(self, made: Pass, gradient: Tensor) -> list[Tensor]:
+        """Return the gradients of `tensors`, given that of the results."""
+        found: list[list[Tensor]] = []
+        for k, of_product in self._gradients(made, gradient):
+            both = [torch.bmm(of_product.transpose(1, 2), made.inputs[k])]
+            if self.layers[k][1] is not None:
+                both.append(of_product.sum(1, keepdim=True))
+            found.append(both)
+        return [tensor for both in reversed(found) for tensor in both]
+
+    def backward_to_input(self, made: Pass, gradient: Tensor, first: int) -> Tensor:
+        """Return the gradient of the columns of the input from `first` on."""
+        *_, (_, of_product) = self._gradients(made, gradient)
+        return torch.bmm(of_product, self.layers[0][0][:, :, first:]).sum(0)
+
+    def _gradients(self, made: Pass, gradient: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield each layer's number and the gradient of what its product gave, the last first."""
+        results = [*made.inputs[1:], made.result]
+        for k in reversed(range(len(self.layers))):
+            activation = self.layers[k][2]
+            if activation is not None:
+                gradient = activation.backward(gradient, made.before[k], results[k])
+            yield k, gradient
+            if k:
+                gradient = torch.bmm(gradient, self.layers[k][0])
+
+
+def _stacked(parameters: Sequence[Tensor]) -> Tensor:
+    """Return parameters of the same shape as one view of the flat tensor that they are parts of."""
+    first, *others = (parameter.data for parameter in parameters)
+    places = [tensor.storage_offset() for tensor in (first, *others)]
+    distance = places[1] - places[0] if others else 0
+    fits = all(
+        tensor.shape == first.shape
+        and tensor.is_contiguous()
+        and tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        and place == places[0] + k * distance
+        for k, (tensor, place) in enumerate(zip((first, *others), places, strict=True))
+    )
+    if not fits:
+        raise NotRecordableError("the weights of the critics are not in one tensor")
+    size = (len(parameters), *first.shape)
+    return torch.as_strided(first, size, (distance, *first.stride()), places[0])
 
 
 def _linear(linear: nn.Linear, x: Tensor, factor: int = 1) -> Tensor:

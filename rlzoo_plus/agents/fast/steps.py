@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlzoo_plus.agents.recorded.optimizers import _MOST_STEPS, FlatSteps, PlainSteps, make_steps
+from rlzoo_plus.agents.recorded.optimizers import (
+    _MOST_STEPS,
+    FlatSteps,
+    PlainSteps,
+    Polyak,
+    make_steps,
+)
 
 
 class FusedAdam(FlatSteps):
@@ -16,13 +22,18 @@ class FusedAdam(FlatSteps):
 
     averages = ("exp_avg", "exp_avg_sq")
 
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
+        super().__init__(optimizer, parameters)
+        # Where gradients are copied to; views of several parameters at once may take their place.
+        self.places = self.gradients
+
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
         """Make a step, with gradients clipped to a norm."""
         if not self.moments:
             self.begin()
             self._number = torch.zeros(())
             self._lists = [[self.flat], [self.gradient], *([m] for m in self.moments), []]
-        torch._foreach_copy_(self.gradients, list(gradients))
+        torch._foreach_copy_(self.places, list(gradients))
         if max_norm is not None:
             scale = max_norm / (float(torch.linalg.vector_norm(self.gradient)) + 1e-6)
             if not scale >= 1.0:
@@ -44,5 +55,13 @@ def make_fast_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[Tenso
     """Return what makes an optimizer's steps in the fewest passes."""
     steps = make_steps(optimizer, parameters)
     adam = type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
-    fits = adam and isinstance(steps, FlatSteps) and len(parameters) > 1
+    fits = adam and isinstance(steps, FlatSteps)
     return FusedAdam(optimizer, parameters) if fits else steps
+
+
+class FastPolyak(Polyak):
+    """Moves target networks in one pass."""
+
+    def step(self, tau: float) -> None:
+        """Move by a fraction `tau`."""
+        torch._foreach_lerp_(self._targets, self._sources, tau)

@@ -19,9 +19,13 @@ from rlzoo_plus.agents.recorded.updates import (
 
 log = logging.getLogger(__name__)
 _ON_POLICY = "rlzoo_plus.agents.fast.on_policy"
+_OFF_POLICY = "rlzoo_plus.agents.fast.off_policy"
 FAST = {
     "stable_baselines3.ppo.ppo.PPO": f"{_ON_POLICY}.FastPPOUpdate",
     "stable_baselines3.a2c.a2c.A2C": f"{_ON_POLICY}.FastA2CUpdate",
+    "stable_baselines3.sac.sac.SAC": f"{_OFF_POLICY}.FastSACUpdate",
+    "sb3_contrib.tqc.tqc.TQC": f"{_OFF_POLICY}.FastTQCUpdate",
+    "stable_baselines3.td3.td3.TD3": f"{_OFF_POLICY}.FastTD3Update",
 }
 
 

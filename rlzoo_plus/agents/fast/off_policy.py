@@ -1,0 +1,402 @@
+"""The updates of SAC, TQC and TD3 with hand-written gradients and all critics in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from sb3_contrib.tqc.policies import TQCPolicy
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+from torch import Tensor
+
+from rlzoo_plus.agents.fast.actors import actor_of
+from rlzoo_plus.agents.fast.checks import require_same_gradients
+from rlzoo_plus.agents.fast.layers import Ensemble, Gradients, Perceptron
+from rlzoo_plus.agents.fast.steps import FastPolyak, FusedAdam, make_fast_steps
+from rlzoo_plus.agents.recorded.off_policy import (
+    OffPolicyUpdate,
+    SACUpdate,
+    TD3Update,
+    TQCUpdate,
+    _mean,
+)
+from rlzoo_plus.agents.recorded.optimizers import PlainSteps
+from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
+from rlzoo_plus.agents.recorded.updates import learned_tensors
+
+
+class _FastOffPolicy(OffPolicyUpdate):
+    """What SAC, TQC and TD3 share: critics as one batch, and rows of observations."""
+
+    policy_class: type
+
+    def _prepare(self) -> None:
+        """Find actor and critics, whose weights become views of flat tensors.
+
+        Raises:
+            NotRecordableError: They are of another kind.
+        """
+        agent = self.agent
+        _require_known(agent, self.policy_class)
+        self._critics, self._critic_targets = (
+            Ensemble(critic.q_networks) for critic in (agent.critic, agent.critic_target)
+        )
+        if not isinstance(self._critic, FusedAdam) or len(self._critic.parameters) != len(
+            list(agent.critic.parameters())
+        ):
+            raise NotRecordableError("the critics' optimizer is not Adam, or a part is frozen")
+        self._critic.places = self._critics.of_flat(self._critic.gradient)
+        self._width = int(agent.critic.features_extractor.features_dim)
+
+    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
+        steps = make_fast_steps(optimizer, super()._steps_of(optimizer, module).parameters)
+        self.steps[-1] = steps
+        return steps
+
+    def _rows(self, observations: Tensor) -> Tensor:
+        return observations.flatten(1).to(self._critics.layers[0][0].dtype)
+
+    def _recorded(self, name: str, parts: Any, batch: dict[str, Tensor], numbers: Any) -> Tape:
+        """Return the recording of a function of a batch."""
+        key = name, tuple((n, tuple(t.shape)) for n, t in batch.items())
+        if key not in self._tapes:
+            names = list(batch)
+
+            def of_inputs(
+                inputs: Sequence[Tensor], given: SimpleNamespace
+            ) -> Iterator[Sequence[Tensor]]:
+                named = SimpleNamespace(discounts=None)
+                named.__dict__.update(zip(names, inputs, strict=True))
+                return parts(named, given)
+
+            readable = [*learned_tensors(self.agent).values(), *self._critics.tensors()]
+            readable += self._critic_targets.tensors()
+            self._tapes[key] = Tape(of_inputs, list(batch.values()), tuple(numbers), readable)
+        return self._tapes[key]
+
+    def _require_gradients(self, batch: dict[str, Tensor], numbers: dict[str, float]) -> None:
+        """Compare the gradients of a batch with those of autograd.
+
+        Raises:
+            NotRecordableError: One is another one.
+        """
+        given = SimpleNamespace(**({"discounts": None} | batch))
+        found, expected = self.both_gradients(given, SimpleNamespace(**numbers))
+        require_same_gradients(list(found), list(found.values()), list(expected.values()))
+
+    def both_gradients(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the gradients of a batch by name, by formulas and by autograd."""
+        raise NotImplementedError
+
+    def _by_parameter(self, stacked: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return gradients of the critics by name, given those of all critics at once."""
+        room = torch.zeros_like(self._critic.gradient)
+        for place, gradient in zip(self._critics.of_flat(room), stacked, strict=True):
+            place.copy_(gradient)
+        names = (f"critic.{name}" for name, _ in self.agent.critic.named_parameters())
+        return dict(zip(names, self._critic._views(room), strict=True))
+
+
+class FastSACUpdate(_FastOffPolicy, SACUpdate):
+    """The update of SAC, its gradients written by hand."""
+
+    policy_class: type = SACPolicy
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._prepare()
+        critic, target = agent.critic.parameters(), agent.critic_target.parameters()
+        self._polyak = FastPolyak(self._critic, list(critic), list(target))
+        self._critic_targets = Ensemble(agent.critic_target.q_networks)
+        self._policy = actor_of(agent.actor)
+        self._begun = False
+
+    @torch.no_grad()
+    def fast_parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> Iterator[list[Tensor]]:
+        """Yield the gradients of entropy coefficient, critics and actor, in their order."""
+        agent, learns = self.agent, self._entropy is not None
+        observations, following = (
+            self._rows(batch.observations),
+            self._rows(batch.next_observations),
+        )
+        size = len(observations)
+        noise = self._policy.draw(size)
+        made = self._policy.sample(torch.cat([observations, following]), noise)
+        log_prob, next_log_prob = made.log_prob[:size], made.log_prob[size:]
+        ent_coef = torch.exp(agent.log_ent_coef.detach()) if learns else batch.ent_coef
+        if learns:
+            surplus = (log_prob.mean() + numbers.target_entropy).neg_().reshape(1)
+            yield [surplus, surplus * agent.log_ent_coef.detach(), ent_coef]
+        values = self._critic_targets.forward(torch.cat([following, made.actions[size:]], 1))
+        entropy = (next_log_prob * ent_coef).unsqueeze(1)
+        target = self.target_of(batch, numbers, values.result, entropy)
+        current = self._critics.forward(torch.cat([observations, batch.actions], 1))
+        of_values, loss = self.critic_loss(current.result, target)
+        yield [*self._critics.backward(current, of_values), loss]
+        actions = made.actions[:size]
+        current = self._critics.forward(torch.cat([observations, actions], 1))
+        of_values, value = self.actor_loss(current.result)
+        of_actions = self._critics.backward_to_input(current, of_values, self._width)
+        gradients: Gradients = {}
+        self._policy.backward(made, noise, of_actions, ent_coef * (1.0 / size), gradients)
+        loss = ((log_prob * ent_coef).mean() - value).reshape(())
+        found = [gradients[id(p)] for p in self._actor.parameters]
+        yield [*found, loss, *(matrix for matrix in noise[: self._policy.n_matrices])]
+
+    def target_of(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Tensor, entropy: Tensor
+    ) -> Tensor:
+        """Return what the critics should give, shape (batch, 1)."""
+        return self._target(batch, numbers, values.amin(0) - entropy)
+
+    def critic_loss(self, current: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the critics' loss by their values, and the loss."""
+        difference = current - target
+        size = difference.shape[1]
+        return difference * (1.0 / size), (difference * difference).sum().mul_(0.5 / size)
+
+    def actor_loss(self, current: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of minus the mean value by the critics' values, and the mean."""
+        least, which = torch.min(current, dim=0, keepdim=True)
+        of_values = torch.zeros_like(current).scatter_(0, which, -1.0 / current.shape[1])
+        return of_values, least.mean()
+
+    def both_gradients(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the gradients of a batch by name, by formulas and by autograd."""
+        agent = self.agent
+        actor = [name for name, p in agent.actor.named_parameters() if p.requires_grad]
+        results = []
+        for parts in (self.fast_parts, self.parts):
+            state = torch.get_rng_state()
+            with torch.enable_grad():
+                results.append([list(part) for part in parts(batch, numbers)])
+            torch.set_rng_state(state)
+        (*_, mine, my_actor), (*_, theirs, their_actor) = results
+        found = self._by_parameter(mine[:-1])
+        expected = dict(zip(found, theirs[:-1], strict=True))
+        found |= {f"actor.{n}": g for n, g in zip(actor, my_actor, strict=False)}
+        expected |= {f"actor.{n}": g for n, g in zip(actor, their_actor, strict=False)}
+        if self._entropy is not None:
+            found["log_ent_coef"], expected["log_ent_coef"] = (r[0][0] for r in results)
+        return found, expected
+
+    def make(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """Do what SAC's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        entropy, noise, logged = self._entropy, [], []
+        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
+        optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
+        agent._update_learning_rate(optimizers)
+        numbers = {"gamma": agent.gamma, "target_entropy": float(agent.target_entropy)}
+        fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
+        count = len(self._actor.parameters)
+        for step in range(gradient_steps):
+            batch = self._sample(batch_size, **fixed)
+            if not self._begun:
+                self._require_gradients(batch, numbers)
+                self._begun = True
+            tape = self._recorded("step", self.fast_parts, batch, numbers)
+            registers = tape.start(list(batch.values()), numbers)
+            values, part = [], 0
+            if entropy is not None:
+                gradient, *values = tape.run(0, registers)
+                entropy.step([gradient])
+                part = 1
+            *gradients, loss = tape.run(part, registers)
+            self._critic.step(gradients)
+            results = tape.run(part + 1, registers)
+            self._actor.step(results[:count])
+            noise = results[count + 1 :]
+            logged.append([results[count], loss, *values])
+            if step % agent.target_update_interval == 0:
+                self._polyak.step(agent.tau)
+        for steps in self.steps:
+            steps.publish()
+        if noise:
+            distribution = agent.actor.action_dist
+            distribution.exploration_mat, distribution.exploration_matrices = noise
+        agent._n_updates += gradient_steps
+        self._log(logged)
+
+
+class FastTQCUpdate(FastSACUpdate, TQCUpdate):
+    """The update of TQC, its gradients written by hand."""
+
+    policy_class = TQCPolicy
+
+    def target_of(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Tensor, entropy: Tensor
+    ) -> Tensor:
+        """Return what the critics should give, shape (batch, quantiles that are kept)."""
+        critic = self.agent.critic
+        n_dropped = self.agent.top_quantiles_to_drop_per_net * critic.n_critics
+        quantiles, _ = torch.sort(values.transpose(0, 1).flatten(1))
+        return self._target(
+            batch, numbers, quantiles[:, : critic.quantiles_total - n_dropped] - entropy
+        )
+
+    def critic_loss(self, current: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the critics' loss by their quantiles, and the loss.
+
+        The loss is the quantile Huber loss: tau * h for a positive difference d of target and
+        quantile, (1 - tau) * h for a negative one, where h = c * (d - c / 2), with c limited to
+        [-1, 1], is Huber's; its derivative is c.
+        """
+        n_quantiles = current.shape[-1]
+        levels = torch.arange(n_quantiles, dtype=current.dtype).add_(0.5).div_(n_quantiles)
+        rest = 1.0 - 2.0 * levels
+        difference = target[None, :, None, :] - current.unsqueeze(-1)
+        limited = torch.clamp(difference, -1.0, 1.0)
+        negative = torch.clamp(limited, max=0.0)
+        scale = 1.0 / difference.numel()
+        of_quantiles = (limited.sum(-1) * levels).addcmul_(negative.sum(-1), rest).mul_(-scale)
+        whole = torch.sub(difference, limited, alpha=0.5).mul_(limited).sum(-1)
+        below = torch.sub(difference, negative, alpha=0.5).mul_(negative).sum(-1)
+        loss = (whole * levels).addcmul_(below, rest).sum().mul_(scale)
+        return of_quantiles, loss
+
+    def actor_loss(self, current: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of minus the mean value by the quantiles, and the mean."""
+        return torch.full_like(current, -1.0 / (current.numel())), current.mean()
+
+
+class FastTD3Update(_FastOffPolicy, TD3Update):
+    """The update of TD3 and DDPG, its gradients written by hand."""
+
+    policy_class = TD3Policy
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._prepare()
+        self._targets = [
+            FastPolyak(steps, list(network.parameters()), list(target.parameters()))
+            for steps, network, target in (
+                (self._critic, agent.critic, agent.critic_target),
+                (self._actor, agent.actor, agent.actor_target),
+            )
+        ]
+        self._critic_targets = Ensemble(agent.critic_target.q_networks)
+        self._policy, self._policy_target = (
+            Perceptron(actor.mu) for actor in (agent.actor, agent.actor_target)
+        )
+        self._first_critic = Perceptron(agent.critic.q_networks[0])
+        self._begun = False
+
+    @torch.no_grad()
+    def fast_parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> Iterator[list[Tensor]]:
+        """Yield the gradients of the critics."""
+        following = self._rows(batch.next_observations)
+        noise = batch.actions.clone().normal_(0, numbers.noise)
+        noise = noise.clamp_(numbers.noise_low, numbers.noise_high)
+        next_actions = self._policy_target.forward(following).result + noise
+        given = torch.cat([following, next_actions.clamp_(-1, 1)], 1)
+        values = self._critic_targets.forward(given).result
+        target = self._target(batch, numbers, values.amin(0))
+        given = torch.cat([self._rows(batch.observations), batch.actions], 1)
+        current = self._critics.forward(given)
+        difference = current.result - target
+        size = len(target)
+        loss = (difference * difference).sum().mul_(1.0 / size)
+        yield [*self._critics.backward(current, difference.mul_(2.0 / size)), loss]
+
+    @torch.no_grad()
+    def fast_actor_parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> Iterator[list[Tensor]]:
+        """Yield the gradients of the actor."""
+        observations = self._rows(batch.observations)
+        made = self._policy.forward(observations)
+        current = self._first_critic.forward(torch.cat([observations, made.result], 1))
+        of_value = torch.full_like(current.result, -1.0 / len(observations))
+        of_given = self._first_critic.backward(current, of_value, None, to_input=True)
+        assert of_given is not None
+        gradients: Gradients = {}
+        self._policy.backward(made, of_given[:, self._width :], gradients)
+        yield [*(gradients[id(p)] for p in self._actor.parameters), -current.result.mean()]
+
+    def both_gradients(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the gradients of a batch by name, by formulas and by autograd."""
+        results = []
+        for parts in (self.fast_parts, self.parts):
+            state = torch.get_rng_state()
+            with torch.enable_grad():
+                results.append([gradient for part in parts(batch, numbers) for gradient in part])
+            torch.set_rng_state(state)
+        found = self._by_parameter(results[0][:-1])
+        expected = dict(zip(found, results[1], strict=False))
+        with torch.enable_grad():
+            (mine,) = self.fast_actor_parts(batch, numbers)
+            (theirs,) = self._actor_parts(batch, numbers)
+        names = [name for name, p in self.agent.actor.named_parameters() if p.requires_grad]
+        found |= {f"actor.{n}": g for n, g in zip(names, mine, strict=False)}
+        expected |= {f"actor.{n}": g for n, g in zip(names, theirs, strict=False)}
+        return found, expected
+
+    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do what TD3's `train` does."""
+        agent = self.agent
+        agent.policy.set_training_mode(True)
+        agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
+        clip = agent.target_noise_clip
+        numbers = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
+        numbers |= {"noise_low": -clip, "noise_high": clip}
+        critic_losses, actor_losses = [], []
+        for _ in range(gradient_steps):
+            agent._n_updates += 1
+            batch = self._sample(batch_size)
+            if not self._begun:
+                self._require_gradients(batch, numbers)
+                self._begun = True
+            tape = self._recorded("critic", self.fast_parts, batch, numbers)
+            *gradients, loss = tape.run(0, tape.start(list(batch.values()), numbers))
+            self._critic.step(gradients)
+            critic_losses.append(loss)
+            if agent._n_updates % agent.policy_delay == 0:
+                given = {"observations": batch["observations"]}
+                tape = self._recorded("actor", self.fast_actor_parts, given, numbers)
+                *gradients, loss = tape.run(0, tape.start(list(given.values()), numbers))
+                self._actor.step(gradients)
+                actor_losses.append(loss)
+                for target in self._targets:
+                    target.step(agent.tau)
+        for steps in self.steps:
+            steps.publish()
+        logger = agent.logger
+        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        if actor_losses:
+            logger.record("train/actor_loss", _mean(actor_losses))
+        logger.record("train/critic_loss", _mean(critic_losses))
+
+
+def _require_known(agent: Any, policy_class: type) -> None:
+    """Check that a policy is one whose forward pass is known.
+
+    Raises:
+        NotRecordableError: It is another one.
+    """
+    policy, space = agent.policy, agent.observation_space
+    if type(policy) is not policy_class:
+        raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy")
+    for part in (agent.actor, agent.critic, agent.critic_target):
+        if type(part.features_extractor) is not FlattenExtractor:
+            name = type(part.features_extractor).__name__
+            raise NotRecordableError(f"{name} is not a known features extractor")
+    if not isinstance(space, spaces.Box) or is_image_space(space):
+        raise NotRecordableError("observations are not a vector of numbers")
