@@ -19,6 +19,7 @@ VERBS = {
     "train": "train an agent: train algo=ppo env=cartpole_bullet",
     "evaluate": "evaluate a trained policy on held-out episodes",
     "replay": "play saved episodes again, and check each step",
+    "diagnose": "look into a trained policy, and at its reward",
     "enjoy": "watch a trained policy in a window",
     "record": "record a video of a trained policy",
     "resume": "resume an unfinished run, bit for bit",

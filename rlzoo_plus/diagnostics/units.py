@@ -1,0 +1,80 @@
+"""Units of a network that do nothing: ReLUs that are never active, tanhs that are saturated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+_SATURATED = 0.99
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The units of one activation.
+
+    Attributes:
+        name: Of the module in the policy.
+        kind: `ReLU` or `Tanh`.
+        n_units: How many; channels of convolutions.
+        n_dead: ReLUs that are 0 for all observations, tanhs beyond 0.99 for all.
+        n_always: ReLUs that are never 0, so linear; tanhs that are never beyond 0.99.
+    """
+
+    name: str
+    kind: str
+    n_units: int
+    n_dead: int
+    n_always: int
+
+
+def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:
+    """Return the layers that took part in a call.
+
+    Args:
+        network: The policy's.
+        act: Lets it act on a batch of observations, and ask its critic.
+    """
+    from torch import nn
+
+    seen: dict[str, tuple[str, torch.Tensor, torch.Tensor]] = {}
+
+    def note(name: str, kind: str) -> Callable[..., None]:
+        def hook(module: Any, arguments: Any, output: torch.Tensor) -> None:
+            units = output.detach()
+            if units.ndim > 2:
+                units = units.transpose(0, 1).flatten(1).T
+            off = (units <= 0.0) if kind == "ReLU" else (units.abs() > _SATURATED)
+            dead, always = off.all(dim=0), (~off).all(dim=0)
+            if name in seen and len(seen[name][1]) == len(dead):
+                dead, always = dead & seen[name][1], always & seen[name][2]
+            seen[name] = (kind, dead, always)
+
+        return hook
+
+    kinds = {nn.ReLU: "ReLU", nn.Tanh: "Tanh"}
+    # The last tanh of an actor bounds the action, which is looked at by itself.
+    modules = [
+        (name, module)
+        for name, module in network.named_modules()
+        if type(module) in kinds and not _bounds_actions(network, name)
+    ]
+    hooks = [m.register_forward_hook(note(name, kinds[type(m)])) for name, m in modules]
+    try:
+        act()
+    finally:
+        for handle in hooks:
+            handle.remove()
+    return [
+        Layer(name, kind, len(dead), int(dead.sum()), int(always.sum()))
+        for name, (kind, dead, always) in seen.items()
+    ]
+
+
+def _bounds_actions(network: Any, name: str) -> bool:
+    squash = getattr(getattr(network, "actor", None), "mu", None)
+    parts = list(getattr(squash, "_modules", {}))
+    return bool(parts) and name == f"actor.mu.{parts[-1]}"
