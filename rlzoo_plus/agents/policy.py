@@ -125,13 +125,30 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
     """
     require_finite(agent)
     normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
+    weights = {k: v.detach().cpu().numpy() for k, v in agent.policy.state_dict().items()}
+    save_weights(path, agent, config, about, weights, normalizer)
+
+
+def save_weights(
+    path: Path,
+    agent: BaseAlgorithm,
+    config: RunConfig,
+    about: dict[str, Any],
+    weights: dict[str, Any],
+    normalizer: ObservationNormalizer | None,
+) -> None:
+    """Write a bundle, as `save_policy`, with weights and statistics of an earlier moment.
+
+    Raises:
+        RunError: The disk refuses; an earlier bundle stays.
+    """
     bundle = Bundle(
         config=acting_config(config),
         spaces={
             "observation": encode_space(agent.observation_space),
             "action": encode_space(agent.action_space),
         },
-        weights={k: v.detach().cpu().numpy() for k, v in agent.policy.state_dict().items()},
+        weights=weights,
         normalization=None if normalizer is None else normalizer.state(),
         about=about,
     )
@@ -152,6 +169,7 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
     )
     acting |= {"callbacks": [], "freeze": [], "infra": InfraConfig(name="local")}
     acting |= {"record_updates": True, "fast": False, "profile": False}
+    acting["eval"] = config.eval.model_copy(update={"beside": "auto"})
     acting["env"] = config.env.model_copy(update={"kwargs": {}})
     return config.model_copy(update=acting).model_dump(mode="json")
 

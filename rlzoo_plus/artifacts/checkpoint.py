@@ -231,6 +231,10 @@ class BackgroundWriter:
         self.wait()
         self._running = self._executor.submit(job)
 
+    def close(self) -> None:
+        """End the thread, after the job that runs; `submit` may not be called again."""
+        self._executor.shutdown()
+
     def wait(self) -> None:
         """Return when nothing is being written.
 

@@ -9,6 +9,7 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import InterruptCallback, RunCallback, StopCallback, StopRequest
+from rlzoo_plus.callbacks.beside import EvaluatorBeside
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
@@ -54,16 +55,16 @@ class RunCallbacks:
 def make_callbacks(
     config: RunConfig,
     run_dir: RunDir,
-    eval_env: VecEnv | None,
+    player: VecEnv | EvaluatorBeside | None,
     stop: StopRequest,
     progress: ProgressCallback | None,
 ) -> RunCallbacks:
-    """Build the callbacks.
+    """Build the callbacks; `player` plays evaluations beside the training, or here; or nobody does.
 
     A checkpoint comes after the evaluation of the same step, so that it holds its outcome; then
     come the reasons to stop.
     """
-    evaluation = None if eval_env is None else EvaluationCallback(config, run_dir, eval_env, stop)
+    evaluation = None if player is None else EvaluationCallback(config, run_dir, player, stop)
     checkpoint = CheckpointCallback(config, run_dir, evaluation)
     stopping = (StopCallback(config.stop, evaluation), InterruptCallback(stop, checkpoint))
     acting: list[RunCallback] = [checkpoint, *stopping]

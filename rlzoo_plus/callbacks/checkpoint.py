@@ -10,7 +10,7 @@ from rlzoo_plus.agents.finite import require_finite
 from rlzoo_plus.artifacts.checkpoint import BackgroundWriter, Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.callbacks.base import RunCallback
-from rlzoo_plus.callbacks.evaluation import EvaluationCallback
+from rlzoo_plus.callbacks.evaluation import EvaluationCallback, Pending
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.resume.snapshot import RunSnapshot, Snapshot
@@ -60,17 +60,22 @@ class CheckpointCallback(RunCallback):
         if self.saves_first:
             self.saves_first = False
             self.save_and_wait()
-        if self._kept_as(step) is not None or self._is_due(step) or self._is_requested():
+        pending = None if self.evaluation is None else self.evaluation.pending
+        if pending is not None and pending.step == step:
+            self._save_when_known(pending)
+        elif self._kept_as(step) is not None or self._is_due(step) or self._is_requested():
             self.save()
 
     def save(self) -> None:
         """Take a checkpoint of this moment, unless there is one, and begin to write it.
 
-        A disk that is full does not end the training.
+        A disk that is full does not end the training. An evaluation beside it is waited for.
 
         Raises:
             RunError: A weight is NaN or infinite.
+            StopTraining: The run is to end, and the evaluation takes too long.
         """
+        self._settle(may_end=True)
         self.wait()
         try:
             self._begin(None)
@@ -89,6 +94,7 @@ class CheckpointCallback(RunCallback):
         Raises:
             RunError: It cannot be written; those before are as they were.
         """
+        self._settle()
         self.wait()
         # Chunks that somebody deleted are noticed by the first attempt, and written again.
         for is_last_attempt in (False, True):
@@ -108,6 +114,10 @@ class CheckpointCallback(RunCallback):
             self._saved_step = None
             log.error("the last checkpoint could not be written: %s; training goes on", error)
 
+    def close(self) -> None:
+        """End the thread that writes."""
+        self._writer.close()
+
     def _begin(self, ended: str | None) -> None:
         """Copy the run's state and begin to write it; nothing else may be being written."""
         step = self.model.num_timesteps
@@ -121,6 +131,50 @@ class CheckpointCallback(RunCallback):
         self._writer.submit(lambda: self._write(snapshot, kept_as, answers_request))
         self.last_step, self._saved_step, self._saved_as = step, step, kept_as
         self._last_time = time.monotonic()
+
+    def _settle(self, *, may_end: bool = False) -> None:
+        if self.evaluation is not None:
+            self.evaluation.settle(may_end=may_end)
+
+    def _save_when_known(self, pending: Pending) -> None:
+        """Copy this moment; it is written once the evaluation that has begun at it is known.
+
+        Only then is it certain whether this is the best, and what the checkpoint must hold of it.
+        """
+        step = pending.step
+        is_milestone = self._passes(self.config.milestone_steps, step)
+        is_due = is_milestone or self._is_due(step) or self._is_requested()
+        answers_request = self.run_dir.checkpoint_request.exists()
+        self.wait()
+        try:
+            snapshot = self.snapshot.take(self.model)
+        except OSError as error:
+            log.error("no checkpoint at step %d: %s; training goes on", step, error)
+            return
+        now = time.monotonic()
+        if is_due:
+            self.last_step, self._last_time = step, now
+
+        def write(is_known: bool) -> None:
+            evaluation = self.evaluation
+            assert evaluation is not None
+            best = evaluation.best
+            is_best = self.config.keep_best and best is not None and best["step"] == step
+            kept_as = "best" if is_best else "milestone" if is_milestone else None
+            if is_known and not is_due and not is_best:
+                return
+            try:
+                whole = snapshot
+                if is_known:
+                    whole = self.snapshot.completed(snapshot, self.model, evaluation)
+                self._writer.submit(lambda: self._write(whole, kept_as, answers_request))
+            except OSError as error:
+                log.error("no checkpoint at step %d: %s; training goes on", step, error)
+                return
+            self.last_step, self._saved_step, self._saved_as = step, step, kept_as
+            self._last_time = max(self._last_time, now)
+
+        pending.on_known = write
 
     def _write(self, snapshot: Snapshot, kept_as: str | None, answers_request: bool) -> None:
         step, state, about = snapshot.step, snapshot.state, snapshot.about

@@ -51,7 +51,33 @@ def make_logger(config: LogConfig, run_dir: RunDir, tracker: Tracker | None) -> 
         outputs.append(NumberWriter(tracker.log))
     if config.sb3:
         outputs.append(SafeOutput(HumanOutputFormat(sys.stdout), "log.sb3=true"))
-    return Logger(folder=str(run_dir.path), output_formats=outputs)
+    return RunLogger(folder=str(run_dir.path), output_formats=outputs)
+
+
+class RunLogger(Logger):
+    """A logger that can hold its rows back, until one of an earlier step has been written."""
+
+    _held: list[tuple[_Values, _Values, int]] | None = None
+
+    def dump(self, step: int = 0) -> None:
+        """Write a row, or keep it for `release`."""
+        if self._held is None:
+            super().dump(step)
+            return
+        self._held.append((dict(self.name_to_value), dict(self.name_to_excluded), step))
+        for values in (self.name_to_value, self.name_to_count, self.name_to_excluded):
+            values.clear()
+
+    def hold(self) -> None:
+        """Hold rows back from now on."""
+        self._held = []
+
+    def release(self, *, write: bool = True) -> None:
+        """Write the rows that were held back, or drop them; hold back no more."""
+        rows, self._held = self._held or (), None
+        for values, excluded, step in rows if write else ():
+            for output in self.output_formats:
+                output.write(values, excluded, step)  # type: ignore[union-attr]
 
 
 class NumberWriter(KVWriter):

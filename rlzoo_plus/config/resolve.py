@@ -48,7 +48,10 @@ UNHASHED = (
     *("run_dir", "init_from", "sweep", "store", "resume", "restart", "log", "tracker", "report"),
     *("checkpoint", "infra", "export", "packages", "record_updates", "profile"),
 )
-_WITHOUT_OUTCOME: Any = {**dict.fromkeys(UNHASHED, True), "init": {"which"}, "eval": {"metrics"}}
+_WITHOUT_OUTCOME: Any = {
+    **dict.fromkeys(UNHASHED, True),
+    **{"init": {"which"}, "eval": {"metrics", "beside"}},
+}
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
 _MOST_MISSING = 2

@@ -184,6 +184,13 @@ class EvalConfig(Section):
     deterministic: bool
     at_start: bool
     metrics: Named = []
+    beside: Literal["auto", "never"] = "auto"
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what came later and is not used."""
+        unused = ["beside"] if self.beside == "auto" else []
+        return {key: value for key, value in serialize(self).items() if key not in unused}
 
 
 class CheckpointConfig(Section):

@@ -109,3 +109,19 @@ def generators_kept() -> Iterator[None]:
         finally:
             random.setstate(state[0])
             np.random.set_state(state[1])
+
+
+def generator_states() -> tuple[Any, ...]:
+    """Return the states of the global generators: Python's, NumPy's and torch's of the CPU."""
+    import torch
+
+    return random.getstate(), np.random.get_state(), torch.get_rng_state().numpy().copy()
+
+
+def set_generator_states(states: tuple[Any, ...]) -> None:
+    """Set the global generators to states from `generator_states`."""
+    import torch
+
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(torch.from_numpy(states[2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -146,9 +146,7 @@ class RunSnapshot:
                 "action": encode_space(agent.action_space),
             },
         }
-        for output in agent.logger.output_formats:
-            if hasattr(output, "flush"):
-                output.flush()
+        _flush(agent)
         about = {
             "config_hash": config_hash(self.config),
             "config": outcome_values(self.config),
@@ -161,6 +159,29 @@ class RunSnapshot:
             "ended": ended,
         }
         return Snapshot(agent.num_timesteps, state, about, chunks)
+
+    def completed(
+        self, snapshot: Snapshot, agent: BaseAlgorithm, callback: BaseCallback
+    ) -> Snapshot:
+        """Return a snapshot with what was not known yet when it was taken: a callback's outcome.
+
+        The run has gone on since then, but logged nothing except episodes.
+
+        Raises:
+            OSError: The log files cannot be made durable.
+        """
+        self._compare_rows()
+        _flush(agent)
+        states, before = dict(snapshot.state["callbacks"]), snapshot.about["logs"]
+        ((path, now),) = capture_callbacks([callback]).items()
+        path = path.replace("0", str(self.callbacks.index(callback)), 1)
+        states[path] = {**now, "n_calls": states[path]["n_calls"]}
+        logs = {
+            name: before.get(name, 0) if name.startswith(f"{self.run_dir.monitor.name}/") else size
+            for name, size in log_sizes(self.run_dir).items()
+        }
+        state = {**snapshot.state, "callbacks": states, "exactness": asdict(self.exactness)}
+        return replace(snapshot, state=state, about={**snapshot.about, "logs": logs})
 
     def has_written(self, chunks: Mapping[str, ChunkIndex]) -> None:
         """Note the chunks on the disk; the next snapshot copies only newer rows."""
@@ -291,6 +312,13 @@ class RunSnapshot:
         ]
         missed += [f"{what}, which a checkpoint does not hold" for what in lost]
         return missed + replay_rows.unsaved_parts(getattr(agent, "replay_buffer", None))
+
+
+def _flush(agent: BaseAlgorithm) -> None:
+    """Write what the outputs of the log keep in memory."""
+    for output in agent.logger.output_formats:
+        if hasattr(output, "flush"):
+            output.flush()
 
 
 def _start_new_episodes(agent: BaseAlgorithm) -> None:

@@ -17,12 +17,12 @@ from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.result import TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
 from rlzoo_plus.callbacks import ProgressCallback, RunCallbacks, StopRequest, make_callbacks
+from rlzoo_plus.callbacks.beside import EvaluatorBeside, make_evaluation_env, why_not_beside
 from rlzoo_plus.callbacks.evaluation import export_sb3
 from rlzoo_plus.callbacks.outputs import make_logger, write_outcome
-from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
@@ -110,7 +110,7 @@ class ExpManager:
         with contextlib.ExitStack() as stack:
             try:
                 with self.stop.at_once():
-                    train_env, eval_env = self._make_envs(stack)
+                    train_env, player = self._make_envs(stack, threads)
             except StopTraining as stop:
                 reason = f"{stop.reason} while the environments were started"
                 hashed = config_hash(self.config)
@@ -125,12 +125,11 @@ class ExpManager:
                 )
             train_env.seed(self.seeds.train)
             agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
-            callbacks = make_callbacks(
-                self.config, self.run_dir, eval_env, self.stop, self.progress
-            )
+            callbacks = make_callbacks(self.config, self.run_dir, player, self.stop, self.progress)
             if self.on_evaluation is not None and callbacks.evaluation is not None:
                 callbacks.evaluation.listeners.append(self.on_evaluation)
             checkpoint = callbacks.checkpoint
+            stack.callback(checkpoint.close)
             if self.config.init_from is not None and resumer.is_new:
                 begin_from_source(agent, self.config, self.run_dir)
                 checkpoint.saves_first = True
@@ -138,16 +137,24 @@ class ExpManager:
             with profiled(self.config, self.run_dir.path / "profile", agent):
                 return self._learn(agent, callbacks, resumer)
 
-    def _make_envs(self, stack: contextlib.ExitStack) -> tuple[VecEnv, VecEnv | None]:
-        """Return the environments for training and evaluation; the stack closes them."""
-        config, evaluation = self.config, self.config.eval
+    def _make_envs(
+        self, stack: contextlib.ExitStack, threads: int
+    ) -> tuple[VecEnv, VecEnv | EvaluatorBeside | None]:
+        """Return training environments, and what plays the evaluations; the stack closes them."""
+        config, beside = self.config, None
+        is_evaluated = config.eval.every_steps is not None
+        if is_evaluated:
+            reason = why_not_beside(config, threads, decides=self.on_evaluation is not None)
+            log.debug("evaluation beside training: %s", reason or "yes")
+            if not reason:
+                # Before anything is made that a forked process must not have.
+                beside = EvaluatorBeside(config)
+                stack.callback(beside.close)
         train_env = make_train_env(config, self.seeds.train, self.run_dir.monitor)
         stack.callback(train_env.close)
-        if evaluation.every_steps is None:
-            return train_env, None
-        n_envs = min(int(evaluation.n_envs), int(evaluation.episodes))
-        packages = packages_of(config)
-        eval_env = make_eval_env(config.env, n_envs, config.vec_env, packages=packages)
+        if not is_evaluated or beside is not None:
+            return train_env, beside
+        eval_env = make_evaluation_env(config)
         stack.callback(eval_env.close)
         return train_env, eval_env
 
@@ -167,7 +174,13 @@ class ExpManager:
             state = INTERRUPTED if stop.interrupted else FINISHED
             reason = stop.reason
             all_callbacks.on_training_end()
+        except KeyboardInterrupt:
+            if callbacks.evaluation is not None:
+                callbacks.evaluation.pending = None
+            raise
         finally:
+            if callbacks.evaluation is not None:
+                callbacks.evaluation.settle()
             checkpoint.wait()
         if state == FINISHED:
             try:
