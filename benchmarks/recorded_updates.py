@@ -1,8 +1,9 @@
-"""Updates from recordings against those of Stable-Baselines3: the same training, in turn.
+"""Recorded updates and rollouts against those of Stable-Baselines3: the same training, in turn.
 
 Each round trains with and without, in one process and with one thread, in alternating order. What
-counts is processor time, which other processes disturb least: that of all updates, and that of
-`learn()` as a whole. Both must end with the same weights.
+counts is processor time, which other processes disturb least: that of all updates, that of all
+rollouts, and that of `learn()` as a whole. Both must end with the same weights. The recorded
+rollouts also step and normalise with fewer copies, as trainings of rlzoo-plus do.
 
     python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE]
 """
@@ -22,12 +23,15 @@ import torch
 from sb3_contrib import TQC
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
 import robots  # noqa: F401 - registers the environments
 from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.envs.normalize import LeanNormalize
+from rlzoo_plus.envs.one_by_one import OneByOne
 
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
 _WIDE |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
@@ -105,7 +109,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"machine: {_machine()}", flush=True)
-    print("| case | updates | learn() | same weights |\n|---|---|---|---|", flush=True)
+    print(
+        "| case | updates | rollouts | learn() | same weights |\n|---|---|---|---|---|", flush=True
+    )
     results = {name: _measure(name, options.rounds) for name in options.cases}
     if options.json is not None:
         record = {"machine": _machine(), "rounds": options.rounds, "cases": results}
@@ -113,44 +119,53 @@ def main() -> None:
 
 
 def _measure(name: str, rounds: int) -> dict[str, Any]:
-    updates, wholes, same = [], [], True
+    ratios: list[list[float]] = [[], [], []]
+    same = True
     for number in range(rounds):
         order = (True, False) if number % 2 else (False, True)
         found = {recorded: _train(name, recorded=recorded) for recorded in order}
-        updates.append(found[False][0] / found[True][0])
-        wholes.append(found[False][1] / found[True][1])
-        same = same and torch.equal(found[False][2], found[True][2])
-    print(
-        f"| {name} | {_shown(updates)} | {_shown(wholes)} | {'yes' if same else 'NO'} |", flush=True
-    )
-    return {"updates": updates, "learn": wholes, "same": same}
+        for column, plain, recorded in zip(ratios, found[False][0], found[True][0], strict=True):
+            column.append(plain / recorded)
+        same = same and torch.equal(found[False][1], found[True][1])
+    shown = " | ".join(map(_shown, ratios))
+    print(f"| {name} | {shown} | {'yes' if same else 'NO'} |", flush=True)
+    return dict(zip(("updates", "rollouts", "learn"), ratios, strict=True)) | {"same": same}
 
 
-def _train(name: str, *, recorded: bool) -> tuple[float, float, torch.Tensor]:
-    """Return the processor times of the updates and of all of it [s], and the weights."""
+def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
+    """Return the processor times of updates, rollouts and all of it [s], and the weights."""
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
-    venv = make_vec_env(env, n_envs, seed=0)
-    agent = with_iteration_hook(algorithm, RecordsUpdates)(
-        "MlpPolicy", VecNormalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
+    venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=OneByOne if recorded else DummyVecEnv)
+    normalize = LeanNormalize if recorded else VecNormalize
+    agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsUpdates)(
+        "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
-    agent.recorded = RecordedUpdates() if recorded else None
-    spent, update = 0.0, agent.train
-
-    def train(*args: Any, **kwargs: Any) -> None:
-        nonlocal spent
-        started = time.process_time()
-        update(*args, **kwargs)
-        spent += time.process_time() - started
-
-    agent.train = train
-    started = time.process_time()
-    agent.learn(steps)
-    whole = time.process_time() - started
+    if recorded:
+        agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts()
+    update, collect = _Timed(agent.train), _Timed(agent.collect_rollouts)
+    agent.train, agent.collect_rollouts = update, collect
+    whole = _Timed(agent.learn)
+    whole(steps)
     venv.close()
-    if recorded and agent.recorded.reason:
-        print(f"{name} is not recorded: {agent.recorded.reason}")
+    for found in (agent.recorded, agent.rollouts) if recorded else ():
+        if found.reason:
+            print(f"{name} is not recorded: {found.reason}")
     weights = torch.cat([p.detach().flatten() for p in agent.policy.parameters()])
-    return spent, whole, weights
+    return [update.spent, collect.spent, whole.spent], weights
+
+
+class _Timed:
+    """Calls a function, and adds up the processor time that it takes [s]."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.spent = function, 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.process_time()
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            self.spent += time.process_time() - started
 
 
 def _shown(ratios: list[float]) -> str:
