@@ -7,6 +7,7 @@ that cannot be read is an entry with its reason.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -65,7 +66,11 @@ class RunEntry:
 
 
 class RunIndex:
-    """The runs in some folders; `refresh` reads those that changed since the last time."""
+    """The runs in some folders; `refresh` reads those that changed since the last time.
+
+    Attributes:
+        n_left: How many the last `refresh` had no time to read.
+    """
 
     def __init__(self, folders: Iterable[Path], *, keep: bool = True) -> None:
         """Read what is kept of the folders.
@@ -81,17 +86,26 @@ class RunIndex:
         runs = stored.get("runs") if stored.get("version") == _VERSION else None
         self._stored: dict[str, Any] = runs if isinstance(runs, dict) else {}
         self._entries: dict[str, RunEntry] = {}
+        self.n_left = 0
 
-    def refresh(self) -> list[RunEntry]:
+    def refresh(self, budget_s: float | None = None) -> list[RunEntry]:
         """Return the runs there are now, each once, sorted by path below each folder.
+
+        Args:
+            budget_s: Leave out runs that were never read once this time [s] is over; the next call
+                goes on with them.
 
         Raises:
             ConfigError: A folder does not exist.
         """
         entries, stored, has_changed = [], {}, False
+        began, self.n_left = time.monotonic(), 0
         for run in find_runs(self._folders):
             key = os.path.abspath(run.path)
             before = self._stored.get(key)
+            if before is None and budget_s is not None and time.monotonic() - began > budget_s:
+                self.n_left += 1
+                continue
             kept, entry = self._look_at(run, key, before)
             has_changed |= kept is not before
             stored[key] = kept

@@ -35,6 +35,7 @@ VERBS = {
     "plot": "plot learning curves of one or more runs",
     "compare": "compare variants: difference, interval, test, gate",
     "runs": "list runs: state, algorithm, environment, best return",
+    "dashboard": "show runs in the browser",
     "ls": "list the sweeps in S3 or in a shared folder",
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or a shared folder, or the best one",

@@ -45,7 +45,7 @@ SORT_KEYS: dict[str, Callable[[RunSummary], Any]] = {
 def main(arguments: list[str]) -> int:
     """Print the runs below a folder as a table or as JSON."""
     options = _parse(arguments)
-    folder, url = _folder(options.dir)
+    folder, url = folder_of(options.dir)
     is_missing_default = options.dir is None and not folder.exists()
     runs = [] if is_missing_default else [summarise(run) for run in find_runs([folder])]
     if url is not None:
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _folder(name: str | None) -> tuple[Path, str | None]:
+def folder_of(name: str | None) -> tuple[Path, str | None]:
     """Return where to look, and the URL that stands for it if it is a copy of a store."""
     if name is None or not name.startswith("s3://"):
         return Path(name or OUTPUTS), None
