@@ -123,9 +123,17 @@ class Group:
         return seeds if n_runs == self.n_seeds else f"{n_runs} runs, {seeds}"
 
 
-def load_curves(runs: Sequence[RunEntry], key: str, axis: Axis = "steps") -> list[Curve]:
-    """Return a metric of each run as a curve; it has no points where the run has no such metric."""
-    labels = settings_labels({run.variant: run.values for run in runs})
+def load_curves(
+    runs: Sequence[RunEntry],
+    key: str,
+    axis: Axis = "steps",
+    among: Sequence[RunEntry] | None = None,
+) -> list[Curve]:
+    """Return a metric of each run as a curve; it has no points where the run has no such metric.
+
+    A curve's settings set its variant apart from those `among` which it is shown.
+    """
+    labels = settings_labels({run.variant: run.values for run in (*runs, *(among or ()))})
     curves = []
     for run in runs:
         if key == EVALUATION_RETURN:
@@ -259,9 +267,10 @@ def curves_figure(
     by: str | None = None,
     axis: Axis = "steps",
     spread: Spread = "std",
+    among: Sequence[RunEntry] | None = None,
 ) -> Figure:
-    """Return the figure of `plot_curves`."""
-    loaded = zip(runs, load_curves(runs, metric, axis), strict=True)
+    """Return the figure of `plot_curves`; for `among` see `load_curves`."""
+    loaded = zip(runs, load_curves(runs, metric, axis, among), strict=True)
     drawn = [(run, curve) for run, curve in loaded if len(curve.series)]
     if not drawn:
         named = ", ".join(str(run.summary.path) for run in runs) or "no run given"

@@ -10,7 +10,7 @@ import yaml
 
 from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.series import finite
-from rlzoo_plus.analysis.variants import differing_keys, settings_labels
+from rlzoo_plus.analysis.variants import differing_keys, settings_labels, shown_value
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.errors import ConfigError
@@ -153,7 +153,7 @@ def check_comparable(sides: Sequence[Side]) -> None:
         if keys:
             told = []
             for key in keys[:_MOST_NAMED]:
-                values = dict.fromkeys(printable(r.values.get(key, "-"), 40) for r in members)
+                values = dict.fromkeys(shown_value(key, r.values.get(key, "-")) for r in members)
                 told.append(f"{key} ({', '.join(values)})")
             raise ConfigError(
                 f"runs on {env} cannot be compared, they differ in {', '.join(told)}. Compare runs "

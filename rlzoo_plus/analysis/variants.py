@@ -10,6 +10,7 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from rlzoo_plus.artifacts.secrets import BLANK, is_secret
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED
 from rlzoo_plus.config.schema import IN_PROCESS
@@ -52,6 +53,11 @@ def differing_keys(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys in which variants differ, in the order of the configuration."""
     keys = dict.fromkeys(key for values in variants for key in values)
     return [key for key in keys if len({_text(v.get(key, _ABSENT)) for v in variants}) > 1]
+
+
+def shown_value(key: str, value: Any, longest: int = _LONGEST_VALUE) -> str:
+    """Return a value as text that is safe to print; a secret is blanked."""
+    return BLANK if is_secret(key, value) else printable(_text(value), longest)
 
 
 def settings_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
@@ -105,10 +111,13 @@ def _joined(
 
 def _text_by_key(name: str, variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
     whole = {key: _text(values.get(name, _ABSENT)) for key, values in variants.items()}
-    if max(map(len, whole.values())) <= _LONGEST_VALUE:
+    is_hidden = any(is_secret(name, values.get(name)) for values in variants.values())
+    if max(map(len, whole.values())) <= _LONGEST_VALUE and not is_hidden:
         return whole
     # Long values may begin alike.
     marks = {k: hashlib.sha256(text.encode()).hexdigest()[:6] for k, text in whole.items()}
+    if is_hidden:
+        return {key: f"#{mark}" for key, mark in marks.items()}
     return {
         k: t if len(t) <= _LONGEST_VALUE else f"{t[: _LONGEST_VALUE - 12]}...#{marks[k]}"
         for k, t in whole.items()

@@ -34,6 +34,7 @@ VERBS = {
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
     "plot": "plot learning curves of one or more runs",
     "compare": "compare variants: difference, interval, test, gate",
+    "report": "write an HTML report of runs, a sweep or a study",
     "runs": "list runs: state, algorithm, environment, best return",
     "dashboard": "show runs in the browser",
     "ls": "list the sweeps in S3 or in a shared folder",
