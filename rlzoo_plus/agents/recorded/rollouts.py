@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.unchanged import Unchanged
@@ -233,7 +234,9 @@ class _Function:
         give_up: Callable[[str], None],
     ) -> None:
         def parts(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[Sequence[Tensor]]:
-            yield plain(*inputs)
+            with _PlainDraws():
+                results = plain(*inputs)
+            yield results
 
         self._plain, self._give_up = plain, give_up
         self._tape = Tape(parts, example, (), readable)
@@ -258,6 +261,22 @@ class _Function:
 
     def _replay(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         return self._tape.run(0, self._tape.start(inputs, {}))
+
+
+class _PlainDraws(TorchFunctionMode):
+    """Makes the calls that `torch.multinomial` consists of, without its checks of the weights.
+
+    They are two thirds of it. Weights that are not finite are found after the update.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.multinomial and args[1:] == (1, True) and not kwargs:
+            weights = args[0]
+            noise = torch.empty_like(weights).exponential_()
+            return torch.argmax(weights / noise, dim=-1, keepdim=True)
+        return func(*args, **(kwargs or {}))
 
 
 class _Acting:
