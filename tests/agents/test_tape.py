@@ -1,5 +1,6 @@
 """A recording makes the calls of a function again: the same numbers, nothing superfluous."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,16 +8,22 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rlzoo_plus.agents.recorded import graphs, tape
+from rlzoo_plus.agents.recorded import graphs, lanes, tape
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 
 pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
 
 
-@pytest.fixture(params=["compiled", "from Python"], autouse=True)
+@pytest.fixture(params=["compiled", "on two lanes", "from Python"], autouse=True)
 def way(request, monkeypatch):
-    """Each test is for both ways of making the calls."""
-    if request.param != "compiled":
+    """Each test is for all ways of making the calls."""
+    monkeypatch.setattr(graphs, "may_use_lanes", lambda: request.param == "on two lanes")
+    if request.param == "on two lanes":
+        # As if starting a lane saved time.
+        for name, value in {"_LEAST": 0, "_START": -1.0}.items():
+            monkeypatch.setattr(lanes, name, value)
+        monkeypatch.setattr(graphs, "FasterOf", lambda plain, other: other)
+    elif request.param == "from Python":
         monkeypatch.setattr(tape, "compiled", _not_compiled)
     return request.param
 
@@ -156,7 +163,7 @@ def test_any_calls_come_out_the_same(seed, way):
 
     inputs = [torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(0, 3, 12).view(3, 4)]
     tape = Tape(parts, inputs, ["scale"], [])
-    assert tape.is_compiled == (way == "compiled")
+    assert tape.is_compiled == (way != "from Python")
     for scale in (0.7, 1.3):
         given = [tensor * scale for tensor in inputs]
         torch.manual_seed(5)
@@ -170,6 +177,50 @@ def test_any_calls_come_out_the_same(seed, way):
         assert torch.equal(torch.get_rng_state(), state)
         for left, right in zip(made, expected, strict=True):
             assert torch.equal(left.nan_to_num(), right.nan_to_num())
+
+
+def test_independent_networks_are_on_two_lanes_and_what_joins_them_is_not(way):
+    if way != "on two lanes":
+        pytest.skip("no lanes")
+    nets = [torch.nn.Linear(64, 64) for _ in range(2)]
+
+    def parts(inputs, numbers):
+        left, right = (torch.tanh(net(torch.tanh(net(inputs[0])))) for net in nets)
+        yield [left + right]
+
+    weights = [p for net in nets for p in net.parameters()]
+    tape = Tape(parts, [torch.randn(256, 64)], [], weights)
+    assert any("prim::fork" in str(step[0].graph) for step in tape._parts[0].steps)
+    inputs = [torch.randn(256, 64)]
+    with torch.no_grad():
+        (expected,) = next(parts(inputs, None))
+    for _ in range(50):
+        assert torch.equal(replay(tape, inputs)[0], expected)
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_the_faster_way_is_chosen(faster, way):
+    made = []
+
+    def waiting(which):
+        def way(registers):
+            made.append(which)
+            time.sleep(0.004 if which != faster else 0.0005)
+            return ()
+
+        return way
+
+    chosen = lanes.FasterOf(waiting(0), waiting(1))
+    for _ in range(60):
+        chosen([])
+    assert chosen.uses_lanes == bool(faster)
+    assert set(made[-10:]) == {faster}
+
+
+def test_jobs_that_share_cores_have_one_lane(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert not lanes.may_use_lanes()
 
 
 def _changed(a, b, scale):

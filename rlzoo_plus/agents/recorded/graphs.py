@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlzoo_plus.agents.recorded.lanes import FasterOf, Segment, may_use_lanes, segments_of
+from rlzoo_plus.agents.recorded.memory import MemoryPlan
 from rlzoo_plus.agents.recorded.recording import Call, Number, Recording, Slot, leaves
 
 aten = torch.ops.aten
-# Larger results are allocated each time, and given back.
-_LARGEST = 2**24
 _FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
 _WITH_TENSOR = {
     aten.mul.Scalar: aten.mul.Tensor,
@@ -41,6 +41,8 @@ def compiled(
     recording: Recording,
     known: Mapping[Slot, Tensor],
     places: Mapping[str, int],
+    *,
+    with_lanes: bool = True,
 ) -> list[Callable[[list[Any]], Sequence[Tensor]]]:
     """Return what makes the calls of each part.
 
@@ -49,30 +51,46 @@ def compiled(
         recording: The recording.
         known: Tensors whose memory is the same each time.
         places: In which registers variable numbers are.
+        with_lanes: Whether two threads may share the calls, where that is faster.
 
     Raises:
         NotCompilableError: TorchScript has no such call.
     """
-    return [
-        _Builder(calls, recording, known, places, part).build()
-        for part in range(len(recording.outputs))
-    ]
+    made: list[Callable[[list[Any]], Sequence[Tensor]]] = []
+    lanes = with_lanes and may_use_lanes()
+    for part in range(len(recording.outputs)):
+        own = [call for call in calls if call.part == part]
+        whole = [Segment(list(range(len(own))))]
+        built = _Builder(calls, recording, known, places, part, whole).build()
+        segments = segments_of(own, recording) if lanes else None
+        if segments is None:
+            made.append(built)
+        else:
+            other = _Builder(calls, recording, known, places, part, segments).build()
+            made.append(FasterOf(built, other))
+    return made
 
 
-class _Graph:
+# A function of torch, the registers it reads, and those it sets.
+_Step = tuple[Any, Callable[[list[Any]], Any], Sequence[int]]
+
+
+class _Graphs:
     """Makes the calls of a part."""
 
-    def __init__(
-        self, function: Any, reads: Sequence[int], kept: Sequence[int], n_wanted: int
-    ) -> None:
-        self._function, self._kept, self._n_wanted = function, kept, n_wanted
-        self._read = itemgetter(*reads) if len(reads) > 1 else _few(reads)
+    def __init__(self, steps: Sequence[_Step], n_wanted: int) -> None:
+        self.steps = steps
+        *self._earlier, (self._function, self._read, self._kept) = steps
+        self._n_wanted = n_wanted
 
     def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
         optimizes = torch._C._get_graph_executor_optimize()
         torch._C._set_graph_executor_optimize(False)  # of this thread
         try:
             with _below_autograd():
+                for function, read, kept in self._earlier:
+                    for slot, value in zip(kept, function(*read(registers)), strict=False):
+                        registers[slot] = value
                 results = self._function(*self._read(registers))
         finally:
             torch._C._set_graph_executor_optimize(optimizes)
@@ -81,8 +99,30 @@ class _Graph:
         return results[: self._n_wanted]
 
 
-def _few(places: Sequence[int]) -> Callable[[list[Any]], Any]:
+def _getter(places: Sequence[int]) -> Callable[[list[Any]], Any]:
+    """Return what reads registers as a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
     return lambda registers: [registers[place] for place in places]
+
+
+class _Scope:
+    """A graph that is being built, with the values in it.
+
+    Attributes:
+        reads: The registers it reads; for a lane, values of the graph that starts it.
+    """
+
+    def __init__(self, outer: _Scope | None = None) -> None:
+        self.outer = outer
+        self.graph: Any = torch._C.Graph()
+        self.values: dict[Slot, Any] = {}
+        self.constants: dict[Any, Any] = {}
+        self.numbers: dict[str, Any] = {}
+        self.number_tensors: dict[str, Any] = {}
+        self.reads: list[Any] = []
+        self.nodes: list[Any] = []
+        self.counts: list[Any] = []
 
 
 class _Builder:
@@ -95,52 +135,117 @@ class _Builder:
         known: Mapping[Slot, Tensor],
         places: Mapping[str, int],
         part: int,
+        segments: Sequence[Segment],
     ) -> None:
         self._recording, self._places, self._part = recording, places, part
-        self._calls = [call for call in calls if call.part == part]
+        self._segments = segments
+        own = [call for call in calls if call.part == part]
+        self._calls = [own[number] for segment in segments for number in segment.calls]
         self._later = {slot for c in calls if c.part > part for slot in c.inputs}
         self._later |= {slot for wanted in recording.outputs[part + 1 :] for slot in wanted}
         self._memory, self._known = dict(known), known.keys()
-        self._values: dict[Slot, Any] = {}
-        self._constants: dict[Any, Any] = {}
-        self._numbers: dict[str, Any] = {}
-        self._number_tensors: dict[str, Any] = {}
-        self._reads: list[int] = []
-        self._nodes: list[Any] = []
-        self._graph: Any = torch._C.Graph()
-        self._plan = _Memory(self._calls, calls, recording, known, part)
+        self._at = _Scope()
+        self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
 
     def build(self) -> Callable[[list[Any]], Sequence[Tensor]]:
         """Return what makes the calls."""
-        for number, call in enumerate(self._calls):
+        steps: list[_Step] = []
+        place, wanted = 0, self._recording.outputs[self._part]
+        for segment in self._segments:
+            self._at, start = _Scope(), place
+            place = self._add_all(place, len(segment.first))
+            if segment.lanes is not None:
+                longer, shorter = map(len, segment.lanes)
+                lane = self._started_lane(place + longer, shorter)
+                self._plan.enter(0)
+                self._add_all(place, longer)
+                self._plan.leave()
+                self._await(*lane)
+                place += longer + shorter
+            kept = self._kept(start, place, wanted)
+            is_last = segment is self._segments[-1]
+            function = self._finished([*(wanted if is_last else ()), *kept])
+            steps.append((function, _getter(self._at.reads), kept))
+        return _Graphs(steps, len(wanted))
+
+    def _add_all(self, start: int, count: int) -> int:
+        for number in range(start, start + count):
             if number not in self._plan.left_out:
-                self._add(call)
+                self._add(self._calls[number])
             self._plan.free(number)
-        wanted = [self._value(slot) for slot in self._recording.outputs[self._part]]
-        made = {slot for call in self._calls for slot in call.outs if slot is not None}
-        kept = sorted((self._later & made) - self._known)
-        results = [*wanted, *(self._value(slot) for slot in kept)]
+        return start + count
+
+    def _kept(self, start: int, end: int, wanted: Sequence[Slot]) -> list[Slot]:
+        """Return what calls made that others read, in this part or later ones."""
+        made = {slot for c in self._calls[start:end] for slot in c.outs if slot is not None}
+        later = {slot for call in self._calls[end:] for slot in call.inputs}
+        later |= set(wanted) if end < len(self._calls) else set()
+        return sorted((made & self._later) - self._known | (made & later) - self._memory.keys())
+
+    def _started_lane(self, start: int, count: int) -> tuple[Any, list[Slot], Any]:
+        """Start a lane; return what to wait for, what it returns, and the type of that."""
+        outer = self._at
+        self._at = _Scope(outer)
+        self._plan.enter(1)
+        self._add_all(start, count)
+        lane = range(start, start + count)
+        made = {slot for k in lane for slot in self._calls[k].outs if slot is not None}
+        others = [call for k, call in enumerate(self._calls) if k not in lane]
+        read = {slot for call in others for slot in call.inputs} | self._later
+        read |= set(self._recording.outputs[self._part])
+        slots = sorted((made & read) - self._memory.keys())
+        results = [self._value(slot) for slot in slots]
+        results.append(self._count(results))
+        kind = self._returned(results)
+        inner, self._at = self._at, outer
+        node = outer.graph.create("prim::fork", inner.reads, 1)
+        node.g_("Subgraph", inner.graph)
+        node.output().setType(torch._C.FutureType(kind))
+        outer.graph.insertNode(node)
+        return node.output(), slots, kind
+
+    def _await(self, future: Any, slots: Sequence[Slot], kind: Any) -> None:
+        graph = self._at.graph
+        result = self._plain_node("aten::wait", [future], kind)
+        node = graph.create("prim::TupleUnpack", [result], len(slots) + 1)
+        graph.insertNode(node)
+        for k, slot in enumerate(slots):
+            node.outputsAt(k).setType(torch._C.TensorType.get())
+            self._at.values[slot] = node.outputsAt(k)
+        node.outputsAt(len(slots)).setType(torch._C.IntType.get())
+        self._at.counts.append(node.outputsAt(len(slots)))
+
+    def _count(self, results: Sequence[Any]) -> Any:
+        """Add a number that depends on all calls whose results are read in memory only.
+
+        Without it, they would be left out as unused.
+        """
         returned = {value.debugName() for value in results}
-        # What is read through other handles of its memory only must not be left out as unused.
         unused = [
             node.outputsAt(0)
-            for node in self._nodes
+            for node in self._at.nodes
             if not node.hasUses() and node.outputsAt(0).debugName() not in returned
         ]
-        types = [torch._C.TensorType.get()] * len(results)
-        if unused:
-            count = self._plain_node("prim::ListConstruct", unused, torch._C.ListType.ofTensors())
-            results.append(self._plain_node("aten::len", [count], torch._C.IntType.get()))
-            types = [*types, torch._C.IntType.get()]
-        out = self._plain_node("prim::TupleConstruct", results, torch._C.TupleType(types))
-        self._graph.registerOutput(out)
-        self._graph.lint()
-        checked = self._graph.copy()
+        made = self._plain_node("prim::ListConstruct", unused, torch._C.ListType.ofTensors())
+        return self._plain_node("aten::len", [made], torch._C.IntType.get())
+
+    def _finished(self, slots: Sequence[Slot]) -> Any:
+        """Return the function of the graph; it returns these tensors."""
+        results = [self._value(slot) for slot in slots]
+        self._returned([*results, self._count(results), *self._at.counts])
+        return torch._C._create_function_from_graph("recorded", self._at.graph)
+
+    def _returned(self, results: Sequence[Any]) -> Any:
+        """Let the graph return a tuple and check it; return the type of the tuple."""
+        graph = self._at.graph
+        kind = torch._C.TupleType([value.type() for value in results])
+        graph.registerOutput(self._plain_node("prim::TupleConstruct", results, kind))
+        graph.lint()
+        checked = graph.copy()
         torch._C._jit_pass_dce(checked)
-        if len(list(checked.nodes())) != len(list(self._graph.nodes())):
+        if len(list(checked.nodes())) != len(list(graph.nodes())):
             raise NotCompilableError("TorchScript would leave out a call")
-        function = torch._C._create_function_from_graph("recorded", self._graph)
-        return _Graph(function, self._reads, kept, len(wanted))
+        return kind
 
     def _add(self, call: Call) -> None:
         outs = call.outs
@@ -150,18 +255,18 @@ class _Builder:
             if call.changed:
                 node = self._node(call.func, call.args, call.kwargs)
                 assert outs[0] is not None
-                self._values[outs[0]] = node.outputsAt(0)
+                self._at.values[outs[0]] = node.outputsAt(0)
             else:
                 self._take(call)
         elif not self._add_in_place(call):
             node = self._node(call.func, call.args, call.kwargs)
             if call.func._schema.returns[0].type.isSubtypeOf(torch._C.ListType.ofTensors()):
                 node.output().setType(torch._C.ListType.ofTensors())
-                node = self._graph.create("prim::ListUnpack", [node.output()], len(outs))
-                self._graph.insertNode(node)
+                node = self._at.graph.create("prim::ListUnpack", [node.output()], len(outs))
+                self._at.graph.insertNode(node)
             for k, slot in enumerate(outs):
                 if slot is not None:
-                    self._values[slot] = node.outputsAt(k)
+                    self._at.values[slot] = node.outputsAt(k)
 
     def _add_view(self, call: Call) -> None:
         """Make a view of memory that stays."""
@@ -195,7 +300,7 @@ class _Builder:
         if func in _COPIES:
             (buffer,) = self._take(call)
             node = self._node(aten.copy_.default, [buffer, args[0]], {})
-            self._values[call.outs[0]] = node.outputsAt(0)  # type: ignore[index]
+            self._at.values[call.outs[0]] = node.outputsAt(0)  # type: ignore[index]
             return True
         if func is aten.relu.default:
             func, args = aten.clamp_min.default, [args[0], 0]
@@ -210,7 +315,7 @@ class _Builder:
         node = self._node(writing, args, kwargs, outs)
         for k, slot in enumerate(call.outs):
             assert slot is not None
-            self._values[slot] = node.outputsAt(k)
+            self._at.values[slot] = node.outputsAt(k)
         return True
 
     def _is_float(self, argument: Any) -> bool:
@@ -242,24 +347,24 @@ class _Builder:
                 else:
                     value = self._scalar(value)
             inputs.append(self._argument(value, str(argument.type)))
-        node = self._graph.create(func._schema.name, inputs, len(func._schema.returns))
-        self._graph.insertNode(node)
+        node = self._at.graph.create(func._schema.name, inputs, len(func._schema.returns))
+        self._at.graph.insertNode(node)
         if is_exact and node.schema() != str(func._schema):
             raise NotCompilableError(f"no {func._schema}")
-        self._nodes.append(node)
+        self._at.nodes.append(node)
         return node
 
     def _scalar(self, value: Any) -> Any:
         """Return a number as a tensor: nothing has to be made of it each time."""
         if not isinstance(value, Number):
             return _Made(self._constant(("scalar", float(value)), torch.tensor(float(value))))
-        if value not in self._number_tensors:
+        if value not in self._at.number_tensors:
             inputs = [self._constant((), torch.zeros(())), self._number(value)]
-            node = self._graph.create("aten::fill_", inputs, 1)
-            self._graph.insertNode(node)
-            self._nodes.append(node)
-            self._number_tensors[value] = node.output()
-        return _Made(self._number_tensors[value])
+            node = self._at.graph.create("aten::fill_", inputs, 1)
+            self._at.graph.insertNode(node)
+            self._at.nodes.append(node)
+            self._at.number_tensors[value] = node.output()
+        return _Made(self._at.number_tensors[value])
 
     def _argument(self, value: Any, kind: str) -> Any:
         if isinstance(value, _Made):
@@ -286,33 +391,44 @@ class _Builder:
         return self._constant((type(value), repr(value)), value)
 
     def _value(self, slot: Slot) -> Any:
-        if slot not in self._values:
+        at = self._at
+        if slot not in at.values:
             if slot in self._memory:
                 return self._constant(id(self._memory[slot]), self._memory[slot])
-            self._values[slot] = self._input(int(slot), torch._C.TensorType.get())
-        return self._values[slot]
+            tensor = torch._C.TensorType.get()
+            at.values[slot] = self._input(tensor, int(slot), lambda: self._value(slot))
+        return at.values[slot]
 
     def _number(self, name: str) -> Any:
-        if name not in self._numbers:
-            self._numbers[name] = self._input(self._places[name], torch._C.FloatType.get())
-        return self._numbers[name]
+        at = self._at
+        if name not in at.numbers:
+            kind, place = torch._C.FloatType.get(), self._places[name]
+            at.numbers[name] = self._input(kind, place, lambda: self._number(name))
+        return at.numbers[name]
 
-    def _input(self, place: int, kind: Any) -> Any:
-        self._reads.append(place)
-        value = self._graph.addInput(f"input_{place}")
+    def _input(self, kind: Any, place: int, of_outer: Callable[[], Any]) -> Any:
+        """Add what a graph reads: a register; a lane, a value of the graph that starts it."""
+        at = self._at
+        if at.outer is None:
+            at.reads.append(place)
+        else:
+            self._at = at.outer
+            at.reads.append(of_outer())
+            self._at = at
+        value = at.graph.addInput(f"input_{place}")
         value.setType(kind)
         return value
 
     def _constant(self, key: Any, value: Any) -> Any:
-        if key == () or key not in self._constants:
+        if key == () or key not in self._at.constants:
             # The value is kept, so that no other takes its identity.
-            self._constants[key] = self._graph.insertConstant(value), value
-        return self._constants[key][0]
+            self._at.constants[key] = self._at.graph.insertConstant(value), value
+        return self._at.constants[key][0]
 
     def _plain_node(self, kind: str, inputs: Sequence[Any], output: Any) -> Any:
-        node = self._graph.create(kind, list(inputs), 1)
+        node = self._at.graph.create(kind, list(inputs), 1)
         node.output().setType(output)
-        self._graph.insertNode(node)
+        self._at.graph.insertNode(node)
         return node.output()
 
 
@@ -321,108 +437,6 @@ class _Made:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-class _Memory:
-    """Plans where the results of a part go.
-
-    Attributes:
-        left_out: Calls that copy what was written to its place at once.
-    """
-
-    def __init__(
-        self,
-        own: Sequence[Call],
-        calls: Sequence[Call],
-        recording: Recording,
-        known: Mapping[Slot, Tensor],
-        part: int,
-    ) -> None:
-        self._recording, self._calls, self._known = recording, own, known
-        storage = recording.storage
-        slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in own]
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
-        for number, touched in enumerate(slots):
-            for slot in touched:
-                self._first.setdefault(storage(slot), number)
-                self._last[storage(slot)] = number
-        others = [c for c in calls if c.part != part]
-        leaving = [*recording.inputs, *known, *(s for out in recording.outputs for s in out)]
-        for call in others:
-            leaving += [*call.inputs, *(slot for slot in call.outs if slot is not None)]
-        self._leaving = {storage(slot) for slot in leaving}
-        self._made: dict[int, Tensor] = {}
-        self._ends: dict[int, list[int]] = {}
-        for place, number in self._last.items():
-            self._ends.setdefault(number, []).append(place)
-        self._free: dict[Any, list[Tensor]] = {}
-        self._given: set[int] = set()
-        self.left_out: set[int] = set()
-        for number, call in enumerate(own):
-            if call.func is aten.copy_.default and self._goes_straight(number, call, slots):
-                self.left_out.add(number)
-
-    def is_planned(self, slot: Slot) -> bool:
-        """Whether memory can be planned for a result."""
-        tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
-        return (
-            place not in self._leaving
-            and place != 0
-            and tensor.storage_offset() == 0
-            and tensor.untyped_storage().nbytes() <= _LARGEST
-            and type(tensor) is Tensor
-        )
-
-    def buffer(self, slot: Slot) -> Tensor:
-        """Return the memory of a result; that of others which nobody reads any more is used."""
-        tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
-        if place not in self._made:
-            n_items = tensor.untyped_storage().nbytes() // tensor.element_size()
-            free = self._free.get((tensor.dtype, n_items))
-            made = free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
-            self._made[place] = made
-        base = self._made[place]
-        return base.as_strided(tensor.size(), tensor.stride(), base.storage_offset())
-
-    def free(self, number: int) -> None:
-        """Note that a call has been added: what it was the last to read is free."""
-        for place in self._ends.get(number, ()):
-            base = self._made.get(place)
-            if base is not None and place not in self._given:
-                self._free.setdefault((base.dtype, base.numel()), []).append(base)
-
-    def _goes_straight(self, number: int, call: Call, slots: Sequence[Sequence[Slot]]) -> bool:
-        """Whether what a call copies can be written to its place at once; note where."""
-        target, source = call.args[0], call.args[1]
-        recording = self._recording
-        if len(call.args) > 2 or target not in self._known or not self.is_planned(source):
-            return False
-        to, what = recording.tensors[target], recording.tensors[source]
-        place = recording.storage(source)
-        whole = what.untyped_storage().nbytes() == what.numel() * what.element_size()
-        fits = to.shape == what.shape and to.dtype == what.dtype and whole
-        fits = fits and to.is_contiguous() and what.is_contiguous() and place not in self._made
-        first = self._first[place]
-        if not fits or self._last[place] != number or self._calls[first].changed:
-            return False
-        between = [slot for touched in slots[first:number] for slot in touched]
-        if any(_overlap(recording.tensors[slot], to) for slot in between):
-            return False
-        known = self._known[target]
-        self._made[place] = known.as_strided((known.numel(),), (1,), known.storage_offset())
-        self._given.add(place)
-        return True
-
-
-def _overlap(tensor: Tensor, other: Tensor) -> bool:
-    """Whether two tensors may have memory in common; the other one is contiguous."""
-    if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
-        return False
-    if not tensor.is_contiguous():
-        return True
-    ends = [t.data_ptr() + t.numel() * t.element_size() for t in (tensor, other)]
-    return tensor.data_ptr() < ends[1] and other.data_ptr() < ends[0]
 
 
 @cache

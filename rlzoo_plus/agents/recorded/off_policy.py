@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
-from rlzoo_plus.agents.recorded.tape import NotRecordableError, Parts, Tape
+from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
 
 _SAMPLE = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")
@@ -33,14 +33,14 @@ class OffPolicyUpdate(Update):
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         return ()
 
-    def _steps_of(self, optimizer: Any, module: Any, name: str) -> PlainSteps:
+    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
         """Return what makes the steps of an optimizer of a network."""
         learned = [p for group in optimizer.param_groups for p in group["params"]]
         parameters = [p for p in learned if p.requires_grad]
         own = {id(p) for p in module.parameters()}
         if not all(id(p) in own for p in parameters):
             raise NotRecordableError("an optimizer has parameters of another network")
-        steps = make_steps(optimizer, parameters, name)
+        steps = make_steps(optimizer, parameters, f"steps{len(self.steps)}")
         self.steps.append(steps)
         return steps
 
@@ -64,7 +64,7 @@ class OffPolicyUpdate(Update):
 
     def _run(
         self,
-        parts: Parts,
+        parts: Any,
         batch: Mapping[str, Tensor],
         numbers: dict[str, Any],
         steps: Sequence[PlainSteps],
@@ -140,8 +140,8 @@ class SACUpdate(OffPolicyUpdate):
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._actor = self._steps_of(agent.actor.optimizer, agent.actor, "actor")
-        self._critic = self._steps_of(agent.critic.optimizer, agent.critic, "critic")
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
         self._entropy: PlainSteps | None = None
         if agent.ent_coef_optimizer is not None:
             self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
@@ -280,8 +280,8 @@ class TD3Update(OffPolicyUpdate):
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._actor = self._steps_of(agent.actor.optimizer, agent.actor, "actor")
-        self._critic = self._steps_of(agent.critic.optimizer, agent.critic, "critic")
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
         self._targets = [
             Polyak(steps, list(network.parameters()), list(target.parameters()))
             for steps, network, target in (
@@ -357,7 +357,7 @@ class DQNUpdate(OffPolicyUpdate):
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
-        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net, "critic")
+        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net)
 
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         return (self.agent.max_grad_norm is None,)

@@ -292,6 +292,7 @@ class Polyak:
 
     Attributes:
         changed: The tensors that it changes.
+        readable: The tensors that it reads.
     """
 
     def __init__(
@@ -301,12 +302,16 @@ class Polyak:
             a is b for a, b in zip(sources, steps.parameters, strict=True)
         )
         self._sources = [source.data for source in sources]
-        self.changed = [target.data for target in targets]
+        self._targets = [target.data for target in targets]
         if same and isinstance(steps, FlatSteps) and len(sources) > 1:
-            self._sources, self.changed = [steps.flat], [steps.flat_copy(targets)]
-        self.readable = self._sources
+            self._sources, self._targets = [steps.flat], [steps.flat_copy(targets)]
+        self.changed, self.readable = self._targets, self._sources
 
     def apply(self, tau: Any, rest: Any) -> None:
         """Move by a fraction `tau`; `rest` is what is left of one."""
-        for target, source in zip(self.changed, self._sources, strict=True):
+        for target, source in zip(self._targets, self._sources, strict=True):
             target.mul_(rest).add_(source, alpha=tau)
+
+    def step(self, tau: float) -> None:
+        """Move by a fraction `tau`."""
+        self.apply(tau, 1 - tau)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ _READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "ma
 # They change the shape of a handle, not of the numbers behind it.
 _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "as_strided_")
 # What they return depends on the shapes of their arguments only.
+# What a call costs from Python beside what it does [s].
+_FROM_PYTHON = 6e-6
 _OF_SHAPES = (
     *("ones", "zeros", "full", "arange", "scalar_tensor"),
     *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
@@ -39,7 +42,11 @@ class Number(str):
 
 @dataclass(eq=False)
 class Call:
-    """One call; tensors in its arguments are slots, variable numbers are names."""
+    """One call; tensors in its arguments are slots, variable numbers are names.
+
+    Attributes:
+        cost: About how long it takes [s].
+    """
 
     func: Any
     args: Any
@@ -47,6 +54,7 @@ class Call:
     outs: list[Slot | None]
     is_tuple: bool
     part: int
+    cost: float = 0.0
 
     @property
     def name(self) -> str:
@@ -126,7 +134,9 @@ class _Recorder(TorchDispatchMode):
             self.constants.add(self.new_slot(result))
             return result
         given = _mapped(args, self.slot_of), _mapped(kwargs, self.slot_of)
+        started = time.perf_counter()
         result = func(*args, **kwargs)
+        cost = max(time.perf_counter() - started - _FROM_PYTHON, 0.0)
         if func in _SAME:
             self._kept.append(result)
             self._slots[id(result)] = given[0][0]
@@ -142,7 +152,7 @@ class _Recorder(TorchDispatchMode):
         results = list(result) if is_tuple else [result]
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
-        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part)
+        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
         if call.changed:
             fixed = self.constants.intersection(call.changed)
             own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
@@ -178,6 +188,13 @@ class Recording:
     def storage(self, slot: Slot) -> int:
         """Return where the memory of a tensor begins."""
         return _memory(self.tensors[slot])
+
+    def span(self, slot: Slot) -> tuple[int, int, int]:
+        """Return where a tensor's memory begins, and its own first and last bytes in it."""
+        tensor = self.tensors[slot]
+        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        start, size = tensor.data_ptr(), tensor.element_size()
+        return self.storage(slot), start, start + (reach * size if tensor.numel() else 0)
 
     def is_view(self, call: Call) -> bool:
         """Whether a call returns another handle of the memory of one of its arguments."""
@@ -231,6 +248,8 @@ def require_same(first: Recording, second: Recording) -> None:
     ]
     if plain[0] != plain[1] or first.outputs != second.outputs:
         raise NotRecordableError("what it calls depends on numbers")
+    for one, other in zip(first.calls, second.calls, strict=True):
+        one.cost = min(one.cost, other.cost)
     for slot in first.constants:
         if not torch.equal(first.tensors[slot], second.tensors[slot]):
             raise NotRecordableError("a constant depends on numbers")

@@ -1,0 +1,162 @@
+"""`MemoryPlan`: plans where the results of a recording go, so that nothing has to be allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlzoo_plus.agents.recorded.lanes import Segment
+from rlzoo_plus.agents.recorded.recording import Call, Recording, Slot
+
+aten = torch.ops.aten
+# Larger results are allocated each time, and given back.
+_LARGEST = 2**24
+
+
+class MemoryPlan:
+    """Plans where the results of a part go.
+
+    Attributes:
+        left_out: Calls that copy what was written to its place at once.
+    """
+
+    def __init__(
+        self,
+        own: Sequence[Call],
+        calls: Sequence[Call],
+        recording: Recording,
+        known: Mapping[Slot, Tensor],
+        part: int,
+        segments: Sequence[Segment],
+    ) -> None:
+        self._recording, self._calls, self._known = recording, own, known
+        self._lane: int | None = None
+        self._free_in: list[dict[Any, list[Tensor]]] = [{}, {}]
+        self._born: dict[int, int | None] = {}
+        self._beside = _beside(segments)
+        storage = recording.storage
+        slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in own]
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        for number, touched in enumerate(slots):
+            for slot in touched:
+                self._first.setdefault(storage(slot), number)
+                self._last[storage(slot)] = number
+        others = [c for c in calls if c.part != part]
+        leaving = [*recording.inputs, *known, *(s for out in recording.outputs for s in out)]
+        for call in others:
+            leaving += [*call.inputs, *(slot for slot in call.outs if slot is not None)]
+        self._leaving = {storage(slot) for slot in leaving}
+        self._made: dict[int, Tensor] = {}
+        self._ends: dict[int, list[int]] = {}
+        for place, number in self._last.items():
+            self._ends.setdefault(number, []).append(place)
+        self._free: dict[Any, list[Tensor]] = {}
+        self._held: dict[Any, list[Tensor]] = {}
+        self._given: set[int] = set()
+        self.left_out: set[int] = set()
+        for number, call in enumerate(own):
+            if call.func is aten.copy_.default and self._goes_straight(number, call, slots):
+                self.left_out.add(number)
+
+    def is_planned(self, slot: Slot) -> bool:
+        """Whether memory can be planned for a result."""
+        tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
+        return (
+            place not in self._leaving
+            and place != 0
+            and tensor.storage_offset() == 0
+            and tensor.untyped_storage().nbytes() <= _LARGEST
+            and type(tensor) is Tensor
+        )
+
+    def buffer(self, slot: Slot) -> Tensor:
+        """Return the memory of a result; that of others which nobody reads any more is used."""
+        tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
+        if place not in self._made:
+            n_items = tensor.untyped_storage().nbytes() // tensor.element_size()
+            key = tensor.dtype, n_items
+            free = self._free_in[self._lane].get(key) if self._lane is not None else None
+            free = free or self._free.get(key)
+            self._made[place] = free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
+            self._born[place] = self._lane
+        base = self._made[place]
+        return base.as_strided(tensor.size(), tensor.stride(), base.storage_offset())
+
+    def free(self, number: int) -> None:
+        """Note that a call has been added: what it was the last to read is free."""
+        for place in self._ends.get(number, ()):
+            base = self._made.get(place)
+            if base is None or place in self._given:
+                continue
+            if self._lane is None:
+                free = self._free
+            elif self._born[place] == self._lane:
+                free = self._free_in[self._lane]
+            else:  # the other lane may still read it
+                free = self._held
+            free.setdefault((base.dtype, base.numel()), []).append(base)
+
+    def enter(self, lane: int) -> None:
+        """Note that what follows is on a lane, until `leave`."""
+        self._lane = lane
+
+    def leave(self) -> None:
+        """Note that both lanes have ended."""
+        self._lane = None
+        for free in (*self._free_in, self._held):
+            for key, bases in free.items():
+                self._free.setdefault(key, []).extend(bases)
+            free.clear()
+
+    def _goes_straight(self, number: int, call: Call, slots: Sequence[Sequence[Slot]]) -> bool:
+        """Whether what a call copies can be written to its place at once; note where."""
+        target, source = call.args[0], call.args[1]
+        recording = self._recording
+        if len(call.args) > 2 or target not in self._known or not self.is_planned(source):
+            return False
+        to, what = recording.tensors[target], recording.tensors[source]
+        place = recording.storage(source)
+        whole = what.untyped_storage().nbytes() == what.numel() * what.element_size()
+        fits = to.shape == what.shape and to.dtype == what.dtype and whole
+        fits = fits and to.is_contiguous() and what.is_contiguous() and place not in self._made
+        first = self._first[place]
+        if not fits or self._last[place] != number or self._calls[first].changed:
+            return False
+        numbers = {*range(first, number), *self._beside.get(first, ())}
+        numbers |= set(self._beside.get(number, ()))
+        between = [slot for k in numbers for slot in slots[k]]
+        if any(_overlap(recording.tensors[slot], to) for slot in between):
+            return False
+        known = self._known[target]
+        self._made[place] = known.as_strided((known.numel(),), (1,), known.storage_offset())
+        self._given.add(place)
+        return True
+
+
+def _overlap(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors may have memory in common; the other one is contiguous."""
+    if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return False
+    if not tensor.is_contiguous():
+        return True
+    ends = [t.data_ptr() + t.numel() * t.element_size() for t in (tensor, other)]
+    return tensor.data_ptr() < ends[1] and other.data_ptr() < ends[0]
+
+
+def _beside(segments: Sequence[Segment]) -> dict[int, range]:
+    """Return, for each call on a lane, those on the other one."""
+    found: dict[int, range] = {}
+    place = 0
+    for segment in segments:
+        place += len(segment.first)
+        if segment.lanes is not None:
+            middle = place + len(segment.lanes[0])
+            end = middle + len(segment.lanes[1])
+            found |= dict.fromkeys(range(place, middle), range(middle, end))
+            found |= dict.fromkeys(range(middle, end), range(place, middle))
+            place = end
+    return found
