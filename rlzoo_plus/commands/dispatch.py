@@ -20,6 +20,7 @@ VERBS = {
     "evaluate": "evaluate a trained policy on held-out episodes",
     "replay": "play saved episodes again, and check each step",
     "diagnose": "look into a trained policy, and at its reward",
+    "robustness": "measure a policy in changed worlds: mass, latency, noise",
     "enjoy": "watch a trained policy in a window",
     "record": "record a video of a trained policy",
     "resume": "resume an unfinished run, bit for bit",

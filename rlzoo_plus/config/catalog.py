@@ -189,6 +189,8 @@ WRAPPERS = Registry(
         "delayed_reward": "rlzoo_plus.envs.wrappers:DelayedReward",
         "truncate_on_success": "rlzoo_plus.envs.wrappers:TruncateOnSuccess",
         "noisy_action": "rlzoo_plus.envs.wrappers:NoisyAction",
+        "noisy_observation": "rlzoo_plus.envs.wrappers:NoisyObservation",
+        "delayed_action": "rlzoo_plus.envs.wrappers:DelayedAction",
         "smooth_action": "rlzoo_plus.envs.wrappers:SmoothAction",
         "atari": "stable_baselines3.common.atari_wrappers:AtariWrapper",
     },

@@ -138,6 +138,72 @@ class NoisyAction(gym.Wrapper):
         return self.env.step(np.clip(noisy, space.low, space.high).astype(space.dtype))
 
 
+class NoisyObservation(gym.Wrapper):
+    """Add Gaussian noise to observations, in their units, and clip them to their space.
+
+    Of a dictionary observation only the entry `observation` gets noise: goals stay as they are.
+    """
+
+    def __init__(self, env: gym.Env, noise_std: float = 0.1) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        part = space.spaces.get("observation") if isinstance(space, spaces.Dict) else space
+        self._box = _require_box("noisy_observation", "observation", part)
+        if not np.issubdtype(self._box.dtype, np.floating):
+            raise ValueError(f"noisy_observation needs numbers of floating point, not {part}")
+        if not 0 <= noise_std < np.inf:
+            raise ValueError(f"noise_std={noise_std} must be a number, and not negative")
+        self._std = float(noise_std)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode, whose first observation has noise, too."""
+        observation, info = self.env.reset(**kwargs)
+        return self._with_noise(observation), info
+
+    def step(self, action: Any) -> Step:
+        """Act, and show what came of it with noise drawn from the environment's generator."""
+        observation, *rest = self.env.step(action)
+        return self._with_noise(observation), *rest
+
+    def _with_noise(self, observation: Any) -> Any:
+        if isinstance(observation, dict):
+            return {**observation, "observation": self._with_noise(observation["observation"])}
+        generator, box = self.env.get_wrapper_attr("np_random"), self._box
+        noisy = observation + generator.normal(0.0, self._std, box.shape)
+        return np.clip(noisy, box.low, box.high).astype(box.dtype)
+
+
+class DelayedAction(gym.Wrapper):
+    """Let each action arrive `delay` steps late.
+
+    Until the first arrives, a continuous action is zero, or what is nearest to it in the action
+    space; of others the first one is done at once.
+    """
+
+    def __init__(self, env: gym.Env, delay: int = 1) -> None:
+        super().__init__(env)
+        self._delay = _positive("delay", delay)
+        self._waiting: list[Any] = []
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode without actions on their way."""
+        self._waiting = []
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Step:
+        """Act with what was asked for `delay` steps before."""
+        if not self._waiting:
+            self._waiting = [self._nothing(action)] * self._delay
+        self._waiting.append(np.array(action) if np.ndim(action) else action)
+        return self.env.step(self._waiting.pop(0))
+
+    def _nothing(self, action: Any) -> Any:
+        space = self.action_space
+        if not isinstance(space, spaces.Box):
+            return action
+        return np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype)
+
+
 class SmoothAction(gym.Wrapper):
     """Act with the exponential moving average of the actions; it starts at zero.
 

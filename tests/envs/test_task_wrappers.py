@@ -157,6 +157,8 @@ WRAPPERS = {
     "delayed_reward": "{delayed_reward: {delay: 4}}",
     "truncate_on_success": "{truncate_on_success: {n_successes: 2}}",
     "noisy_action": "{noisy_action: {noise_std: 0.3}}",
+    "noisy_observation": "{noisy_observation: {noise_std: 0.3}}",
+    "delayed_action": "{delayed_action: {delay: 2}}",
     "smooth_action": "{smooth_action: {smoothing_coef: 0.7}}",
     "history": "{history: {horizon: 3}}",
     "mask_velocity": "mask_velocity",
@@ -176,6 +178,8 @@ MISTAKES = {
     "{history: {horizon: -1}}": "horizon=-1",
     "{smooth_action: {smoothing_coef: 1}}": "smoothing_coef=1",
     "{noisy_action: {noise_std: -1}}": "noise_std=-1",
+    "{noisy_observation: {noise_std: -1}}": "noise_std=-1",
+    "{delayed_action: {delay: 0}}": "delay=0",
     "{frame_skip: {skip: three}}": "three",
 }
 
