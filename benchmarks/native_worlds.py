@@ -1,12 +1,13 @@
 """What native worlds save: stepped by the plugin, by Python, and their physics alone.
 
-Our robots are stepped by `RobotVecEnv` in both ways, the walkers of pybullet-envs-gymnasium by
-`Walkers` or one by one. "Learner" is what Stable-Baselines3 sees, with monitors.
+Our robots are stepped by `RobotVecEnv` in both ways, those of pybullet-envs-gymnasium by
+`BulletBatch` or one by one. "Learner" is what Stable-Baselines3 sees, with monitors, and with the
+resets of those that fall: the others go on.
 
 All take the same actions from the same starts, in turn within one process, on one thread, timed in
 processor time. "Physics" commands the motors and steps the worlds natively; it reads no sensor and
-knows no task. A round is shorter than an episode, and the resets are not timed. Ratios are medians
-over the rounds.
+knows no task. The first resets are not timed. "Two threads" compares native steps on two threads
+with those on one, timed by the clock: it needs a free core. Ratios are medians over the rounds.
 
     python -m benchmarks.native_worlds [--rounds 15] [--steps 40] [--worlds 16]
                                        [--ids HalfCheetah ...] [--out native_worlds.json]
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -35,10 +37,15 @@ from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.runs.compose import compose_run
 from robots.native import STEP, NativeWorlds, Programs, part, program_of
 from robots.plugin import get_plugin
+from robots.threads import THREADS, Threads
 from robots.vec_env import RobotVecEnv
 from robots.world import step_worlds
 
-WALKERS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid")
+BULLET = (
+    *("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoid_flagrun"),
+    *("inverted_pendulum", "inverted_double_pendulum", "inverted_pendulum_swingup"),
+    *("reacher", "pusher", "thrower"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Figures:
     native_to_python: tuple[float, float, float]
     native_to_physics: tuple[float, float, float]
     learner_to_physics: tuple[float, float, float]
+    two_threads_to_one: tuple[float, float, float]
 
 
 Play = tuple[Callable[[], Any], Callable[[Any], Any], list[Any]]
@@ -93,6 +101,11 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
             "python": (partial(python.reset, seed=number), python.step_worlds, actions),
             "physics": (partial(physics.venv.reset, seed=number), physics.step, inputs),
             "learner": (partial(_reset, learner, number), learner.step, actions),
+            "shared": (
+                partial(native.reset, seed=number),
+                _on_two(by_plugin.__self__.threads, native.step_worlds),
+                actions,
+            ),
         }
 
     found = _play(plays, rounds, n_worlds)
@@ -101,8 +114,8 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
     return found
 
 
-def measure_walkers(name: str, rounds: int, steps: int, n_worlds: int) -> Figures:
-    """Do the same with a walker of pybullet-envs-gymnasium, by the name of its configuration."""
+def measure_bullet(name: str, rounds: int, steps: int, n_worlds: int) -> Figures:
+    """Do the same with one of pybullet-envs-gymnasium, by the name of its configuration."""
     config = compose_run(
         [f"env={name}", "algo=ppo", f"n_envs={n_worlds}", "normalize=null", "tuned=none"]
     )
@@ -133,6 +146,11 @@ def measure_walkers(name: str, rounds: int, steps: int, n_worlds: int) -> Figure
             "python": (resets["python"], one_by_one, actions),
             "physics": (resets["physics"], run, inputs),
             "learner": (resets["learner"], makers["learner"].step, actions),
+            "shared": (
+                resets["learner"],
+                _on_two(together._threads, together.step_worlds),
+                actions,
+            ),
         }
 
     found = _play(plays, rounds, n_worlds)
@@ -143,14 +161,16 @@ def measure_walkers(name: str, rounds: int, steps: int, n_worlds: int) -> Figure
 
 def _play(plays: Callable[[int], dict[str, Play]], rounds: int, n_worlds: int) -> Figures:
     rates: dict[str, list[float]] = {}
+    by_clock: dict[str, list[float]] = {}
     for number in range(rounds + 1):
         for name, (reset, step, given) in plays(number).items():
             reset()
-            begun = time.process_time()
+            begun = time.process_time(), time.perf_counter()
             for one in given:
                 step(one)
-            rate = n_worlds * len(given) / (time.process_time() - begun)
-            rates.setdefault(name, []).append(rate)
+            took = time.process_time() - begun[0], time.perf_counter() - begun[1]
+            for kept, seconds in zip((rates, by_clock), took, strict=True):
+                kept.setdefault(name, []).append(n_worlds * len(given) / seconds)
     found = {name: values[1:] for name, values in rates.items()}
     return Figures(
         *(statistics.median(found[name]) for name in ("native", "python", "physics")),
@@ -159,7 +179,17 @@ def _play(plays: Callable[[int], dict[str, Play]], rounds: int, n_worlds: int) -
             for first, second in (("native", "python"), ("native", "physics"))
         ),
         _ratio(found["learner"], found["physics"]),
+        _ratio(by_clock["shared"][1:], by_clock["native"][1:]),
     )
+
+
+def _on_two(threads: Threads, step: Callable[[Any], Any]) -> Callable[[Any], None]:
+    def on_two(actions: Any) -> None:
+        threads.count = 2
+        step(actions)
+        threads.count = 1
+
+    return on_two
 
 
 def _reset(venv: VecEnv, seed: int) -> None:
@@ -199,15 +229,20 @@ def main() -> None:
     parser.add_argument("--ids", nargs="+", help="parts of the ids to measure; all if left out")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
-    ids = [*robots.ROBOT_IDS, *(f"{name}_bullet" for name in WALKERS)]
+    ids = [*robots.ROBOT_IDS, *(f"{name}_bullet" for name in BULLET)]
     ids = [i for i in ids if options.ids is None or any(p in i for p in options.ids)]
-    print("| robot | native, steps/s | native / Python | native / physics | learner / physics |")
-    print("|---|---|---|---|---|")
+    os.environ[THREADS] = "1"
+    names = ("native / Python", "native / physics", "learner / physics", "two threads / one")
+    print(f"| robot | native, steps/s | {' | '.join(names)} |")
+    print("|---|---|---|---|---|---|")
     figures: dict[str, Any] = {}
     for env_id in ids:
-        how = measure if env_id in robots.ROBOT_IDS else measure_walkers
+        how = measure if env_id in robots.ROBOT_IDS else measure_bullet
         row = how(env_id, options.rounds, options.steps, options.worlds)
-        ratios = (row.native_to_python, row.native_to_physics, row.learner_to_physics)
+        ratios = (
+            *(row.native_to_python, row.native_to_physics),
+            *(row.learner_to_physics, row.two_threads_to_one),
+        )
         cells = (f"{mid:.2f} ({low:.2f} to {high:.2f})" for mid, low, high in ratios)
         print(f"| {env_id} | {row.native:,.0f} | {' | '.join(cells)} |", flush=True)
         figures[env_id] = asdict(row)

@@ -8,6 +8,7 @@ from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.envs.checks import ENOUGH
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
+from robots.plugin import SWITCH
 
 pytestmark = pytest.mark.training
 
@@ -53,4 +54,16 @@ def test_a_run_may_go_on_with_the_other_kind(tmp_path):
         assert result.state == ("finished" if last else "interrupted")
     assert result.exact, result.inexact_because
     assert len(result.resumed_at) == 3
+    assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_a_run_may_go_on_without_the_plugin(tmp_path, monkeypatch):
+    config = _config("batched")
+    whole, _ = train_run(tmp_path / "whole", config)
+    run_dir = start_run(tmp_path / "mixed", config)
+    for switch, callback in (("1", StopAfter(2)), ("0", None)):
+        monkeypatch.setenv(SWITCH, switch)
+        result = ExpManager(config, run_dir, callback).train()
+    assert result.state == "finished"
+    assert result.exact, result.inexact_because
     assert run_digests(run_dir) == run_digests(whole)
