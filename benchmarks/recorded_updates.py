@@ -1,9 +1,10 @@
 """Recorded updates and rollouts against those of Stable-Baselines3: the same training, in turn.
 
-Each round trains with and without, in one process and with one thread, in alternating order. What
-counts is processor time, which other processes disturb least: that of all updates, that of all
-rollouts, and that of `learn()` as a whole. Both must end with the same weights. The recorded
-rollouts also step and normalise with fewer copies, as trainings of rlzoo-plus do.
+Each round trains with and without, in one process and with one thread of torch, in alternating
+order. Shown are all updates, all rollouts, and `learn()` as a whole: in processor time, which other
+processes disturb least, and on the clock, since a second lane trades one for the other. `taskset -c
+0` leaves one lane. Both must end with the same weights. The recorded rollouts also step and
+normalise with fewer copies, as trainings of rlzoo-plus do.
 
     python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE]
 """
@@ -39,6 +40,9 @@ _OFF_POLICY = {"learning_starts": 256, "batch_size": 256, "gamma": 0.98}
 _GSDE = {"learning_rate": 7.3e-4, "tau": 0.02, "train_freq": 8, "gradient_steps": 8}
 _GSDE |= {"use_sde": True, **_OFF_POLICY}
 _LAYERS = {"net_arch": [400, 300]}
+
+_PARTS = ("updates", "rollouts", "learn()")
+_MEASURES = tuple(f"{part}{clock}" for part in _PARTS for clock in ("", ", wall"))
 
 
 def _linear(value: float) -> Callable[[float], float]:
@@ -109,9 +113,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"machine: {_machine()}", flush=True)
-    print(
-        "| case | updates | rollouts | learn() | same weights |\n|---|---|---|---|---|", flush=True
-    )
+    columns = ["case", *_MEASURES, "same weights"]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     results = {name: _measure(name, options.rounds) for name in options.cases}
     if options.json is not None:
         record = {"machine": _machine(), "rounds": options.rounds, "cases": results}
@@ -119,7 +122,7 @@ def main() -> None:
 
 
 def _measure(name: str, rounds: int) -> dict[str, Any]:
-    ratios: list[list[float]] = [[], [], []]
+    ratios: list[list[float]] = [[] for _ in _MEASURES]
     same = True
     for number in range(rounds):
         order = (True, False) if number % 2 else (False, True)
@@ -129,11 +132,11 @@ def _measure(name: str, rounds: int) -> dict[str, Any]:
         same = same and torch.equal(found[False][1], found[True][1])
     shown = " | ".join(map(_shown, ratios))
     print(f"| {name} | {shown} | {'yes' if same else 'NO'} |", flush=True)
-    return dict(zip(("updates", "rollouts", "learn"), ratios, strict=True)) | {"same": same}
+    return dict(zip(_MEASURES, ratios, strict=True)) | {"same": same}
 
 
 def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
-    """Return the processor times of updates, rollouts and all of it [s], and the weights."""
+    """Return the times of `_MEASURES` [s], and the weights."""
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
     venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=OneByOne if recorded else DummyVecEnv)
     normalize = LeanNormalize if recorded else VecNormalize
@@ -151,21 +154,22 @@ def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
         if found.reason:
             print(f"{name} is not recorded: {found.reason}")
     weights = torch.cat([p.detach().flatten() for p in agent.policy.parameters()])
-    return [update.spent, collect.spent, whole.spent], weights
+    return [t for timed in (update, collect, whole) for t in timed.spent], weights
 
 
 class _Timed:
-    """Calls a function, and adds up the processor time that it takes [s]."""
+    """Calls a function, and adds up the processor time and the time on the clock [s]."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.spent = function, 0.0
+        self._function, self.spent = function, [0.0, 0.0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        started = time.process_time()
+        started = time.process_time(), time.perf_counter()
         try:
             return self._function(*args, **kwargs)
         finally:
-            self.spent += time.process_time() - started
+            self.spent[0] += time.process_time() - started[0]
+            self.spent[1] += time.perf_counter() - started[1]
 
 
 def _shown(ratios: list[float]) -> str:
