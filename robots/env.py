@@ -196,6 +196,7 @@ class BaseRobotEnv(ExactState, View):
     def begin(self) -> None:
         """Put the world at the start of an episode that the environment's generator draws."""
         rng = self.np_random
+        was_reset = self.episode.start is not None and self.episode.num_steps == 0
         start = {"np_random": rng.bit_generator.state, "np_random_seed": self.np_random_seed}
         self.episode = Episode(start, dict.fromkeys(self.term_names, 0.0))
         conditions = self.conditions
@@ -204,6 +205,10 @@ class BaseRobotEnv(ExactState, View):
         initial = self.task.sample_initial_state(rng)
         if conditions is not None:
             initial = conditions.randomizer.with_offsets(initial)
+        if was_reset and self.world.objects:
+            # Bullet keeps some of where objects were placed and never moved; a step drops it.
+            self.world.start(initial)
+            self.simulation.step()
         self.readings = self.world.start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))

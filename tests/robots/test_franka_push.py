@@ -1,6 +1,7 @@
 """The pushing arm: its task, its hand, and inverse kinematics."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -175,3 +176,19 @@ def test_a_quarter_turn_of_the_cube_changes_no_feature(push: FrankaPushEnv) -> N
     half = np.pi / 4
     turned = state._replace(object_orientation=np.array([[0.0, 0.0, np.sin(half), np.cos(half)]]))
     assert task.features(turned) == pytest.approx(task.features(state), abs=1e-6)
+
+
+def test_an_episode_does_not_depend_on_a_reset_that_was_not_played():
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (3, 3)).astype(np.float32)
+
+    def cubes(env):
+        env.reset(seed=2**30 + 1)
+        return [env.step(action)[0]["achieved_goal"].tolist() for action in actions]
+
+    with closing(FrankaPushEnv()) as fresh:
+        expected = cubes(fresh)
+    with closing(FrankaPushEnv()) as env:
+        for seed in range(12):
+            # As after the last episode of an evaluation.
+            env.reset(seed=seed)
+            assert cubes(env) == expected
