@@ -14,6 +14,8 @@ from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
 
+# Of more policies only the ranking is printed.
+_MOST_TABLES = 3
 # A policy: its label, its run and which of its policies.
 _Candidate = tuple[str, Run, str | None]
 
@@ -65,10 +67,10 @@ def main(arguments: list[str]) -> int:
         chosen = best.label if options.choose else None
         print(json.dumps({"policies": rows, "chosen": chosen, "plot": str(out)}))
         return 0
-    if len(found) == 1 or (len(options.runs) == 1 and not options.choose and len(found) < 4):
+    if len(found) <= _MOST_TABLES:
         print("\n\n".join(f"{printable(one.label)}\n{table(one)}" for one in found))
     if len(found) > 1:
-        print(ranking(found))
+        print(f"\n{ranking(found)}" if len(found) <= _MOST_TABLES else ranking(found))
     if options.choose:
         path, which = paths[best.label]
         print(f"chosen: {which} of {printable(path, LONGEST_LINE)}, worst case {best.worst}: "
