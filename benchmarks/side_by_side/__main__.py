@@ -4,10 +4,10 @@
                                       [--save benchmarks/results/side_by_side.json]
 
 Each round runs every tool once, in another order each time, as whole processes on the same cores,
-with the same environment, values and steps. A training is measured twice: the whole of it, and the
-shortest one, which is the start-up; training alone is the difference. rl_zoo3 is measured as it
-comes and with one thread; the better of both counts. It gets a virtual environment of its own,
-below build/, with the same versions.
+with the same environment, values and steps; ours also with `fast=true`. A training is measured
+twice: the whole of it, and the shortest one, which is the start-up; training alone is the
+difference. rl_zoo3 is measured as it comes and with one thread; the better of both counts. It gets
+a virtual environment of its own, below build/, with the same versions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.processes import ROOT
 from benchmarks.side_by_side import tools as tools_module
 from benchmarks.side_by_side.cases import CASES, Case, write_sb3_file
-from benchmarks.side_by_side.tools import OURS, SB3, ZOO_DEFAULT, ZOO_ONE, Took, Tool, run
+from benchmarks.side_by_side.tools import FAST, OURS, SB3, ZOO_DEFAULT, ZOO_ONE, Took, Tool, run
 
 # Of a training; `start` is the shortest one.
 METRICS = ("training", "training, processor", "whole", "start", "memory")
@@ -77,7 +77,7 @@ def _measure(name: str, tool: Tool, cores: set[int]) -> dict[str, float]:
     if name == HELP:
         return {"whole": run([tool.help], tool.environ, cores).wall_s} if tool.help else {}
     if name == SWEEP:
-        return {"whole": _sweep(tool)} if tool.name != SB3 else {}
+        return {"whole": _sweep(tool)} if tool.name not in (SB3, FAST) else {}
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         if name == LIMITS:
@@ -139,8 +139,9 @@ def _limits(folder: Path, cores: set[int]) -> dict[str, float]:
 def table(results: dict[str, Found]) -> str:
     """Return the ratios as Markdown: what the others take, divided by what ours takes."""
     lines = [
-        "| case | metric | ours | rl_zoo3, best | rl_zoo3, as it comes | SB3 |",
-        "|---|---|---|---|---|---|",
+        "| case | metric | ours | rl_zoo3, best | rl_zoo3, as it comes | SB3 "
+        "| ours, fast=true | rl_zoo3, best |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
         if name == LIMITS:
@@ -153,10 +154,15 @@ def table(results: dict[str, Found]) -> str:
             cells = [name, metric, f"{ours:,.1f} {unit}"]
             others = (_best(found, metric), ZOO_DEFAULT, SB3)
             cells += [_ratio(found, metric, other) for other in others]
+            if metric in found.get(FAST, {}):
+                fast = statistics.median(found[FAST][metric])
+                cells += [f"{fast:,.1f} {unit}", _ratio(found, metric, others[0], FAST)]
+            else:
+                cells += ["", ""]
             lines.append(f"| {' | '.join(cells)} |")
     limits = results.get(LIMITS, {}).get(SB3, {})
     lines += [
-        f"| {name} | limit | {statistics.median(s):.1f} s | | | |" for name, s in limits.items()
+        f"| {name} | limit | {statistics.median(s):.1f} s | | | | | |" for name, s in limits.items()
     ]
     return "\n".join(lines)
 
@@ -166,11 +172,11 @@ def _best(found: Found, metric: str) -> str:
     return min(ZOO_DEFAULT, ZOO_ONE, key=lambda name: statistics.median(found[name][metric]))
 
 
-def _ratio(found: Found, metric: str, other: str) -> str:
+def _ratio(found: Found, metric: str, other: str, ours: str = OURS) -> str:
     theirs = found.get(other, {}).get(metric)
     if theirs is None:
         return ""
-    ratios = [a / max(b, 1e-9) for a, b in zip(theirs, found[OURS][metric], strict=True)]
+    ratios = [a / max(b, 1e-9) for a, b in zip(theirs, found[ours][metric], strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 

@@ -16,7 +16,13 @@ from benchmarks.side_by_side.cases import Case, values_of, write_sb3_file, write
 
 ZOO_VERSION = "2.9.2"
 ZOO = ROOT / "build" / f"rl_zoo3-{ZOO_VERSION}"
-OURS, ZOO_DEFAULT, ZOO_ONE, SB3 = "rlzoo_plus", "rl_zoo3", "rl_zoo3, 1 thread", "SB3"
+OURS, FAST, ZOO_DEFAULT, ZOO_ONE, SB3 = (
+    "rlzoo_plus",
+    "rlzoo_plus, fast",
+    "rl_zoo3",
+    "rl_zoo3, 1 thread",
+    "SB3",
+)
 _PLAIN = Path(__file__).with_name("plain_sb3.py")
 _MIB = 2**20
 
@@ -96,6 +102,7 @@ def tools() -> list[Tool]:
     our_help = [sys.executable, str(ROOT / "train.py"), "--help"]
     return [
         Tool(OURS, _ours, our_help, {}),
+        Tool(FAST, _fast, [], {}),
         Tool(ZOO_DEFAULT, _zoo, zoo_help, {}),
         Tool(ZOO_ONE, _zoo, zoo_help, ONE_THREAD),
         Tool(SB3, _sb3, [], ONE_THREAD),
@@ -104,6 +111,10 @@ def tools() -> list[Tool]:
 
 def _ours(case: Case, steps: int, _folder: Path) -> list[str]:
     return [sys.executable, str(ROOT / "train.py"), *case.overrides, f"n_timesteps={steps}"]
+
+
+def _fast(case: Case, steps: int, folder: Path) -> list[str]:
+    return [*_ours(case, steps, folder), "fast=true"]
 
 
 def _zoo(case: Case, steps: int, folder: Path) -> list[str]:

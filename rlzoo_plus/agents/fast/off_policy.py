@@ -26,7 +26,7 @@ from rlzoo_plus.agents.recorded.off_policy import (
     TQCUpdate,
     _mean,
 )
-from rlzoo_plus.agents.recorded.optimizers import PlainSteps
+from rlzoo_plus.agents.recorded.optimizers import PlainSteps, Polyak
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import learned_tensors
 
@@ -55,9 +55,18 @@ class _FastOffPolicy(OffPolicyUpdate):
         self._width = int(agent.critic.features_extractor.features_dim)
 
     def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
-        steps = make_fast_steps(optimizer, super()._steps_of(optimizer, module).parameters)
-        self.steps[-1] = steps
+        plain = super()._steps_of(optimizer, module)
+        self.steps[-1] = steps = make_fast_steps(optimizer, plain.parameters)
         return steps
+
+    def _step(
+        self, steps: PlainSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
+    ) -> Iterator[list[Tensor]]:
+        """Yield the gradients by autograd, for comparison."""
+        yield list(torch.autograd.grad(loss, list(steps.parameters)))
+
+    def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
+        """Leave target networks to `make`."""
 
     def _rows(self, observations: Tensor) -> Tensor:
         return observations.flatten(1).to(self._critics.layers[0][0].dtype)
@@ -177,19 +186,20 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
         """Return the gradients of a batch by name, by formulas and by autograd."""
         agent = self.agent
         actor = [name for name, p in agent.actor.named_parameters() if p.requires_grad]
-        results = []
-        for parts in (self.fast_parts, self.parts):
-            state = torch.get_rng_state()
-            with torch.enable_grad():
-                results.append([list(part) for part in parts(batch, numbers)])
-            torch.set_rng_state(state)
-        (*_, mine, my_actor), (*_, theirs, their_actor) = results
+        state = torch.get_rng_state()
+        *my_entropy, mine, my_actor = (list(part) for part in self.fast_parts(batch, numbers))
+        torch.set_rng_state(state)
+        with torch.enable_grad():
+            parts = list(self.parts(batch, numbers, ()))
+        torch.set_rng_state(state)
+        *their_entropy, theirs, their_actor, _ = parts
         found = self._by_parameter(mine[:-1])
-        expected = dict(zip(found, theirs[:-1], strict=True))
+        expected = dict(zip(found, theirs, strict=True))
         found |= {f"actor.{n}": g for n, g in zip(actor, my_actor, strict=False)}
         expected |= {f"actor.{n}": g for n, g in zip(actor, their_actor, strict=False)}
         if self._entropy is not None:
-            found["log_ent_coef"], expected["log_ent_coef"] = (r[0][0] for r in results)
+            found["log_ent_coef"] = my_entropy[0][0]
+            expected["log_ent_coef"] = their_entropy[0][0]
         return found, expected
 
     def make(self, gradient_steps: int, batch_size: int = 64) -> None:
@@ -333,17 +343,15 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         self, batch: SimpleNamespace, numbers: SimpleNamespace
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the gradients of a batch by name, by formulas and by autograd."""
-        results = []
-        for parts in (self.fast_parts, self.parts):
-            state = torch.get_rng_state()
-            with torch.enable_grad():
-                results.append([gradient for part in parts(batch, numbers) for gradient in part])
-            torch.set_rng_state(state)
-        found = self._by_parameter(results[0][:-1])
-        expected = dict(zip(found, results[1], strict=False))
+        state = torch.get_rng_state()
+        ((*of_critics, _),) = self.fast_parts(batch, numbers)
+        torch.set_rng_state(state)
         with torch.enable_grad():
-            (mine,) = self.fast_actor_parts(batch, numbers)
-            (theirs,) = self._actor_parts(batch, numbers)
+            critics, theirs, _ = self.parts(batch, numbers, self._targets)
+        torch.set_rng_state(state)
+        found = self._by_parameter(of_critics)
+        expected = dict(zip(found, critics, strict=True))
+        (mine,) = self.fast_actor_parts(batch, numbers)
         names = [name for name, p in self.agent.actor.named_parameters() if p.requires_grad]
         found |= {f"actor.{n}": g for n, g in zip(names, mine, strict=False)}
         expected |= {f"actor.{n}": g for n, g in zip(names, theirs, strict=False)}

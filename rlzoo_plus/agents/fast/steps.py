@@ -22,8 +22,10 @@ class FusedAdam(FlatSteps):
 
     averages = ("exp_avg", "exp_avg_sq")
 
-    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
-        super().__init__(optimizer, parameters)
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
+    ) -> None:
+        super().__init__(optimizer, parameters, name)
         # Where gradients are copied to; views of several parameters at once may take their place.
         self.places = self.gradients
 
@@ -51,12 +53,14 @@ class FusedAdam(FlatSteps):
         )
 
 
-def make_fast_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> PlainSteps:
+def make_fast_steps(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
+) -> PlainSteps:
     """Return what makes an optimizer's steps in the fewest passes."""
-    steps = make_steps(optimizer, parameters)
+    steps = make_steps(optimizer, parameters, name)
     adam = type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
     fits = adam and isinstance(steps, FlatSteps)
-    return FusedAdam(optimizer, parameters) if fits else steps
+    return FusedAdam(optimizer, parameters, name) if fits else steps
 
 
 class FastPolyak(Polyak):
@@ -64,4 +68,4 @@ class FastPolyak(Polyak):
 
     def step(self, tau: float) -> None:
         """Move by a fraction `tau`."""
-        torch._foreach_lerp_(self._targets, self._sources, tau)
+        torch._foreach_lerp_(self.changed, self._sources, tau)
