@@ -1,8 +1,15 @@
 """What processes that train share: imported once, in the fork server that they come from."""
 
+import contextlib
 import gc
 
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast_math import load_switch
 from robots.quiet import native_output_hidden
+
+# Jobs may set it: before PyTorch is imported, and only where some run has asked for it.
+with contextlib.suppress(ConfigError):
+    load_switch(compiles=False)
 
 with native_output_hidden():
     import pybullet  # noqa: F401

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus import fast_math
 from rlzoo_plus.config.own_code import own_code
 
 if TYPE_CHECKING:
@@ -61,9 +62,18 @@ def import_libraries(config: RunConfig) -> None:
 
     Left out of PyTorch is what tensors without numbers (`device="meta"`) need; tracing and
     compiling import it themselves. A run with code of the user gets all of it.
+
+    Raises:
+        ConfigError: This process cannot compute as `fast_math` says.
     """
-    if "torch" in sys.modules:
-        return
+    if config.fast_math:
+        fast_math.load_switch(compiles=True)
+    if "torch" not in sys.modules:
+        _import_torch(config)
+    fast_math.require(fast=config.fast_math)
+
+
+def _import_torch(config: RunConfig) -> None:
     with contextlib.ExitStack() as stack:
         if not own_code(config) and find_spec("torch") is not None:
             stack.enter_context(_known_frames())

@@ -28,7 +28,7 @@ _API_VERSION = 202010061
 # Without contraction, since a fused product and sum would be rounded otherwise than in Python.
 _FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 _LIBRARIES = ("-ldl", "-lm", "-lpthread")
-_COMPILERS = ("cc", "gcc", "clang")
+COMPILERS = ("cc", "gcc", "clang")
 
 
 class PluginError(RuntimeError):
@@ -118,14 +118,14 @@ def _compiled_once() -> Plugin | str:
                 f"it is made for PyBullet's API {_API_VERSION}, and this is {version}."
             )
         folder = plugin_folder()
-        path = folder / f"worlds-{_fingerprint()}.so"
+        path = folder / f"worlds-{library_key(_SOURCE)}.so"
         if not path.exists():
-            _compile(path)
+            compile_library(path, _SOURCE)
         require_private(path)
         try:
             return Plugin(path)
         except OSError:  # What a crashed machine has left of it, perhaps.
-            _compile(path)
+            compile_library(path, _SOURCE)
             return Plugin(path)
     # A user without a home is a RuntimeError, as a PluginError is.
     except (RuntimeError, OSError) as error:
@@ -174,23 +174,23 @@ def require_private(path: Path) -> None:
             )
 
 
-def _fingerprint() -> str:
-    """Return what changes with the source and with what the library is made for."""
+def library_key(source: Path) -> str:
+    """Return what changes with a source and with what its library is made for."""
     target = (platform.system(), platform.machine(), *platform.libc_ver(), *_FLAGS)
-    return hashlib.sha256(_SOURCE.read_bytes() + repr(target).encode()).hexdigest()[:16]
+    return hashlib.sha256(source.read_bytes() + repr(target).encode()).hexdigest()[:16]
 
 
-def _compile(path: Path) -> None:
-    """Compile the plugin to a path; whoever else does the same replaces it by the same.
+def compile_library(path: Path, source: Path) -> None:
+    """Compile a source to a path; whoever else does the same replaces it by the same.
 
     Raises:
         PluginError: If there is no compiler, or it fails.
     """
-    names = (os.environ.get("CC", ""), *_COMPILERS)
+    names = (os.environ.get("CC", ""), *COMPILERS)
     compiler = next(filter(None, (shutil.which(name) for name in names if name)), None)
     if compiler is None:
         raise PluginError(
-            f"there is no C compiler ({', '.join(_COMPILERS)}). Install one, for example the "
+            f"there is no C compiler ({', '.join(COMPILERS)}). Install one, for example the "
             f"package gcc; {SWITCH}=0 silences this."
         )
     try:
@@ -201,18 +201,18 @@ def _compile(path: Path) -> None:
             "yours."
         ) from error
     os.close(number)
-    command = [compiler, *_FLAGS, "-o", name, str(_SOURCE), *_LIBRARIES]
+    command = [compiler, *_FLAGS, "-o", name, str(source), *_LIBRARIES]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=60, check=False
         )
         if done.returncode:
             what = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
-            raise PluginError(f"{compiler} cannot compile {_SOURCE.name}: {what[0]}")
+            raise PluginError(f"{compiler} cannot compile {source.name}: {what[0]}")
         os.chmod(name, 0o755)
         os.replace(name, path)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise PluginError(f"{compiler} cannot compile {_SOURCE.name}: {error}") from error
+        raise PluginError(f"{compiler} cannot compile {source.name}: {error}") from error
     finally:
         Path(name).unlink(missing_ok=True)
 

@@ -378,6 +378,7 @@ class RunConfig(Section):
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True
     fast: bool = False
+    fast_math: bool = False
     profile: bool | Literal["torch"] = False
     run_dir: Text | None
     sweep: Text | None = None
@@ -401,6 +402,6 @@ class RunConfig(Section):
         unused = [name for name in ("freeze", "store") if not getattr(self, name)]
         unused += ["init_from", "init"] if self.init_from is None else []
         unused += ["record_updates"] if self.record_updates else []
-        unused += [] if self.fast else ["fast"]
+        unused += [name for name in ("fast", "fast_math") if not getattr(self, name)]
         unused += ["profile"] if self.profile is False else []
         return {key: value for key, value in serialize(self).items() if key not in unused}

@@ -29,6 +29,7 @@ from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, packa
 from rlzoo_plus.artifacts.untrusted import levels, printable
 from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.fast_math import is_fast
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -76,6 +77,7 @@ def numeric_fingerprint(device: str) -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
         "code of rlzoo-plus": _hash_of_our_code(),
+        **({"matrix products": "fast_math=true"} if is_fast() else {}),
         **{name: package_version(name) or "not installed" for name in names},
     }
 

@@ -378,17 +378,17 @@ class TestLibrary:
     @needs_plugin
     def test_what_a_crash_left_is_compiled_again(self, fresh) -> None:
         fresh.mkdir(mode=0o700)
-        path = fresh / f"worlds-{plugin._fingerprint()}.so"
+        path = fresh / f"worlds-{plugin.library_key(plugin._SOURCE)}.so"
         path.write_bytes(b"torn")
         assert get_plugin().path == path
         assert path.stat().st_size > 4
 
     def test_has_a_name_that_changes_with_the_source(self, monkeypatch, tmp_path) -> None:
-        before = plugin._fingerprint()
+        before = plugin.library_key(plugin._SOURCE)
         other = tmp_path / "worlds.c"
         other.write_text("// other")
         monkeypatch.setattr(plugin, "_SOURCE", other)
-        assert plugin._fingerprint() != before
+        assert plugin.library_key(plugin._SOURCE) != before
 
     @needs_plugin
     def test_a_library_that_others_can_write_is_not_loaded(self, fresh) -> None:
