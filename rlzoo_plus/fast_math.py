@@ -6,6 +6,7 @@ before PyTorch decides; a process that jobs are forked from loads it, and each j
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import platform
 import shutil
@@ -24,6 +25,16 @@ def is_fast() -> bool:
     """Return whether this process computes with `fast_math=true`."""
     flag = _loaded_flag()
     return flag is not None and flag.value != 0
+
+
+def prepare() -> None:
+    """Compile the switch, so that a server of processes that train can load it.
+
+    Where it cannot be, each of them says why.
+    """
+    with contextlib.suppress(ConfigError):
+        if not _needs_no_switch():
+            _library(compiles=True)
 
 
 def load_switch(*, compiles: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlzoo_plus import fast_math
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
@@ -101,6 +102,7 @@ class ExpManager:
         return result
 
     def _train(self, tracker: Tracker | None) -> TrainResult:
+        fast_math.require(fast=self.config.fast_math)
         threads, why = thread_policy(self.config)
         torch.set_num_threads(threads)
         log.info("threads: %d (%s)", threads, why)

@@ -240,11 +240,9 @@ def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> N
     from rlzoo_plus.infra.local import start_server
 
     if any(key == "fast_math" for key in iter_sweep_keys(arguments)):
-        from rlzoo_plus.fast_math import load_switch
+        from rlzoo_plus import fast_math
 
-        # Compiled here; the server loads it. A job that needs it says why it is missing.
-        with contextlib.suppress(ConfigError):
-            load_switch(compiles=True)
+        fast_math.prepare()
     start_server(PRELOAD if preload is None else preload)
 
 

@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus import fast_math
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
@@ -224,6 +225,8 @@ def _temporary_files(checkpoints: Path) -> set[str]:
 
 
 def _start(config: RunConfig, path: Path) -> BaseProcess:
+    if config.fast_math:
+        fast_math.prepare()
     process = _context().Process(target=_train, args=(config.model_dump(), str(path)))
     process.start()
     return process
