@@ -24,11 +24,13 @@ import torch
 from sb3_contrib import TQC
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
 import robots  # noqa: F401 - registers the environments
 from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.envs.normalize import LeanNormalize
@@ -140,18 +142,22 @@ def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
     venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=OneByOne if recorded else DummyVecEnv)
     normalize = LeanNormalize if recorded else VecNormalize
-    agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsUpdates)(
+    agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)(
         "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
     if recorded:
-        agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts()
+        agent.recorded = RecordedUpdates()
+        if isinstance(agent, OnPolicyAlgorithm):
+            agent.rollouts = RecordedRollouts()
+        else:
+            agent.actions = RecordedActions()
     update, collect = _Timed(agent.train), _Timed(agent.collect_rollouts)
     agent.train, agent.collect_rollouts = update, collect
     whole = _Timed(agent.learn)
     whole(steps)
     venv.close()
-    for found in (agent.recorded, agent.rollouts) if recorded else ():
-        if found.reason:
+    for found in (agent.recorded, agent.rollouts, agent.actions):
+        if found is not None and found.reason:
             print(f"{name} is not recorded: {found.reason}")
     weights = torch.cat([p.detach().flatten() for p in agent.policy.parameters()])
     return [t for timed in (update, collect, whole) for t in timed.spent], weights

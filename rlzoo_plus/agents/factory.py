@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
+from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -93,7 +94,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
-    mixins = [*([KeepsFrozen] if config.freeze else []), RecordsRollouts, RecordsUpdates]
+    mixins: list[type] = [KeepsFrozen] if config.freeze else []
+    mixins += [RecordsRollouts, RecordsActions, RecordsUpdates]
     kind = with_iteration_hook(algorithm, *mixins)
     try:
         with AllocationLimit.of_machine():
@@ -113,7 +115,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     elif config.record_updates:
         agent.recorded = RecordedUpdates()
     if config.record_updates:
-        agent.rollouts = RecordedRollouts()
+        on_policy = spec.family is Family.ON_POLICY
+        agent.rollouts = RecordedRollouts() if on_policy else None
+        agent.actions = RecordedActions() if spec.family is Family.OFF_POLICY else None
     return agent
 
 

@@ -268,9 +268,9 @@ def test_a_wrong_rollout_is_noticed_and_not_used(wrong, monkeypatch, caplog):
     case = CASES["ppo-gsde-normalized"]
     expected = outcome(*train(case, 320, recorded=False))
     if wrong == "a result":
-        replay = rollouts._Function._replay
+        replay = rollouts.RecordedFunction._replay
         monkeypatch.setattr(
-            rollouts._Function, "_replay", lambda *given: [r * 1.5 for r in replay(*given)]
+            rollouts.RecordedFunction, "_replay", lambda *given: [r * 1.5 for r in replay(*given)]
         )
     else:
         right, changed = getattr(rollouts, wrong), "rewards" if wrong == "_add_row" else "returns"

@@ -123,11 +123,11 @@ class RecordedRollouts:
                 self._reset_noise(agent, env.num_envs)
             obs_tensor = torch.as_tensor(agent._last_obs, device=agent.device)
             actions, values, log_probs = self._forward(agent, obs_tensor)
-            clipped = _clipped(agent, actions)
-            new_obs, rewards, dones, infos = env.step(clipped)
+            clipped_actions = clipped(agent, actions)
+            new_obs, rewards, dones, infos = env.step(clipped_actions)
             agent.num_timesteps += env.num_envs
             seen |= {"n_steps": n_steps, "obs_tensor": obs_tensor, "actions": actions}
-            seen |= {"values": values, "log_probs": log_probs, "clipped_actions": clipped}
+            seen |= {"values": values, "log_probs": log_probs, "clipped_actions": clipped_actions}
             seen |= {"new_obs": new_obs, "rewards": rewards, "dones": dones, "infos": infos}
             callback.update_locals(seen)
             if not callback.on_step():
@@ -223,7 +223,7 @@ def _owner_of_collect(kind: type) -> str:
     return f"{owner.__module__}.{owner.__qualname__}"
 
 
-class _Function:
+class RecordedFunction:
     """One function of a policy from a recording; its first results are compared."""
 
     def __init__(
@@ -244,6 +244,7 @@ class _Function:
         self._left = _COMPARED
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
+        """Return what the policy would, gradients being disabled."""
         if _kinds(inputs) != self._kinds:
             return self._plain(*inputs)
         if not self._left:
@@ -321,8 +322,8 @@ class _Acting:
 
     def _function(
         self, plain: Callable[..., Sequence[Tensor]], example: Sequence[Tensor]
-    ) -> _Function:
-        return _Function(plain, example, self._readable, self._give_up)
+    ) -> RecordedFunction:
+        return RecordedFunction(plain, example, self._readable, self._give_up)
 
     def _act(self, observations: Tensor, *noise: Tensor) -> Sequence[Tensor]:
         before = self._matrices()
@@ -355,7 +356,7 @@ def _kinds(tensors: Sequence[Tensor]) -> list[Any]:
     return [(tensor.shape, tensor.dtype) for tensor in tensors]
 
 
-def _clipped(agent: Any, actions: np.ndarray) -> np.ndarray:
+def clipped(agent: Any, actions: np.ndarray) -> np.ndarray:
     """Return actions as the environments take them."""
     space = agent.action_space
     if not isinstance(space, spaces.Box):
