@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from rlzoo_plus.agents.recorded import recording as recordings
-from rlzoo_plus.agents.recorded.graphs import NotCompilableError, compiled
+from rlzoo_plus.agents.recorded.graphs import compiled
 from rlzoo_plus.agents.recorded.recording import (
     Call,
     NotRecordableError,
@@ -104,9 +104,9 @@ class Tape:
         try:
             self._parts = compiled(calls, recording, known, places)
             self.is_compiled = True
-        # RuntimeError is what torch raises for an operator that TorchScript does not have.
-        except (NotCompilableError, RuntimeError, TypeError, AttributeError) as error:
-            log.debug("calls are made from Python: %s", error)
+        # Whatever torch raises for a call that TorchScript does not have, or in another version.
+        except Exception as error:
+            log.debug("calls are made from Python: %s: %s", type(error).__name__, error)
             self._replay(calls, recording, known, places, sentinels)
 
     def _replay(
