@@ -10,7 +10,7 @@ from sb3_contrib import QRDQN, TQC
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
 from support.training import assert_same_tree
 
 from rlzoo_plus.agents.hooks import with_iteration_hook
@@ -34,10 +34,10 @@ CASES = {
 }
 
 
-def train(case, *, recorded, callback=None, base=None):
+def train(case, *, recorded, callback=None, base=None, wrap=lambda venv: venv):
     algorithm, env, n_envs, normalized, arguments = case
     torch.set_num_threads(1)
-    venv = make_vec_env(env, n_envs, seed=0)
+    venv = wrap(make_vec_env(env, n_envs, seed=0))
     arguments = copy.deepcopy(arguments)
     if algorithm is TD3:
         arguments["action_noise"] = NormalActionNoise(np.zeros(1), np.full(1, 0.1))
@@ -69,6 +69,22 @@ def outcome(agent):
 def test_actions_are_those_of_stable_baselines3(name):
     plain = outcome(train(CASES[name], recorded=False))
     agent = train(CASES[name], recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.actions.reason
+
+
+class Flipped(VecEnvWrapper):
+    def reset(self):
+        return self.venv.reset()[:, ::-1]
+
+    def step_wait(self):
+        observations, *rest = self.venv.step_wait()
+        return observations[:, ::-1], *rest
+
+
+def test_observations_may_be_in_any_order_in_memory():
+    plain = outcome(train(CASES["sac"], recorded=False, wrap=Flipped))
+    agent = train(CASES["sac"], recorded=True, wrap=Flipped)
     assert_same_tree(outcome(agent), plain)
     assert not agent.actions.reason
 

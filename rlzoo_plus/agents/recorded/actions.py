@@ -83,7 +83,7 @@ class RecordedActions:
         if agent.policy.training:
             agent.policy.set_training_mode(False)
         with torch.no_grad():
-            actions = choosing.choose(torch.from_numpy(observation))
+            actions = choosing.choose(_tensor(observation))
         return clipped(agent, actions.numpy().reshape((-1, *agent.action_space.shape))), None
 
     def _renew(self, agent: Any, observation: Any) -> _Choosing | None:
@@ -93,7 +93,7 @@ class RecordedActions:
             return None
         agent.policy.set_training_mode(False)
         try:
-            self._choosing = _Choosing(agent, torch.from_numpy(observation), self._give_up)
+            self._choosing = _Choosing(agent, _tensor(observation), self._give_up)
         except NotRecordableError as error:
             self._give_up(str(error))
         # Whatever a network of another version of torch can raise: the policy acts itself.
@@ -141,6 +141,11 @@ class _Choosing:
     def _set(self, noise: Sequence[Tensor]) -> None:
         if noise:
             self._noisy.exploration_mat, self._noisy.exploration_matrices = noise
+
+
+def _tensor(observation: np.ndarray) -> Tensor:
+    # The policy's own `predict` takes a copy, so any order in memory will do.
+    return torch.from_numpy(np.ascontiguousarray(observation))
 
 
 def why_not(agent: Any) -> str:
