@@ -387,6 +387,8 @@ def _hash_of_our_code() -> str:
 def _version(name: str) -> str:
     """Return the version of the distribution that brings a module."""
     version = package_version(name)
-    if version is None and name in (brought_by := metadata.packages_distributions()):
-        version = package_version(brought_by[name][0])
-    return version or "unknown"
+    if version is not None or name in sys.stdlib_module_names:
+        return version or "unknown"
+    # Reads the files of all distributions, which takes most of a second.
+    brought_by = metadata.packages_distributions().get(name)
+    return (brought_by and package_version(brought_by[0])) or "unknown"

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from rlzoo_plus.resume import fingerprint
 from rlzoo_plus.resume.fingerprint import code_changes, user_code, user_models
 
 MESH = '<robot name="arm"><link name="a"><mesh filename="meshes/a.obj"/></link></robot>'
@@ -141,3 +142,11 @@ def test_an_object_that_only_says_it_is_a_module_is_passed_over(project, monkeyp
 
     monkeypatch.setitem(sys.modules, "pretender.lib", Pretender())
     assert "module pretender.lib" not in user_code([])
+
+
+def test_no_distribution_is_searched_for_what_comes_with_python(project, monkeypatch):
+    monkeypatch.setattr(fingerprint.metadata, "packages_distributions", None)
+    fingerprint._version.cache_clear()
+    _write(project, "mine_std.py", "import json\nimport os")
+    importlib.import_module("mine_std")
+    assert user_code()["package json"] == "unknown"
