@@ -31,6 +31,7 @@ from rlzoo_plus.store.cache import cache_base, hash_of, read_cached
 
 # Raised when what is kept of a run changes.
 _VERSION = 1
+_FORGET_AFTER_S = 30 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,10 @@ class RunIndex:
         assert self._file is not None
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            for other in self._file.parent.iterdir():
+                # Of folders that nobody has looked into for long, or that are gone.
+                if time.time() - other.stat().st_mtime > _FORGET_AFTER_S:
+                    other.unlink(missing_ok=True)
             write_json(self._file, {"version": _VERSION, "runs": self._stored})
         except OSError:
             # Without a cache it is slower.

@@ -11,15 +11,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
-from rlzoo_plus.analysis.runs import (
-    COLUMNS,
-    STATES,
-    RunSummary,
-    aligned,
-    cells,
-    find_runs,
-    summarise,
-)
+from rlzoo_plus.analysis.index import load_runs
+from rlzoo_plus.analysis.runs import COLUMNS, STATES, RunSummary, aligned, cells
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
@@ -47,9 +40,12 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     folder, url = folder_of(options.dir)
     is_missing_default = options.dir is None and not folder.exists()
-    runs = [] if is_missing_default else [summarise(run) for run in find_runs([folder])]
+    entries = [] if is_missing_default else load_runs([folder])
+    runs, reasons = [entry.summary for entry in entries], {}
     if url is not None:
         runs = [replace(run, path=f"{url}/{run.path.relative_to(folder)}") for run in runs]
+    for run, entry in zip(runs, entries, strict=True):
+        reasons[str(run.path)] = entry.reason
     wanted = {name: getattr(options, name) for name in ("algo", "env", "state")}
     given = {name: value for name, value in wanted.items() if value is not None}
     chosen = [run for run in runs if all(getattr(run, name) == given[name] for name in given)]
@@ -57,7 +53,9 @@ def main(arguments: list[str]) -> int:
     for key in ("started", options.sort):
         chosen.sort(key=SORT_KEYS[key])
     if options.json:
-        print(json.dumps([{**asdict(run), "path": str(run.path)} for run in chosen], indent=2))
+        told = [(run, str(run.path)) for run in chosen]
+        rows = [{**asdict(run), "path": path, "reason": reasons[path]} for run, path in told]
+        print(json.dumps(rows, indent=2))
     elif chosen:
         _print_table([cells(run) for run in chosen])
     elif runs:

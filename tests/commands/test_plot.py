@@ -13,6 +13,7 @@ from rlzoo_plus.errors import ConfigError
 def make_run(tmp_path, monkeypatch):
     """Return a function that writes a run below `outputs` of the current folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def make(seed=0, n_evaluations=3):
         run = RunDir(tmp_path / "outputs" / f"s{seed}")

@@ -13,6 +13,7 @@ from rlzoo_plus.errors import ConfigError
 @pytest.fixture(autouse=True)
 def current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def make_run(folder, name, algo="ppo", env="cartpole", best=100.0, started_at=1000.0):
@@ -107,6 +108,7 @@ def test_json_holds_every_field_in_plain_units(capsys):
         "final": 5.0,
         "wall_time_s": 3725.0,
         "started_at": 1.0,
+        "reason": "",
     }
 
 
@@ -128,3 +130,12 @@ def test_help_says_what_it_does_and_gives_an_example(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "Example: rlzoo-plus runs" in capsys.readouterr().out
+
+
+def test_json_says_why_a_run_is_damaged(tmp_path, capsys):
+    run = make_run(tmp_path / "elsewhere", "broken")
+    run.config_file.write_text("{")
+    main(["elsewhere", "--json"])
+    [row] = json.loads(capsys.readouterr().out)
+    assert row["state"] == "damaged"
+    assert row["reason"].startswith("config.yaml cannot be read")

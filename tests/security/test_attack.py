@@ -15,7 +15,15 @@ from attack import attack, table
 pytestmark = pytest.mark.training
 VERBS = {
     *("evaluate", "enjoy", "record", "export", "verify-resume", "resume", "runs", "plot"),
-    *("checkpoint", "train run_dir=", "doctor run_dir=", "runs SWEEP", "plot SWEEP"),
+    *(
+        "compare",
+        "report",
+        "checkpoint",
+        "train run_dir=",
+        "doctor run_dir=",
+        "runs SWEEP",
+        "plot SWEEP",
+    ),
     *(f"sweep {verb}" for verb in ("status", "resume", "retry-failed", "cancel", "prune")),
     *(f"study {verb}" for verb in ("show", "best", "importance", "plot")),
     *("train study=", "train -m hpo.study=", "doctor hpo.study="),

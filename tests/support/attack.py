@@ -92,7 +92,9 @@ def child():
     pairs = json.load(sys.stdin)
     study._ABOUT_PATIENCE_S = 0.0
     signal.signal(signal.SIGALRM, guard.hang)
-    watch = Watch([os.environ["TMPDIR"], os.environ["MPLCONFIGDIR"]])
+    # The user's own cache of this package.
+    cache = os.path.join(os.environ["XDG_CACHE_HOME"], "rlzoo_plus")
+    watch = Watch([os.environ["TMPDIR"], os.environ["MPLCONFIGDIR"], cache])
     sys.addaudithook(watch)
     results = []
     for pair in pairs:
@@ -124,8 +126,8 @@ def attack(root, each=None):
     """
     from attack_cases import make_pairs
 
-    for name in ("cwd", "tmp", "matplotlib", "victim"):
-        (root / name).mkdir()
+    for name in ("cwd", "tmp", "matplotlib", "victim", "cache/rlzoo_plus"):
+        (root / name).mkdir(parents=True)
     (root / "victim" / "precious").write_text("mine")
     canary = root / "canary"
     (root / f"{PLANTED}.py").write_text(f"open({str(canary)!r}, 'a').write('imported')\n")
@@ -137,6 +139,7 @@ def attack(root, each=None):
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(root / "tmp"),
         "MPLCONFIGDIR": str(root / "matplotlib"),
+        "XDG_CACHE_HOME": str(root / "cache"),
     }
     done = subprocess.run(
         [sys.executable, __file__, "--child"],

@@ -71,7 +71,7 @@ def _pair(verb, words, folder, injection, name=None):
 def _runs(root):
     edits = {name: RUNS[name] for name in CODE}
     plays = [(verb, edits) for verb in PLAY]
-    plays += [(verb, CALLBACKS | SENT) for verb in ("resume", "runs", "plot")]
+    plays += [(verb, CALLBACKS | SENT) for verb in ("resume", "runs", "plot", "compare", "report")]
     plays += [("verify-resume", CALLBACKS)]
     plays += [("resume", ELSEWHERE)]
     for verb, name in LINKS_OF.items():
@@ -80,7 +80,8 @@ def _runs(root):
         for place, (name, edit) in enumerate(some.items()):
             run = copy_run(root / f"{number}-{place}" / "run")
             edit(run)
-            yield _pair(verb, [run, *PLAY.get(verb, [])], run, name)
+            out = ["--out", run / "report.html"] if verb == "report" else []
+            yield _pair(verb, [run, *PLAY.get(verb, []), *out], run, name)
     for verb in ("train", "doctor"):
         for place, (name, edit) in enumerate((edits | CALLBACKS | SENT | ELSEWHERE).items()):
             run = copy_run(root / f"{verb}-{place}" / "run")
