@@ -31,6 +31,8 @@ from rlzoo_plus.store.cache import cache_base, hash_of, read_cached
 
 # Raised when what is kept of a run changes.
 _VERSION = 1
+# Fewer are read as quickly without it.
+_FEWEST_KEPT = 20
 _FORGET_AFTER_S = 30 * 86400.0
 
 
@@ -114,7 +116,7 @@ class RunIndex:
             entries.append(entry)
         has_changed |= len(stored) != len(self._stored)
         self._stored = stored
-        if has_changed and self._file is not None:
+        if has_changed and self._file is not None and len(entries) >= _FEWEST_KEPT:
             self._keep()
         return entries
 

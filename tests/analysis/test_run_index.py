@@ -13,6 +13,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(index, "_FEWEST_KEPT", 1)
 
 
 @pytest.fixture
@@ -92,17 +93,24 @@ def test_without_a_cache_everything_still_works(tmp_path, monkeypatch):
     assert len(load_runs([tmp_path / "runs"])) == 1
 
 
-def test_reading_stops_after_the_budget_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_reading_stops_after_the_budget_and_goes_on(tmp_path):
     for seed in range(4):
         folder = tmp_path / "runs" / f"s{seed}"
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("algo: {name: ppo}\nenv: {name: reach}\n")
         (folder / "status.json").write_text('{"state": "finished"}')
-    index = RunIndex([tmp_path / "runs"])
-    assert index.refresh(budget_s=-1.0) == []
-    assert index.n_left == 4
-    assert len(index.refresh()) == 4
-    assert index.n_left == 0
+    kept = RunIndex([tmp_path / "runs"])
+    assert kept.refresh(budget_s=-1.0) == []
+    assert kept.n_left == 4
+    assert len(kept.refresh()) == 4
+    assert kept.n_left == 0
     # What is known needs no time.
     assert len(RunIndex([tmp_path / "runs"]).refresh(budget_s=-1.0)) == 4
+
+
+def test_a_few_runs_leave_nothing_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_run(tmp_path / "runs")
+    load_runs([tmp_path / "runs"])
+    assert not (tmp_path / "cache").exists()
