@@ -11,6 +11,7 @@ from sb3_contrib import TQC
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecNormalize
 from support.training import assert_same_tree, tiny_config, train_run
@@ -19,9 +20,11 @@ from torch.nn import functional
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded import graphs, replay, tape
+from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.normalize import LeanNormalize
 from rlzoo_plus.resume.plain import to_plain
 from rlzoo_plus.verification.digests import run_digests
 
@@ -51,6 +54,15 @@ OFF_POLICY = {
     "dqn": (DQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
     "dqn-normalized-schedule": (DQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5}),
 }
+# For many steps only: a third environment for each, with few updates.
+FEW = {**SIX_STEPS, "train_freq": 16, "gradient_steps": 4}
+FURTHER = {
+    "sac-car-gsde": (SAC, "MountainCarContinuous-v0", False, {**FEW, "use_sde": True}),
+    "td3-car-normalized": (TD3, "MountainCarContinuous-v0", True, FEW),
+    "tqc-car-normalized": (TQC, "MountainCarContinuous-v0", True, FEW),
+    "dqn-acrobot": (DQN, "Acrobot-v1", False, FEW),
+    "dqn-car-normalized": (DQN, "MountainCar-v0", True, FEW),
+}
 CASES = {
     "ppo": (PPO, CONTINUOUS, False, SMALL),
     "ppo-discrete-schedules": (PPO, DISCRETE, False, {**SMALL, **SCHEDULES}),
@@ -74,11 +86,13 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
     torch.set_num_threads(1)
     venv = make_vec_env(env, n_envs, seed=0)
     if normalized:
-        venv = VecNormalize(venv)
-    kind = with_iteration_hook(algorithm, RecordsUpdates) if recorded else algorithm
+        venv = LeanNormalize(venv) if recorded else VecNormalize(venv)
+    kind = algorithm
+    if recorded:
+        kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsUpdates)
     agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
-        agent.recorded = RecordedUpdates()
+        agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts()
     agent.learn(steps, callback)
     venv.close()
     return agent
@@ -105,6 +119,9 @@ def assert_same_as_sb3(case, steps):
     assert_same_tree(outcome(agent), plain)
     assert not agent.recorded.reason
     assert agent.recorded.n_recorded > 2
+    if issubclass(algorithm, OnPolicyAlgorithm):
+        assert not agent.rollouts.reason
+        assert agent.rollouts.n_recorded > 2
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -118,9 +135,9 @@ def test_weights_of_off_policy_algorithms_are_those_of_stable_baselines3(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*CASES, *OFF_POLICY])
+@pytest.mark.parametrize("name", [*CASES, *OFF_POLICY, *FURTHER])
 def test_weights_are_those_of_stable_baselines3_after_many_steps(name):
-    assert_same_as_sb3({**CASES, **OFF_POLICY}[name], 20_000)
+    assert_same_as_sb3({**CASES, **OFF_POLICY, **FURTHER}[name], 20_000)
 
 
 class Ascent(PPO):
@@ -139,6 +156,32 @@ def test_an_algorithm_with_its_own_train_is_left_alone(caplog):
     assert_same_tree(outcome(agent), plain)
     assert agent.recorded.n_recorded == 0
     assert "Ascent.train" in caplog.text
+
+
+class OwnLoss(PPO):
+    """A policy gradient of the user, without a ratio, and one pass over the rollout."""
+
+    def train(self):
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        for data in self.rollout_buffer.get(self.batch_size):
+            values, log_prob, _ = self.policy.evaluate_actions(data.observations, data.actions)
+            loss = functional.mse_loss(values.flatten(), data.returns)
+            loss = loss - (log_prob * data.advantages).mean()
+            self.policy.optimizer.zero_grad()
+            loss.backward()
+            self.policy.optimizer.step()
+        self._n_updates += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Ascent, OwnLoss])
+def test_an_algorithm_with_a_loss_of_its_own_is_itself_after_many_steps(kind):
+    case = (kind, CONTINUOUS, True, {**SMALL, **GSDE})
+    plain = outcome(train(*case, 20_000, recorded=False))
+    agent = train(*case, 20_000, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert agent.recorded.n_recorded == 0
 
 
 class OwnPolicy(ActorCriticPolicy):
