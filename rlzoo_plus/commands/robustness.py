@@ -47,10 +47,13 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.diagnostics.degradation import plot, ranking, table
     from rlzoo_plus.diagnostics.robustness import DEFAULT_GRID, measure, ranked, read_grid
 
-    changes = read_grid(options.grid or DEFAULT_GRID)
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise ConfigError(f"--out {printable(options.out)}: plots are PNG files; end it in .png.")
     candidates = _candidates(options.runs, options.which, options.choose, trust=options.trust)
+    for _, run, _ in candidates:
+        run.require_trust()
+    out = options.out or _default_out(candidates)
+    changes = read_grid(options.grid or DEFAULT_GRID)
     found = []
     numbers = {"episodes": options.episodes, "seed": options.seed, "n_envs": options.n_envs}
     for label, run, which in candidates:
@@ -59,7 +62,6 @@ def main(arguments: list[str]) -> int:
         found.append(measure(run, which, changes, label=label, **numbers))
     paths = {label: (str(run.path), which or run.which) for label, run, which in candidates}
     best = ranked(found)[0]
-    out = options.out or _default_out(candidates)
     plot(found, out)
     if options.json:
         rows = [{**one.data(), "run": paths[one.label][0], "which": paths[one.label][1]}

@@ -153,7 +153,7 @@ def test_a_run_is_measured_and_one_of_its_checkpoints_is_chosen(path, answer, tm
     ("words", "told"),
     [
         (("--choose", "--which", "best"), "Leave out --which"),
-        (("--grid", "none.yaml"), "no such file"),
+        (("--grid", "none.yaml", "--trust"), "no such file"),
         (("--out", "a.svg"), "end it in .png"),
         ((), "--trust"),
     ],

@@ -33,6 +33,14 @@ MODULES = (
     "stable_baselines3",
     "yaml",
     "rlzoo_plus.commands.enjoy",
+    "rlzoo_plus.commands.diagnose",
+    "rlzoo_plus.commands.inspect",
+    "rlzoo_plus.commands.robustness",
+    "rlzoo_plus.diagnostics.degradation",
+    "rlzoo_plus.diagnostics.diagnose",
+    "rlzoo_plus.diagnostics.robustness",
+    "rlzoo_plus.diagnostics.stepping",
+    "robots.randomization",
 )
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
 VERBS += ("typed",)
