@@ -24,6 +24,8 @@ from rlzoo_plus.agents.recorded.updates import learned_tensors
 
 # Rows begin where vector instructions read fastest: 64 bytes.
 _ALIGNMENT = 16
+# Those with which the first minibatch is compared.
+_RANGES = {"clip": 0.2, "clip_low": 0.8, "clip_high": 1.2, "clip_vf": 0.2, "clip_vf_low": -0.2}
 
 
 class _FastOnPolicy(OnPolicyUpdate):
@@ -109,7 +111,9 @@ class _FastOnPolicy(OnPolicyUpdate):
         size = len(rows)
         if size not in self._tapes:
             if not self.steps:
-                self._require_gradients(rows, SimpleNamespace(**numbers))
+                # At the end of a schedule the clip range is zero, where rounding decides.
+                ranges = {name: value for name, value in _RANGES.items() if name in numbers}
+                self._require_gradients(rows, SimpleNamespace(**{**numbers, **ranges}))
                 self.steps = [make_fast_steps(self.agent.policy.optimizer, self._parameters)]
 
             def parts(inputs: Sequence[Tensor], given: SimpleNamespace) -> Iterator[list[Tensor]]:
