@@ -6,7 +6,10 @@ processes disturb least, and on the clock, since a second lane trades one for th
 0` leaves one lane. Both must end with the same weights. The recorded rollouts also step and
 normalise with fewer copies, as trainings of rlzoo-plus do.
 
-    python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE]
+    python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE] [--fast]
+
+With `--fast`, updates of `fast=true` are measured against recorded ones; weights differ by
+rounding.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
 import robots  # noqa: F401 - registers the environments
+from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
@@ -36,6 +40,7 @@ from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.envs.normalize import LeanNormalize
 from rlzoo_plus.envs.one_by_one import OneByOne
 
+PLAIN, RECORDED, FAST = "plain", "recorded", "fast"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
 _WIDE |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
 _OFF_POLICY = {"learning_starts": 256, "batch_size": 256, "gamma": 0.98}
@@ -112,33 +117,36 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--fast", action="store_true", help="fast=true against recorded updates")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"machine: {_machine()}", flush=True)
     columns = ["case", *_MEASURES, "same weights"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
-    results = {name: _measure(name, options.rounds) for name in options.cases}
+    kinds = (RECORDED, FAST) if options.fast else (PLAIN, RECORDED)
+    results = {name: _measure(name, options.rounds, kinds) for name in options.cases}
     if options.json is not None:
         record = {"machine": _machine(), "rounds": options.rounds, "cases": results}
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def _measure(name: str, rounds: int) -> dict[str, Any]:
+def _measure(name: str, rounds: int, kinds: tuple[str, str]) -> dict[str, Any]:
     ratios: list[list[float]] = [[] for _ in _MEASURES]
     same = True
     for number in range(rounds):
-        order = (True, False) if number % 2 else (False, True)
-        found = {recorded: _train(name, recorded=recorded) for recorded in order}
-        for column, plain, recorded in zip(ratios, found[False][0], found[True][0], strict=True):
-            column.append(plain / recorded)
-        same = same and torch.equal(found[False][1], found[True][1])
+        found = {kind: _train(name, kind) for kind in (kinds[::-1] if number % 2 else kinds)}
+        slow, quick = (found[kind] for kind in kinds)
+        for column, before, after in zip(ratios, slow[0], quick[0], strict=True):
+            column.append(before / after)
+        same = same and torch.equal(slow[1], quick[1])
     shown = " | ".join(map(_shown, ratios))
     print(f"| {name} | {shown} | {'yes' if same else 'NO'} |", flush=True)
     return dict(zip(_MEASURES, ratios, strict=True)) | {"same": same}
 
 
-def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
+def _train(name: str, kind: str) -> tuple[list[float], torch.Tensor]:
     """Return the times of `_MEASURES` [s], and the weights."""
+    recorded = kind != PLAIN
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
     venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=OneByOne if recorded else DummyVecEnv)
     normalize = LeanNormalize if recorded else VecNormalize
@@ -146,7 +154,7 @@ def _train(name: str, *, recorded: bool) -> tuple[list[float], torch.Tensor]:
         "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
     if recorded:
-        agent.recorded = RecordedUpdates()
+        agent.recorded = FastUpdates() if kind == FAST else RecordedUpdates()
         if isinstance(agent, OnPolicyAlgorithm):
             agent.rollouts = RecordedRollouts()
         else:

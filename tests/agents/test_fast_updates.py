@@ -76,6 +76,12 @@ def test_a_run_in_pieces_is_the_run_as_a_whole(algo, tmp_path):
     assert_same_in_pieces(tmp_path, config)
 
 
+def test_a_clip_range_that_ends_at_zero_is_no_reason_to_fall_back():
+    clip = {"clip_range": lambda remaining: 0.2 * remaining}
+    agent = train(PPO, DISCRETE, {**SMALL, **clip}, 4 * SMALL["n_steps"], FastUpdates())
+    assert not agent.recorded.not_fast
+
+
 def test_a_killed_run_is_the_run_as_a_whole(tmp_path):
     config = tiny_config(
         *("ppo", TINY, "fast=true", "algo.hyperparams.use_sde=true", "n_timesteps=192"),
