@@ -20,6 +20,7 @@ from torch.nn import functional
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded import graphs, replay, tape
+from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.config.resolve import config_hash
@@ -89,10 +90,14 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
         venv = LeanNormalize(venv) if recorded else VecNormalize(venv)
     kind = algorithm
     if recorded:
-        kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsUpdates)
+        kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)
     agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
-        agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts()
+        agent.recorded = RecordedUpdates()
+        if issubclass(algorithm, OnPolicyAlgorithm):
+            agent.rollouts = RecordedRollouts()
+        else:
+            agent.actions = RecordedActions()
     agent.learn(steps, callback)
     venv.close()
     return agent
@@ -122,6 +127,8 @@ def assert_same_as_sb3(case, steps):
     if issubclass(algorithm, OnPolicyAlgorithm):
         assert not agent.rollouts.reason
         assert agent.rollouts.n_recorded > 2
+    else:
+        assert not agent.actions.reason
 
 
 @pytest.mark.parametrize("name", CASES)
