@@ -31,7 +31,8 @@ _INTERVAL_S = 0.01
 # Iterations that a trace leaves out, and holds.
 _TRACE_WAIT, _TRACE_ITERATIONS = 2, 4
 _ENVIRONMENT, _ACT, _BUFFER = "environment", "act", "buffer"
-_FORWARD, _BACKWARD, _RECORDED = "forward", "backward", "forward and backward (recorded)"
+# Recorded updates are one call: forward and backward pass, and most optimizers.
+_FORWARD, _BACKWARD, _RECORDED = "forward", "backward", "recorded updates"
 _OPTIMIZER, _EVALUATE, _CHECKPOINT, _LOG = "optimizer", "evaluate", "checkpoint", "log"
 _OTHER = "other"
 PHASES = (
@@ -40,7 +41,7 @@ PHASES = (
 )
 # The phase of a function and of all that it calls, by the end of its file's path and its name
 # ("" for all of the file). Where several are on a stack, the outermost of _WHOLE decides, else the
-# innermost.
+# innermost; what a rollout computes is to act.
 _WHOLE = (
     ("rlzoo_plus/callbacks/evaluation.py", "", _EVALUATE),
     ("rlzoo_plus/callbacks/checkpoint.py", "", _CHECKPOINT),
@@ -50,6 +51,8 @@ _WHOLE = (
     ("stable_baselines3/common/buffers.py", "", _BUFFER),
     ("stable_baselines3/her/her_replay_buffer.py", "", _BUFFER),
     ("", "_store_transition", _BUFFER),
+    ("rlzoo_plus/agents/recorded/rollouts.py", "_add", _BUFFER),
+    ("rlzoo_plus/agents/recorded/rollouts.py", "_finish", _BUFFER),
 )
 _PARTS = (
     ("", "collect_rollouts", _ACT),
@@ -188,7 +191,7 @@ def _phase_of(stack: Sequence[CodeType]) -> str:
                 if path.endswith(ending) and name in ("", code.co_name):
                     if is_settled:
                         return phase
-                    found = phase
+                    found = found if found == _ACT else phase
     return found
 
 

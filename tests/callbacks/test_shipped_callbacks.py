@@ -43,6 +43,18 @@ def test_values_and_gradients_are_written_and_change_nothing(algo, env, name, tm
     assert min(norms) > 0
 
 
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "dqn"])
+def test_gradients_are_those_of_plain_updates(algo, tmp_path):
+    env = "CartPole-v1" if algo == "dqn" else "tests/TinyReach-v0"
+    overrides = ("n_timesteps=256", f"callbacks=[{{gradients: {EACH}}}]")
+    found = []
+    for recorded in ("true", "false"):
+        _, rows = _train(tmp_path / recorded, algo, env, *overrides, f"record_updates={recorded}")
+        found.append({key: row for key, row in rows.items() if key.startswith("gradients/")})
+    assert len(found[0]["gradients/all"]) > 5
+    assert found[0] == found[1]
+
+
 def test_q_values_are_those_of_the_critic_for_the_newest_transitions(tmp_path):
     import torch
     from stable_baselines3 import DQN
