@@ -237,7 +237,7 @@ def test_a_disk_that_is_full_for_a_while_ends_nothing(small_disk):
 
     manager = ExpManager(config, run_dir, on_evaluation=fill_and_clear)
     # Whether the second evaluation is the best is not the point here.
-    with patch("rlzoo_plus.callbacks.evaluation.save_policy"):
+    with patch("rlzoo_plus.callbacks.evaluation.save_weights"):
         result = manager.train()
     assert result.state == "finished"
     assert run_dir.checkpoints().load_newest().step == 320

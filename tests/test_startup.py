@@ -1,13 +1,10 @@
 """A training imports what it uses; whoever asks for the rest gets it."""
 
-import gc
 import os
 import subprocess
 import sys
 
 import pytest
-
-from rlzoo_plus import startup
 
 _TRAINED = """
 import sys, torch
@@ -141,23 +138,28 @@ def test_a_training_with_code_of_the_user_gets_all_of_pytorch(tmp_path):
 
 
 def test_collections_are_rare_until_a_command_has_imported():
-    usual = gc.get_threshold()
-    try:
-        startup.collect_rarely()
-        assert gc.isenabled()
-        assert gc.get_threshold()[0] > 100 * usual[0]
-        startup.collect_as_usual()
-        assert gc.get_threshold() == usual
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*usual)
+    _run("""
+import gc
+from rlzoo_plus import startup
+usual = gc.get_threshold()
+startup.collect_rarely()
+assert gc.isenabled()
+assert gc.get_threshold()[0] > 100 * usual[0]
+startup.collect_as_usual()
+assert gc.get_threshold() == usual
+assert gc.get_freeze_count() > 0
+""")
 
 
 def test_a_program_that_uses_the_package_keeps_its_own_collections():
-    gc.unfreeze()
-    startup.collect_as_usual()
-    assert gc.get_freeze_count() == 0
+    _run("""
+import gc
+from rlzoo_plus import startup
+usual = gc.get_threshold()
+startup.collect_as_usual()
+assert gc.get_freeze_count() == 0
+assert gc.get_threshold() == usual
+""")
 
 
 def _run(code, *arguments, folder=None):

@@ -121,6 +121,8 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
         if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
             continue
         base["env"].setdefault("name", None if name == _NEUTRAL_ENV else name)
+        # Left out of a configuration that does not set it.
+        base["eval"].pop("beside", None)
         try:
             content = _difference(base, values)
         except _NotMergeableError as error:

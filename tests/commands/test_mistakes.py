@@ -394,7 +394,7 @@ def test_the_process_ends_with_2_and_only_the_message(tmp_path, command):
     ("line", "part"),
     [
         ("device=cuda:99", "device=cuda:99"),
-        ("callbacks=[nowhere]", "callbacks: nowhere"),
+        ("callbacks=[nowhere]", "unknown callbacks 'nowhere'"),
         ("callbacks=[os.getcwd]", "os.getcwd is not a BaseCallback"),
         ("network.n_critics=2", "'n_critics'"),
         ("network.policy_kwargs.foo=1", "'foo'"),

@@ -147,6 +147,6 @@ def test_an_object_that_only_says_it_is_a_module_is_passed_over(project, monkeyp
 def test_no_distribution_is_searched_for_what_comes_with_python(project, monkeypatch):
     monkeypatch.setattr(fingerprint.metadata, "packages_distributions", None)
     fingerprint._version.cache_clear()
-    _write(project, "mine_std.py", "import json\nimport os")
-    importlib.import_module("mine_std")
-    assert user_code()["package json"] == "unknown"
+    assert fingerprint._version("json") == "unknown"
+    with pytest.raises(TypeError):
+        fingerprint._version("no_distribution_brings_this")
