@@ -95,20 +95,11 @@ def record_video(
     Raises:
         ConfigError: The environment renders no images, or the file's suffix is not known.
     """
-    from rlzoo_plus.envs.factory import make_eval_env, steps_alike
     from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.evaluation import play
 
-    try:
-        made = make_eval_env(config.env, 1, steps_alike(config), "rgb_array")
-    except (ConfigError, AssertionError, NotImplementedError) as error:
-        raise ConfigError(f"{config.env.id} renders no images: {error}") from error
-    with contextlib.closing(made) as venv:
-        metadata = venv.get_attr("metadata")[0] or {}
-        steps_per_second = float(metadata.get("render_fps") or _USUAL_FPS)
-        # Every k-th step is shown: the video stays small and plays in real time.
-        stride = max(1, round(steps_per_second / _USUAL_FPS + 0.3))
-        fps = steps_per_second / stride
+    with contextlib.closing(make_rendering_env(config)) as venv:
+        stride, fps = real_time(venv)
         n_steps = (max(1, round(seconds * fps)) - 1) * stride + 1
 
         def frames() -> Iterator[np.ndarray]:
@@ -122,6 +113,31 @@ def record_video(
                         yield caption(rendered(venv), f"{text}   return {episode_return:.0f}")
 
         return write_video(frames(), out, fps)
+
+
+def make_rendering_env(config: RunConfig) -> VecEnv:
+    """Return one environment of a run, as evaluations see it, that renders images.
+
+    Raises:
+        ConfigError: It cannot be made, or renders none.
+    """
+    from rlzoo_plus.envs.factory import make_eval_env, steps_alike
+
+    try:
+        return make_eval_env(config.env, 1, steps_alike(config), "rgb_array")
+    except (ConfigError, AssertionError, NotImplementedError) as error:
+        raise ConfigError(f"{config.env.id} renders no images: {error}") from error
+
+
+def real_time(venv: VecEnv) -> tuple[int, float]:
+    """Return which steps a video shows, every k-th, and its frames per second.
+
+    It plays in real time, and stays small.
+    """
+    metadata = venv.get_attr("metadata")[0] or {}
+    steps_per_second = float(metadata.get("render_fps") or _USUAL_FPS)
+    stride = max(1, round(steps_per_second / _USUAL_FPS + 0.3))
+    return stride, steps_per_second / stride
 
 
 def rendered(venv: VecEnv) -> np.ndarray:
