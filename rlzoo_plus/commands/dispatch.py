@@ -35,6 +35,7 @@ VERBS = {
     "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
     "plot": "plot learning curves of one or more runs",
     "compare": "compare variants: difference, interval, test, gate",
+    "benchmark": "train a fixed suite over several seeds, as a table",
     "report": "write an HTML report of runs, a sweep or a study",
     "runs": "list runs: state, algorithm, environment, best return",
     "dashboard": "show runs in the browser",
