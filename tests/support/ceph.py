@@ -49,7 +49,6 @@ log file = {folder}/$name.log
 admin socket = {folder}/$name.asok
 pid file =
 rgw data = {folder}/rgw
-rgw frontends = beast endpoint=127.0.0.1:{port}
 rgw dns name = localhost
 """
 
@@ -67,18 +66,14 @@ class Cluster:
         self.folder = folder
         self._processes = []
         self._conf = folder / "ceph.conf"
-        port = _free_port()
-        self.endpoint = f"http://127.0.0.1:{port}"
+        self.endpoint = ""
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         fsid, monitor = str(uuid.uuid4()), f"[v1:127.0.0.1:{_free_port()}/0]"
         for name in ("mon", "osd", "rgw"):
             (self.folder / name).mkdir()
-        port = self.endpoint.rpartition(":")[2]
-        self._conf.write_text(
-            _SETTINGS.format(fsid=fsid, monitor=monitor, folder=self.folder, port=port)
-        )
+        self._conf.write_text(_SETTINGS.format(fsid=fsid, monitor=monitor, folder=self.folder))
         monmap = self.folder / "monmap"
         self._call("monmaptool", "--create", "--addv", "a", monitor, "--fsid", fsid, monmap)
         self._call("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap)
@@ -89,8 +84,12 @@ class Cluster:
         self._serve("ceph-osd", "-i", "0")
         place = ("osd.0", "1.0", "root=default", "host=local")
         self._until_it_works("ceph", "osd", "crush", "add", *place)
-        self._serve("radosgw", "-n", "client.rgw")
-        self._until_it_answers(int(port))
+        # Another process may take a free port before it is used, so it is chosen late.
+        port = _free_port()
+        self.endpoint = f"http://127.0.0.1:{port}"
+        frontend = f"--rgw-frontends=beast endpoint=127.0.0.1:{port}"
+        self._serve("radosgw", "-n", "client.rgw", frontend)
+        self._until_it_answers(port)
         keys = ("--access-key", KEY, "--secret", SECRET)
         self._call("radosgw-admin", "user", "create", "--uid=t", "--display-name=t", *keys)
 
@@ -135,7 +134,8 @@ class Cluster:
 
     def _check(self, deadline) -> None:
         output = (self.folder / "output").read_text(errors="replace")[-2000:]
-        assert all(process.poll() is None for process in self._processes), output
+        ended = {p.args[3]: p.returncode for p in self._processes if p.poll() is not None}
+        assert not ended, f"{ended}: {output}"
         assert time.monotonic() < deadline, output
         time.sleep(0.1)
 
@@ -143,13 +143,22 @@ class Cluster:
 @functools.cache
 def shared_cluster() -> Cluster:
     """Return the cluster of all tests of this process, which ends and is removed with it."""
-    folder = Path(tempfile.mkdtemp(prefix="ceph"))
-    cluster = Cluster(folder)
-    # Last registered, first called.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(cluster.stop)
-    cluster.start()
-    return cluster
+    # Two clusters that start at the same moment may get in each other's way.
+    for is_last_attempt in (False, False, True):
+        folder = Path(tempfile.mkdtemp(prefix="ceph"))
+        cluster = Cluster(folder)
+        # Last registered, first called.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(cluster.stop)
+        try:
+            cluster.start()
+        except AssertionError:
+            cluster.stop()
+            if is_last_attempt:
+                raise
+        else:
+            return cluster
+    raise AssertionError("unreachable")
 
 
 def _free_port() -> int:
