@@ -44,7 +44,7 @@ from robots.world import step_worlds
 BULLET = (
     *("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoid_flagrun"),
     *("inverted_pendulum", "inverted_double_pendulum", "inverted_pendulum_swingup"),
-    *("reacher", "pusher", "thrower"),
+    *("reacher", "pusher"),
 )
 
 

@@ -273,22 +273,6 @@ class Pushers(FixedRobots):
         return _Outcome(state, terms, np.zeros(n, np.bool_))
 
 
-class Throwers(Pushers):
-    """Arms of seven joints that throw an object at a target."""
-
-    def _look(self, actions: np.ndarray) -> _Outcome:
-        outcome = super()._look(actions)
-        things, targets = self._part("object"), self._part("target")
-        rows = zip(self._robots, things, targets, actions, outcome.terms, strict=True)
-        for robot, thing, target, action, terms in rows:
-            if not robot._object_hit_ground and thing[2] < -0.25:
-                robot._object_hit_ground, robot._object_hit_location = True, thing.copy()
-            place = robot._object_hit_location if robot._object_hit_ground else thing
-            terms.append(-np.linalg.norm(place[:2] - target[:2]))
-            terms.append(0.002 * -np.square(action).sum())
-        return outcome
-
-
 def _norms(rows: np.ndarray) -> np.ndarray:
     """Return the norm of each row as `numpy.linalg.norm` does of one, shape (n,)."""
     norms: np.ndarray = np.sqrt(np.matmul(rows[:, None], rows[:, :, None])[:, 0, 0])

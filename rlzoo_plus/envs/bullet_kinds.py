@@ -16,7 +16,7 @@ from pybullet_envs_gymnasium import robot_manipulators as arms
 from pybullet_envs_gymnasium import robot_pendula as pendulums
 
 from rlzoo_plus.envs.bullet_batch import BulletBatch, layer_of
-from rlzoo_plus.envs.bullet_fixed import DoublePendulums, Pendulums, Pushers, Reachers, Throwers
+from rlzoo_plus.envs.bullet_fixed import DoublePendulums, Pendulums, Pushers, Reachers
 from rlzoo_plus.envs.bullet_walkers import Walkers
 from rlzoo_plus.envs.episodes import WarmupResets
 from robots import native
@@ -24,7 +24,8 @@ from robots.plugin import PluginError, get_plugin
 from robots.quiet import native_output_hidden
 
 # The robot of each environment, and what steps many. HumanoidFlagrunHarder is none: with its
-# cubes, it differs from itself now and then.
+# cubes, it differs from itself now and then. Neither is Thrower, which came out otherwise once and
+# is no faster.
 _KNOWN: dict[type, tuple[type, type[BulletBatch]]] = {
     walking.HopperBulletEnv: (walkers.Hopper, Walkers),
     walking.Walker2DBulletEnv: (walkers.Walker2D, Walkers),
@@ -37,7 +38,6 @@ _KNOWN: dict[type, tuple[type, type[BulletBatch]]] = {
     swinging.InvertedDoublePendulumBulletEnv: (pendulums.InvertedDoublePendulum, DoublePendulums),
     reaching.ReacherBulletEnv: (arms.Reacher, Reachers),
     reaching.PusherBulletEnv: (arms.Pusher, Pushers),
-    reaching.ThrowerBulletEnv: (arms.Thrower, Throwers),
 }
 _same: dict[type, bool] = {}
 

@@ -31,10 +31,10 @@ FIXED = [
     f"{kind}_bullet"
     for kind in (
         *("inverted_pendulum", "inverted_double_pendulum", "inverted_pendulum_swingup"),
-        *("reacher", "pusher", "thrower"),
+        *("reacher", "pusher"),
     )
 ]
-LEFT = ["humanoid_flagrun_harder_bullet"]
+LEFT = ["humanoid_flagrun_harder_bullet", "thrower_bullet"]
 
 
 def config_of(env, *overrides, n_envs=2, limit=25):
