@@ -105,6 +105,11 @@ def _scores(options: argparse.Namespace, entries: Sequence[RunEntry]) -> int:
     if not sides:
         raise ConfigError("no finished run has a score yet. Let the runs go on first.")
     if options.table is not None:
+        if options.out is not None and options.out.suffix != f".{options.table}":
+            raise ConfigError(
+                f"--out {printable(options.out)}: --table {options.table} writes a table. Name a "
+                f"file that ends in .{options.table}, or leave out --table for a plot."
+            )
         text = table(sides, options.table)
         if options.out is None:
             print(text, end="")

@@ -160,6 +160,8 @@ def test_charts_and_tables_of_finished_runs_are_written(make_run, tmp_path, caps
     assert main(["outputs", "--table", "csv"]) == 0
     assert "cartpole,ppo,2,True,20.0,,,20.0,20.0" in capsys.readouterr().out
     assert main(["outputs", "--table", "tex", "--out", "t.tex"]) == 0
+    with pytest.raises(ConfigError, match=r"ends in \.md"):
+        main(["outputs", "--table", "md", "--out", "curves.png"])
     assert "tabular" in (tmp_path / "t.tex").read_text()
 
 
