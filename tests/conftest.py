@@ -64,3 +64,19 @@ def in_process(tmp_path, monkeypatch):
     root.handlers[:] = handlers
     root.setLevel(levels[0])
     own.setLevel(levels[1])
+
+
+@pytest.fixture
+def answer(in_process, capsys):
+    """Return a function: verb and arguments to exit code and everything that was printed."""
+    from rlzoo_plus.commands import dispatch
+
+    def answer_it(verb, *arguments):
+        try:
+            code = dispatch.run(verb, list(arguments))
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return answer_it

@@ -41,7 +41,7 @@ class FastUpdates(RecordedUpdates):
     """
 
     def __init__(self, *, records: bool = True) -> None:
-        """Prepare.
+        """Make updates of an agent fast from its first one on.
 
         Args:
             records: Whether updates that cannot be fast are recorded.
