@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robots.camera import Quaternion, Vector3
 from robots.elementary import clip
 from robots.sensors import Floats, State
-from robots.simulation import JointInfo, Simulation
+from robots.simulation import POSITION_GAIN, VELOCITY_GAIN, JointInfo, Simulation
 
 
 class ActionMode(StrEnum):
@@ -59,6 +59,8 @@ class Motors:
     """Gain of the position error; see ``RobotSpec``."""
     velocity_gain: list[float] | None
     """Gain of the velocity error."""
+    max_velocity: list[float] | None = None
+    """Highest velocity that they drive to [rad/s or m/s]; None: any."""
     strength: float = 1.0
     """Factor on ``max_force``, and on torques that are commanded."""
 
@@ -70,14 +72,25 @@ class Motors:
         """Indices of the joints in their body."""
         return [joint.index for joint in self.joints]
 
+    @property
+    def fastest(self) -> list[float]:
+        """``max_velocity``, infinite where there is none."""
+        return self.max_velocity or [np.inf] * len(self.joints)
+
     def driver(self, mode: int, columns: Sequence[int] | None = None) -> Callable[..., None]:
         """Return ``Simulation.joint_driver`` of all joints, or of some columns of them."""
-        columns = range(len(self.joints)) if columns is None else columns
-        fixed: dict[str, list[float]] = {}
-        if mode == pybullet.POSITION_CONTROL:
-            gains = {"positionGains": self.position_gain, "velocityGains": self.velocity_gain}
-            fixed = {name: [gain[i] for i in columns] for name, gain in gains.items() if gain}
+        count = len(self.joints)
+        columns = range(count) if columns is None else columns
         indices = [self.indices[column] for column in columns]
+        if mode != pybullet.POSITION_CONTROL:
+            return self.simulation.joint_driver(self.body, indices, mode)
+        if self.max_velocity is not None:
+            kp = self.position_gain or [POSITION_GAIN] * count
+            kd = self.velocity_gain or [VELOCITY_GAIN] * count
+            chosen = ([values[i] for i in columns] for values in (kp, kd, self.max_velocity))
+            return self.simulation.limited_position_driver(self.body, indices, *chosen)
+        gains = {"positionGains": self.position_gain, "velocityGains": self.velocity_gain}
+        fixed = {name: [gain[i] for i in columns] for name, gain in gains.items() if gain}
         return self.simulation.joint_driver(self.body, indices, mode, **fixed)
 
 
@@ -137,16 +150,31 @@ class Drive(ABC):
 
 
 class TorqueDrive(Drive):
-    """Torques and forces; the world must have been made with ``hold_torques``."""
+    """Torques and forces; the world must have been made with ``hold_torques``.
+
+    A joint that is as fast as its motor turns gets no torque that would make it faster; since
+    torques are held over a step, it may become faster within one.
+    """
 
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
         self._drive = motors.driver(pybullet.TORQUE_CONTROL)
         self._scale: list[float] = motors.scale.tolist()
+        self._top = np.array(motors.fastest)
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return torques and forces [N m or N]."""
+        torques = super().targets(action, state)
+        if self.motors.max_velocity is None:
+            return torques
+        top, velocity = self._top, state.joint_velocity[..., self.motors.read_columns]
+        low = np.where(velocity <= -top, 0.0, -np.inf)
+        return clip(torques, low, np.where(velocity >= top, 0.0, np.inf))
 
     def row_of_targets(self, action: Floats, state: State) -> list[float]:
         """Return ``targets`` of one world, faster than NumPy is on so few numbers."""
-        del state
+        if self.motors.max_velocity is not None:
+            return super().row_of_targets(action, state)
         return list(map(mul, action.tolist(), self._scale))
 
     def command(self, targets: list[float]) -> None:
@@ -163,6 +191,11 @@ class VelocityDrive(Drive):
     def __init__(self, motors: Motors) -> None:
         super().__init__(motors)
         self._drive = motors.driver(pybullet.VELOCITY_CONTROL)
+        self._top = np.array(motors.fastest)
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return target velocities within what the motors reach [rad/s or m/s]."""
+        return clip(super().targets(action, state), -self._top, self._top)
 
     def command(self, targets: list[float]) -> None:
         """Set the motors' velocities."""
@@ -200,8 +233,8 @@ class DeltaPositionDrive(PositionDrive):
 class PdDrive(PositionDrive):
     """A PD controller: torque = position_gain * error - velocity_gain * velocity, limited.
 
-    The gains are in N m/rad and N m s/rad, or N/m and N s/m. The world must be without
-    ``hold_torques``.
+    A joint that is as fast as its motor turns gets no torque that would make it faster. The gains
+    are in N m/rad and N m s/rad, or N/m and N s/m. The world must be without ``hold_torques``.
     """
 
     def __init__(self, motors: Motors) -> None:
@@ -215,7 +248,7 @@ class PdDrive(PositionDrive):
                 "needs both. Set for example position_gain=50 and velocity_gain=1 [N m/rad, "
                 "N m s/rad]."
             )
-        self._gains = list(zip(kp, kd, strict=True))
+        self._gains = list(zip(kp, kd, motors.fastest, strict=True))
 
     def command(self, targets: list[float]) -> None:
         """Refuse: the controller needs the physics steps for itself.
@@ -230,11 +263,13 @@ class PdDrive(PositionDrive):
         simulation = self.motors.simulation
         for _ in repeat(None, simulation.substeps):
             torques = []
-            for joint, target, (kp, kd), limit in zip(
+            for (position, velocity, *_), target, (kp, kd, top), limit in zip(
                 self._read(), targets, self._gains, self.motors.forces, strict=True
             ):
-                torque = kp * (target - joint[0]) - kd * joint[1]
-                torques.append(min(max(torque, -limit), limit))
+                torque = kp * (target - position) - kd * velocity
+                low = 0.0 if velocity <= -top else -limit
+                high = 0.0 if velocity >= top else limit
+                torques.append(min(max(torque, low), high))
             self._push(forces=torques)
             simulation.substep()
 
@@ -329,9 +364,10 @@ class CombinedDrive(Drive):
         self.positioned = list(positioned)
         self.turning = [column for column in columns if column not in self.positioned]
         held = np.isin(columns, self.positioned)
+        top = np.array(motors.fastest)
         self._centre = np.where(held, motors.centre, 0.0)
-        self._lower = np.where(held, motors.lower, -np.inf)
-        self._upper = np.where(held, motors.upper, np.inf)
+        self._lower = np.where(held, motors.lower, -top)
+        self._upper = np.where(held, motors.upper, top)
         self._turn = motors.driver(pybullet.VELOCITY_CONTROL, self.turning)
         self._position = motors.driver(pybullet.POSITION_CONTROL, self.positioned)
 

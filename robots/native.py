@@ -26,6 +26,7 @@ from robots.drives import (
 from robots.plugin import SWITCH, Plugin, PluginError, get_plugin
 from robots.quiet import native_output_hidden
 from robots.sensors import Floats, Sensors
+from robots.simulation import POSITION_GAIN, VELOCITY_GAIN
 from robots.threads import Threads
 from robots.world import Rows, TeamDrive, World, step_worlds
 
@@ -36,8 +37,6 @@ Program = list[float]
 MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER = range(10)
 # In place of the body that is touched.
 ANY = -1
-# What setJointMotorControlArray takes for what it is not given.
-_POSITION_GAIN, _VELOCITY_GAIN, _FORCE = 0.1, 1.0, 100_000.0
 
 
 class Programs:
@@ -285,14 +284,14 @@ def _motor_rows(
 ) -> list[list[float]]:
     """Return a row of numbers for each motor: struct Motor in worlds.c."""
     count = len(motors.joints)
-    kp = (with_gains and motors.position_gain) or [_POSITION_GAIN] * count
-    kd = (with_gains and motors.velocity_gain) or [_VELOCITY_GAIN] * count
+    kp = (with_gains and motors.position_gain) or [POSITION_GAIN] * count
+    kd = (with_gains and motors.velocity_gain) or [VELOCITY_GAIN] * count
     info = partial(world.simulation.bind(pybullet.getJointInfo), motors.body)
     return [
         [
             first + i,
             *info(motors.indices[i])[3:5],
-            *(kp[i], kd[i], motors.max_force[i]),
+            *(kp[i], kd[i], motors.max_force[i], motors.fastest[i]),
             *(-np.inf, np.inf),
         ]
         for i in columns

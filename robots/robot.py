@@ -81,6 +81,9 @@ class RobotSpec:
     """Rest position of the read joints [rad or m]; zeros if None."""
     max_force: PerJoint | None = None
     """Strength of the motors [N m or N], but in torque mode; the URDF's if None."""
+    max_velocity: PerJoint | None = None
+    """Highest velocity that the motors drive the actuated joints to [rad/s or m/s]; None: any.
+    Bullet's motors brake what is faster; torques, also those of pd mode, only cease to drive it."""
     joint_limits: tuple[tuple[float, float], ...] | None = None
     """Lower and upper limit of each actuated joint [rad or m]; the URDF's if None."""
     position_gain: PerJoint | None = None
@@ -255,13 +258,19 @@ class Robot:
         forces = spec.max_force
         if forces is None:
             forces = tuple(joint.max_force for joint in self.actuated)
-        position_gain, velocity_gain = (
-            None if gain is None else _per_joint(name, gain, count)
-            for name, gain in (
+        position_gain, velocity_gain, max_velocity = (
+            None if value is None else _per_joint(name, value, count)
+            for name, value in (
                 ("position_gain", spec.position_gain),
                 ("velocity_gain", spec.velocity_gain),
+                ("max_velocity", spec.max_velocity),
             )
         )
+        if max_velocity is not None and not min(max_velocity) > 0:
+            raise ValueError(
+                f"max_velocity={spec.max_velocity} must be above 0, or no motor would turn. Set "
+                "that of the data sheet [rad/s or m/s], or None for any."
+            )
         return Motors(
             simulation=self._simulation,
             body=self.body,
@@ -274,6 +283,7 @@ class Robot:
             max_force=_per_joint("max_force", forces, count),
             position_gain=position_gain,
             velocity_gain=velocity_gain,
+            max_velocity=max_velocity,
         )
 
 

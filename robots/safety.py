@@ -130,7 +130,9 @@ class Safety:
         velocity = state.joint_velocity[..., self._columns]
         wanted = np.array(motors.position_gain) * error - np.array(motors.velocity_gain) * velocity
         strongest = strength * np.array(motors.max_force)
-        return clip(wanted, -strongest, strongest)
+        fastest = np.array(motors.fastest)
+        low = np.where(velocity <= -fastest, 0.0, -strongest)
+        return clip(wanted, low, np.where(velocity >= fastest, 0.0, strongest))
 
     def _position_limits(self, margin: Any) -> tuple[Any, Any]:
         if margin is None:

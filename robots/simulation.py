@@ -14,6 +14,9 @@ from robots.client import Client
 
 _MOVABLE = (pybullet.JOINT_REVOLUTE, pybullet.JOINT_PRISMATIC)
 
+# What Bullet's motors have if they are given none.
+POSITION_GAIN, VELOCITY_GAIN = 0.1, 1.0
+
 _UPRIGHT: Quaternion = (0.0, 0.0, 0.0, 1.0)
 _T = TypeVar("_T")
 
@@ -168,6 +171,39 @@ class Simulation(Client):
                 the function takes the others by keyword.
         """
         return partial(self.bind(pybullet.setJointMotorControlArray), body, joints, mode, **fixed)
+
+    def limited_position_driver(
+        self,
+        body: int,
+        joints: Sequence[int],
+        position_gains: Sequence[float],
+        velocity_gains: Sequence[float],
+        max_velocities: Sequence[float],
+    ) -> Callable[..., None]:
+        """Return ``joint_driver`` for positions, with the highest velocities [rad/s or m/s].
+
+        It commands one joint after the other: of PyBullet's calls, only that for one heeds them.
+        """
+        call = partial(self.bind(pybullet.setJointMotorControl2), body)
+        motors = [
+            partial(
+                call,
+                joint,
+                pybullet.POSITION_CONTROL,
+                positionGain=position_gain,
+                velocityGain=velocity_gain,
+                maxVelocity=max_velocity,
+            )
+            for joint, position_gain, velocity_gain, max_velocity in zip(
+                joints, position_gains, velocity_gains, max_velocities, strict=True
+            )
+        ]
+
+        def drive(*, targetPositions: Sequence[float], forces: Sequence[float]) -> None:  # noqa: N803
+            for motor, position, force in zip(motors, targetPositions, forces, strict=True):
+                motor(targetPosition=position, force=force)
+
+        return drive
 
     def reset_joints(
         self, body: int, joints: Sequence[int], position: Iterable[float], velocity: Iterable[float]

@@ -44,6 +44,7 @@ struct Contacts {
   F(int, b3JointControlSetKp, (Handle, int, double))                                              \
   F(int, b3JointControlSetKd, (Handle, int, double))                                              \
   F(int, b3JointControlSetMaximumForce, (Handle, int, double))                                    \
+  F(int, b3JointControlSetMaximumVelocity, (Handle, int, double))                                 \
   F(int, b3JointControlSetDesiredForceTorque, (Handle, int, double))                              \
   F(Handle, b3RequestActualStateCommandInit, (Handle, int))                                       \
   F(int, b3RequestActualStateCommandComputeLinkVelocity, (Handle, int))                           \
@@ -163,9 +164,10 @@ static int read_state(Handle client, int body, int velocity, int forward, State*
                                  &state->link, &state->link_velocity);
 }
 
-// A motor of a program: its targets lie at `column`, q and u are Bullet's own indices.
+// A motor of a program: its targets lie at `column`, q and u are Bullet's own indices. The fastest
+// is that of motors for positions and of a controller's torques; infinite for none.
 typedef struct {
-  double column, q, u, position_gain, velocity_gain, force, lower, upper;
+  double column, q, u, position_gain, velocity_gain, force, fastest, lower, upper;
 } Motor;
 enum { VELOCITY, TORQUE, POSITION };  // Bullet's own modes.
 
@@ -182,6 +184,7 @@ static void drive(Handle client, int mode, int body, int n, const Motor* motors,
     if (mode == POSITION) {
       b3JointControlSetDesiredPosition(command, m->q, target);
       b3JointControlSetKp(command, m->u, m->position_gain);
+      if (m->fastest < INFINITY) b3JointControlSetMaximumVelocity(command, m->u, m->fastest);
     }
     b3JointControlSetDesiredVelocity(command, m->u, mode == POSITION ? 0.0 : target);
     b3JointControlSetKd(command, m->u, m->velocity_gain);
@@ -201,9 +204,11 @@ static int regulate(Handle client, int substeps, int body, int n, const Motor* m
     for (int i = 0; i < n; i++) {
       const Motor* m = motors + i;
       double error = targets[(int)m->column] - state.q[(int)m->q];
-      double torque = m->position_gain * error - m->velocity_gain * state.u[(int)m->u];
-      double limit = strength * m->force;
-      torques[i] = torque < -limit ? -limit : torque > limit ? limit : torque;
+      double velocity = state.u[(int)m->u], limit = strength * m->force;
+      double torque = m->position_gain * error - m->velocity_gain * velocity;
+      double low = velocity <= -m->fastest ? 0.0 : -limit;
+      double high = velocity >= m->fastest ? 0.0 : limit;
+      torques[i] = torque < low ? low : torque > high ? high : torque;
       pushes[i] = *m;
       pushes[i].column = i;
     }

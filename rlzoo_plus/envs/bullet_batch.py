@@ -84,7 +84,7 @@ def body_of(part: Any) -> int:
 
 def torques_and_step(env: Any, joints: Sequence[Any]) -> native.Program:
     """Return what drives joints of one body, by columns in this order, and steps the world."""
-    rest = (0.0, 0.0, 0.0, -np.inf, np.inf)
+    rest = (0.0, 0.0, 0.0, np.inf, -np.inf, np.inf)
     motors = [(column, *pair, *rest) for column, pair in enumerate(indices_of(env, joints))]
     numbers = [number for motor in motors for number in motor]
     body, count, mode = body_of(joints[0]), len(motors), pybullet.TORQUE_CONTROL

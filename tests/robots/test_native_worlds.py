@@ -54,10 +54,29 @@ WORLDS = {
         ARM(action_mode=ActionMode.PD, position_gain=50.0, velocity_gain=1.0, max_force=20.0),
         WorldSpec(substeps=3),
     ),
+    "limited torques": (
+        ARM(max_velocity=0.05, sensors=SensorSpec(efforts=True)),
+        WorldSpec(gravity_m_s2=0.0),
+    ),
+    "limited positions": (
+        ARM(action_mode=ActionMode.POSITION, max_velocity=(0.2, 0.4) * 3 + (0.1,)),
+        WorldSpec(),
+    ),
+    "limited controller": (
+        ARM(
+            action_mode=ActionMode.PD,
+            position_gain=50.0,
+            velocity_gain=1.0,
+            max_force=20.0,
+            max_velocity=0.3,
+        ),
+        WorldSpec(substeps=3),
+    ),
     "reaching": (
         ARM(
             action_mode=ActionMode.END_EFFECTOR,
             end_effector=GRIPPER,
+            max_velocity=0.5,
             ik_workspace=((-0.5, -0.5, 0.2), (0.7, 0.5, 1.2)),
             sensors=SensorSpec(links=".*link_[37]", links_as_left=True),
         ),
@@ -93,6 +112,7 @@ WORLDS = {
             actuated=".*rear_wheel_joint|.*steering_hinge_joint",
             positioned=".*steering_hinge_joint",
             mixing=((1, 0), (1, 0), (0, 1), (0, 1)),
+            max_velocity=(15.0, 15.0, 6.0, 6.0),
             fixed_base=False,
             base_position=(0.0, 0.0, 0.1),
         ),

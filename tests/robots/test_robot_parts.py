@@ -127,6 +127,50 @@ class TestRobot:
             act(simulation, robot, np.full(7, 0.5))
         assert read(simulation, robot).joint_velocity == pytest.approx(np.full(7, 0.2), abs=0.01)
 
+    def test_motors_for_positions_keep_to_the_velocity_of_each_joint(
+        self, simulation: Simulation
+    ) -> None:
+        limits = np.linspace(0.2, 0.8, 7)
+        spec = {"max_velocity": tuple(limits.tolist()), "position_gain": 0.5}
+        robot = kuka(simulation, ActionMode.POSITION, 1.0, **spec)
+        fastest = np.zeros(7)
+        for _ in range(20):
+            act(simulation, robot, np.array([1.0, -1.0] * 3 + [1.0]))
+            fastest = np.maximum(fastest, abs(read(simulation, robot).joint_velocity))
+        assert fastest == pytest.approx(limits, rel=0.02)
+
+    @pytest.mark.parametrize("mode", [ActionMode.PD, ActionMode.VELOCITY])
+    def test_other_motors_keep_to_the_highest_velocity(
+        self, simulation: Simulation, mode: ActionMode
+    ) -> None:
+        robot = kuka(simulation, mode, 2.0, max_velocity=0.3, max_force=1.0)
+        simulation.set_gravity(0.0)
+        fastest = 0.0
+        for _ in range(10):
+            act(simulation, robot, np.eye(7)[0])
+            fastest = max(fastest, abs(read(simulation, robot).joint_velocity[0]))
+        assert 0.25 < fastest < 0.4
+
+    def test_torque_ceases_only_in_the_direction_of_a_joint_that_is_fastest(
+        self, simulation: Simulation
+    ) -> None:
+        robot = kuka(simulation, ActionMode.TORQUE, 5.0, max_velocity=1.0)
+        velocity = np.array([[0.9, 1.0, 1.1, -1.1, -1.1, 0.0, 9.0]] * 2)
+        state = State(np.zeros((2, 7)), velocity)
+        action = np.array([[1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -0.5], [-1.0] * 7])
+        torques = robot.drive.targets(action, state)
+        assert torques[0].tolist() == [5.0, 0.0, 0.0, 5.0, 0.0, -5.0, -2.5]
+        assert torques[1].tolist() == [-5.0, -5.0, -5.0, 0.0, 0.0, -5.0, -5.0]
+        alone = robot.drive.row_of_targets(action[0], State(np.zeros(7), velocity[0]))
+        assert alone == torques[0].tolist()
+
+    @pytest.mark.parametrize("limit", [0.0, -1.0, (1.0,) * 6 + (0.0,)])
+    def test_a_velocity_at_which_no_motor_turns_is_refused(
+        self, simulation: Simulation, limit: Any
+    ) -> None:
+        with pytest.raises(ValueError, match=r"max_velocity=.* must be above 0"):
+            kuka(simulation, ActionMode.POSITION, 1.0, max_velocity=limit)
+
     @pytest.mark.parametrize("mode", list(ActionMode))
     def test_restore_forgets_history_in_every_action_mode(self, mode: ActionMode) -> None:
         simulation = Simulation(hold_torques=mode is ActionMode.TORQUE)
