@@ -19,6 +19,7 @@ from rlzoo_plus.analysis.variants import variant_key
 from rlzoo_plus.artifacts.run_dir import FINISHED
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
+    PlainLoader,
     one_line,
     open_plain,
     printable,
@@ -35,8 +36,8 @@ _FOLDER = re.compile(r"(?P<env>.+)_(?P<number>\d+)$")
 _ARGUMENTS = ("n_timesteps", "env_kwargs", "eval_episodes", "n_eval_envs")
 
 
-class _ZooLoader(yaml.SafeLoader):
-    """PyYAML's safe loader that reads rl_zoo3's OrderedDict as a mapping, other objects as text."""
+class _ZooLoader(PlainLoader):
+    """Loader of plain YAML that reads rl_zoo3's OrderedDict as a mapping, other objects as text."""
 
 
 def _ordered(loader: yaml.SafeLoader, node: yaml.Node) -> Any:

@@ -171,7 +171,7 @@ def parse_yaml(data: bytes) -> Any:
         ValueError: It is something else.
     """
     try:
-        value = yaml.load(data.decode(), Loader=_PlainLoader)
+        value = yaml.load(data.decode(), Loader=PlainLoader)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except yaml.YAMLError as error:
@@ -182,7 +182,7 @@ def parse_yaml(data: bytes) -> Any:
     return value
 
 
-class _PlainLoader(yaml.SafeLoader):
+class PlainLoader(yaml.SafeLoader):
     """PyYAML's safe loader without aliases: a few can expand to billions of values."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:

@@ -178,6 +178,15 @@ def test_a_pickle_in_a_log_of_rl_zoo3_is_not_loaded(tmp_path, capsys):
     assert "it ran" not in capsys.readouterr().out
 
 
+def test_a_log_of_rl_zoo3_whose_yaml_would_grow_is_damaged(tmp_path):
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    folder = write_zoo(tmp_path)
+    (folder / "Pendulum-v1" / "config.yml").write_text(f"l0: &l0 [1]\n{levels}")
+    (run,) = load_zoo_runs(tmp_path)
+    assert run.summary.state == "damaged"
+    assert "anchors" in run.reason
+
+
 def test_a_folder_without_logs_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"no evaluations\.npz"):
         load_zoo_runs(tmp_path)
