@@ -139,7 +139,7 @@ class Batch(Protocol):
         """Run the jobs collected since the last call; return a value for each."""
 
     def begin(self, n_jobs: int) -> None:
-        """Prepare for the number of jobs that will be composed until `run` is called."""
+        """Set up composing for the number of jobs that will be composed until `run` is called."""
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Search for hyperparameters: compose a configuration, run it, and repeat.

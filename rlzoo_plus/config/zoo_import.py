@@ -66,6 +66,8 @@ LSTM_KEYS = {
     "enable_critic_lstm": "enable_critic",
 }
 NOISE_TYPES = {"normal": "normal", "ornstein-uhlenbeck": "ou"}
+# Of a file with its anchors expanded; rl_zoo3's largest has some thousand.
+_MOST_VALUES = 1_000_000
 _KINDS = ("Mlp", "Cnn", "MultiInput")
 AUTOMATIC_POLICIES = {f"{kind}{lstm}Policy" for kind in _KINDS for lstm in ("", "Lstm")}
 # conf/algo adds exploration noise to these two; rl_zoo3 does not unless told to.
@@ -111,7 +113,22 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} is not a mapping of names to values.")
+    try:
+        if _size(content, {}) > _MOST_VALUES:
+            raise ConfigError(f"{path}: its YAML anchors expand to more than {_MOST_VALUES} values.")
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply.") from None
     return content
+
+
+def _size(value: object, known: dict[int, int]) -> int:
+    """Return how many values it holds, those that YAML anchors repeat counted each time."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    if id(value) not in known:
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(value)]
 
 
 class _Loader(yaml.SafeLoader):

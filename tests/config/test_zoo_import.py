@@ -174,9 +174,16 @@ def test_a_file_that_is_no_mapping_of_entries_is_refused(tmp_path, text):
 
 
 def test_an_entry_that_contains_itself_is_refused(tmp_path):
-    entries = read_zoo_file(zoo_file(tmp_path, "a:\n  policy_kwargs: &a {net_arch: [*a]}\n"))
-    with pytest.raises(ConfigError, match="levels deep"):
-        convert_entry("sac", entries["a"])
+    source = zoo_file(tmp_path, "a:\n  policy_kwargs: &a {net_arch: [*a]}\n")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read_zoo_file(source)
+
+
+def test_anchors_that_expand_to_billions_of_values_are_refused(tmp_path):
+    levels = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 15))
+    source = zoo_file(tmp_path, f"a:\n  l0: &l0 [1]\n{levels}")
+    with pytest.raises(ConfigError, match="anchors expand to more than"):
+        read_zoo_file(source)
 
 
 def test_a_missing_file_is_named(tmp_path):
