@@ -115,7 +115,8 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a mapping of names to values.")
     try:
         if _size(content, {}) > _MOST_VALUES:
-            raise ConfigError(f"{path}: its YAML anchors expand to more than {_MOST_VALUES} values.")
+            limit = f"more than {_MOST_VALUES:,} values"
+            raise ConfigError(f"{path}: its YAML anchors expand to {limit}.")
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply.") from None
     return content
