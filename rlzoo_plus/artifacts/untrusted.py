@@ -186,11 +186,13 @@ class PlainLoader(yaml.SafeLoader):
     """PyYAML's safe loader without aliases: a few can expand to billions of values."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose a node; raise `yaml.YAMLError` at an alias."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has YAML anchors, which are not allowed")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Construct a mapping; raise `yaml.YAMLError` if it has a key twice."""
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) != len(node.value):
             raise yaml.YAMLError("it has a key twice")
