@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.analysis.estimates import shown as estimate_text
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
@@ -28,7 +29,8 @@ from rlzoo_plus.tuning.study_view import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.tuning.stored_study import KnownStudy
+    from rlzoo_plus.tuning.stored_study import KnownStudy, Published
+    from rlzoo_plus.tuning.trials import TrialView
 
 
 def main(arguments: list[str]) -> int:
@@ -138,24 +140,22 @@ def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
 
 
 def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    views, (number, experiment) = stored.study.trials(), stored.published()
+    views, report = stored.study.trials(), stored.published()
     best = stored.study.best(1 if len(stored.hpo.objectives) == 1 else max(len(views), 1))
-    winner = next((view for view in views if view.number == number), None)
+    winner = next((view for view in views if view.number == report.winner), None)
     chosen = [winner] if winner is not None else best
     if not chosen:
         if any(view.state == "done" for view in views):
             raise ConfigError(f"{stored.folder}: none of its trials meets the constraints.")
         raise ConfigError(f"{stored.folder}: no trial is done yet. Run the study first.")
-    experiment = experiment if winner is not None else None
+    experiment = report.experiment if winner is not None else None
     if options.json:
-        data = [{**asdict(view), "command": stored.train_command(view)} for view in chosen]
+        data = [_best_data(stored, view, report) for view in chosen]
         print(json.dumps(finite({"best": data, "experiment": experiment})))
         return 0
-    why = "best on fresh seeds" if winner is not None else "best by the metric of the search"
     for view in chosen:
-        metrics = zip(stored.hpo.objectives, view.values or (), strict=False)
-        text = ", ".join(f"{name} {number_text(value)}" for name, value in metrics)
-        console.print(f"trial {view.number}, {why}: {text}", markup=False, style="bold")
+        for line in _found(stored, view, report):
+            console.print(line, markup=False, style="bold")
         console.print(stored.train_command(view), markup=False)
         words = ["rlzoo-plus", "train", f"study={stored.reference}", f"trial={view.number}"]
         console.print(command_line(words), markup=False)
@@ -167,6 +167,35 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         console.print("the same as an experiment, with its number of threads:")
         console.print(printable(command_line(words), LONGEST_LINE), markup=False)
     return 0
+
+
+def _found(stored: KnownStudy, view: TrialView, report: Published) -> list[str]:
+    """Return what is known of how good a trial is: the search's value, and that on fresh seeds."""
+    names, again = list(stored.hpo.objectives), report.retrained.get(view.number)
+    values = zip(names, view.values or (), strict=False)
+    searched = ", ".join(f"{name} {number_text(value)}" for name, value in values)
+    found = {name: again and again.estimate(name) for name in names}
+    is_known = any(each is not None for each in found.values())
+    how = "best on fresh seeds" if is_known else "best by the metric of the search"
+    lines = [f"trial {view.number}, {how}"]
+    if again is not None and is_known:
+        text = ", ".join(f"{name} {estimate_text(found[name])}" for name in names)
+        lines.append(f"  fresh seeds: {text}")
+        if again.held_out is not None:
+            mean, std = number_text(again.held_out.mean), number_text(again.held_out.std)
+            lines.append(f"  held-out episodes: {mean} ± {std} ({again.held_out.episodes})")
+    lines.append(f"  search: {searched} (the best of many, so too optimistic)")
+    if not is_known:
+        lines.append("  fresh seeds: not known, it was not trained again")
+    return lines
+
+
+def _best_data(stored: KnownStudy, view: TrialView, report: Published) -> dict[str, Any]:
+    again, fresh = report.retrained.get(view.number), {}
+    if again is not None:
+        found = {name: again.estimate(name) for name in stored.hpo.objectives}
+        fresh = {name: None if each is None else asdict(each) for name, each in found.items()}
+    return {**asdict(view), "fresh_seeds": fresh, "command": stored.train_command(view)}
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -111,6 +111,16 @@ class Dimension:
         """The keys whose values must be known before this one is drawn."""
         return {*self.when, *(self.at_most.keys if self.at_most else ())}
 
+    def up_to(self, limit: float) -> Dimension:
+        """Return a dimension of numbers without the values above a limit; the smallest stays."""
+        position = math.log2(limit) if self.transform == "pow2" and limit > 0 else limit
+        if position >= self.high:
+            return self
+        high = max(self.low, position)
+        if self.step is not None:
+            high = self._at(max(0, math.floor((position - self.low) / self.step)))
+        return replace(self, high=high)
+
     def suggest(self, trial: optuna.Trial | optuna.trial.FixedTrial) -> Any:
         """Draw a parameter; return the key's value."""
         if self.kind is Kind.CHOICE:

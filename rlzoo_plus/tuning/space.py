@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -164,11 +165,11 @@ class Space:
         for dimension in self.dimensions:
             if dimension.key in values.drawn or not self._is_drawn(dimension, values):
                 continue
-            value = dimension.suggest(trial)
+            limit = None
             if dimension.at_most is not None:
                 look_up = functools.partial(self._look_up, dimension, values)
                 limit = dimension.at_most.evaluate(look_up)
-                value = value if limit is None else dimension.limited(value, limit)
+            value = _suggest(dimension, trial, limit)
             values.drawn[dimension.key] = value
             overrides.append(f"{dimension.key}={value_text(value)}")
         return overrides
@@ -237,6 +238,27 @@ class Space:
                 f"hpo.space.{dimension.key}: {unknown_name('key', key, [*values.keys(), *keys])}"
             )
         return values.get(key)
+
+
+def _suggest(
+    dimension: Dimension, trial: optuna.Trial | optuna.trial.FixedTrial, limit: float | None
+) -> Any:
+    """Draw a value up to a limit.
+
+    The sampler draws from the range that is left, and so learns from the value that is used. What
+    was stored before, or is queued, may be above the limit: it is cut.
+    """
+    import optuna
+
+    if limit is None:
+        return dimension.suggest(trial)
+    # A fixed trial refuses what is out of range.
+    is_open = not isinstance(trial, optuna.trial.FixedTrial)
+    with warnings.catch_warnings():
+        # The first trial is what train uses; the sampler is given the nearest values.
+        warnings.filterwarnings("ignore", message="Fixed parameter")
+        value = (dimension.up_to(limit) if is_open else dimension).suggest(trial)
+    return dimension.limited(value, limit)
 
 
 def _check_key(key: str) -> None:

@@ -36,6 +36,7 @@ from rlzoo_plus.tuning.storage import (
 )
 from rlzoo_plus.tuning.study_plan import STUDIES, StudyPlan, study_folder
 from rlzoo_plus.tuning.study_report import FILES as REPORT_FILES
+from rlzoo_plus.tuning.study_report import Retrained, stored_retrained
 from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
 
 if TYPE_CHECKING:
@@ -140,6 +141,15 @@ _MOST_OBJECTIVES = 20
 _Text = Annotated[str, Field(min_length=1)]
 
 
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """What the report of a study found."""
+
+    winner: int | None = None  # The trial to use
+    experiment: str | None = None  # The winner's, as `experiment=<name>` takes it
+    retrained: dict[int, Retrained] = dataclasses.field(default_factory=dict)  # By trial
+
+
 @dataclass(frozen=True)
 class KnownStudy:
     """A study that exists, as its study.json describes it."""
@@ -211,13 +221,19 @@ class KnownStudy:
         text = command_line(["rlzoo-plus", "train", *self.words_of(view)])
         return printable(text, LONGEST_LINE)
 
-    def published(self) -> tuple[int | None, str | None]:
-        """Return the winner and its experiment, as far as the study's report is valid."""
+    def published(self) -> Published:
+        """Return what the study's report found, as far as it is valid."""
         data = read_json(self.folder / REPORT_FILES[0])
-        winner, experiment = data.get("winner"), data.get("experiment")
-        return (
-            winner if type(winner) is int else None,
-            printable(experiment) if isinstance(experiment, str) else None,
+        winner, experiment, best = (data.get(key) for key in ("winner", "experiment", "best"))
+        rows = [row for row in best if isinstance(row, dict)] if isinstance(best, list) else []
+        return Published(
+            winner=winner if type(winner) is int else None,
+            experiment=printable(experiment) if isinstance(experiment, str) else None,
+            retrained={
+                row["number"]: found
+                for row in rows
+                if type(row.get("number")) is int and (found := stored_retrained(row)) is not None
+            },
         )
 
 

@@ -20,10 +20,11 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import Direction
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.objectives import FOLLOWED, RUNGS
-from rlzoo_plus.tuning.trials import TrialState, TrialView
+from rlzoo_plus.tuning.trials import TrialState, TrialView, key_of, value_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from optuna.distributions import BaseDistribution
     from optuna.study import Study
 
 _SIZE_IN, _OPTUNA_SIZE_IN = (17.0, 9.8), (11.0, 7.0)
@@ -64,8 +65,8 @@ class Overview:
 
     @property
     def params(self) -> list[str]:
-        """The parameters, the most important first."""
-        drawn = (name for view in self.done for name in view.params)
+        """The keys that were drawn, the most important first."""
+        drawn = (name for view in self.done for name in view.used)
         return list(dict.fromkeys([*self.importances, *drawn]))
 
 
@@ -76,7 +77,7 @@ def importances(study: Study, objective: int = 0) -> dict[str, float]:
     parameters that only some trials have count too.
 
     Returns:
-        Shares that sum to 1, by name; empty if there are fewer than `FEWEST_TRIALS` finished
+        Shares that sum to 1, by key; empty if there are fewer than `FEWEST_TRIALS` finished
         trials, or all of them have the same value.
     """
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
@@ -96,7 +97,7 @@ def importances(study: Study, objective: int = 0) -> dict[str, float]:
             evaluator=PedAnovaImportanceEvaluator(),
             target=lambda trial: sign * trial.values[objective],
         )
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    return {key_of(name): share for name, share in sorted(found.items(), key=lambda i: -i[1])}
 
 
 def plot_study(overview: Overview, out: Path) -> Path:
@@ -172,17 +173,30 @@ def plot_with_optuna(kind: str, study: Study, overview: Overview, out: Path) -> 
 
 
 def _renamed(study: Study, names: Mapping[str, str]) -> Study:
-    """Return a copy of a study, in memory, whose parameters have names that fit beside axes."""
+    """Return a copy of a study, in memory, of values instead of parameters, with short names."""
     import optuna
 
     copy = optuna.create_study(directions=study.directions)
     for trial in study.get_trials(deepcopy=True):
+        shown = {name: names.get(key_of(name), name) for name in trial.params}
         trial.params, trial.distributions = (
-            {names.get(name, name): value for name, value in named.items()}
-            for named in (trial.params, trial.distributions)
+            {shown[name]: value_of(name, param) for name, param in trial.params.items()},
+            {shown[name]: _of_values(name, each) for name, each in trial.distributions.items()},
         )
         copy.add_trial(trial)
     return copy
+
+
+def _of_values(name: str, params: BaseDistribution) -> BaseDistribution:
+    """Return the distribution of the values that a parameter's draws stand for."""
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if key_of(name) == name or not isinstance(params, (FloatDistribution, IntDistribution)):
+        return params
+    low, high = sorted((value_of(name, params.low), value_of(name, params.high)))
+    if isinstance(params, IntDistribution):
+        return IntDistribution(low, high, log=True)
+    return FloatDistribution(low, high)
 
 
 def short_name(name: str) -> str:
@@ -343,8 +357,8 @@ def _draw_importances(axes: Axes, overview: Overview) -> None:
 def _draw_slice(axes: Axes, name: str, overview: Overview) -> None:
     """Draw the first objective over a parameter; later trials are darker, the best are stars."""
     _dress(axes, short_name(name), "", overview.aim)
-    views = [view for view in overview.done if name in view.params]
-    drawn = [view.params[name] for view in views]
+    views = [view for view in overview.done if name in view.used]
+    drawn = [view.used[name] for view in views]
     are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in drawn)
     distinct = len(set(map(repr, drawn)))
     # Few different numbers were chosen from a list: 32, 64, 128.

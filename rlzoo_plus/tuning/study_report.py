@@ -150,6 +150,7 @@ def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:
         "values": values,
         "metrics": dict(view.metrics),
         "params": dict(view.params),
+        "used": view.used,
         "overrides": list(view.overrides),
         "folder": view.folder,
         "retrained": None,
@@ -164,6 +165,28 @@ def _trial(report: StudyReport, view: TrialView) -> dict[str, Any]:
             "held_out": None if again.held_out is None else asdict(again.held_out),
         }
     return data
+
+
+def stored_retrained(trial: Mapping[str, Any]) -> Retrained | None:
+    """Return the retrained runs in a trial of report.json, which may be untrusted; None if none."""
+    data, number = trial.get("retrained"), trial.get("number")
+    if not isinstance(data, dict) or type(number) is not int:
+        return None
+    seeds, runs, played = (data.get(key) for key in ("seeds", "runs", "held_out"))
+    if not isinstance(seeds, list) or not isinstance(runs, list):
+        return None
+    metrics = tuple(
+        {str(k): float(v) for k, v in run.items() if _is_number(v)}
+        for run in runs
+        if isinstance(run, dict)
+    )
+    held_out = None
+    if isinstance(played, dict) and all(map(_is_number, map(played.get, ("mean", "std")))):
+        episodes = played.get("episodes")
+        if type(episodes) is int:
+            held_out = HeldOut(float(played["mean"]), float(played["std"]), episodes)
+    whole = tuple(seed for seed in seeds if type(seed) is int)
+    return Retrained(number, whole, metrics, held_out)
 
 
 def _change(first: float | None, again: Estimate | None) -> float | None:
@@ -185,8 +208,8 @@ def number_text(value: float | None) -> str:
 
 
 def param_text(view: TrialView, name: str) -> str:
-    """Return a trial's parameter as text that is safe to print, `-` if it has none."""
-    value = view.params.get(name, "-")
+    """Return a value that a trial used as text that is safe to print, `-` if it has none."""
+    value = view.used.get(name, "-")
     return number_text(value) if isinstance(value, float) else printable(value, 60)
 
 
@@ -225,10 +248,10 @@ def _best(report: StudyReport) -> list[str]:
         return ["No trial keeps the constraints." if done else "No trial is done yet."]
     title = "Best trials" if len(report.objectives) == 1 else "Pareto front"
     more = [name for name in RETURNS if name not in report.objectives]
-    lines = [f"## {title}", "", *_table(*best_table(report, "retrained", more)), ""]
+    lines = [f"## {title}", "", *_table(*best_table(report, "fresh seeds", more)), ""]
     lines.append(
-        f"`{report.objectives[0]}` is the metric that a trial was chosen by, and is too optimistic "
-        "for that reason. The next columns are from runs with fresh seeds: interquartile mean "
+        "`chosen by` is what the trial's own runs gave: the best of many trials, and too "
+        "optimistic for that reason. `fresh seeds` are runs trained again: interquartile mean "
         "[95 % bootstrap interval], `-` below three seeds, `(n=...)` below five, where it is too "
         "narrow; `change` is their difference from the first one. Held-out episodes: mean ± "
         "deviation (episodes)."
@@ -251,7 +274,11 @@ def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> lis
     A row has the metrics that the trial was chosen by, and on fresh seeds. `again` is the title of
     those columns, `more` are metrics to show besides the objectives.
     """
-    heads = [part for name in report.objectives for part in (name, f"{name}, {again}", "change")]
+    heads = [
+        part
+        for name in report.objectives
+        for part in (f"{name}, chosen by", f"{name}, {again}", "change")
+    ]
     rows = [["trial", *heads, *more, "held-out episodes"]]
     for view in report.ranked:
         runs = report.retrained_of(view)
@@ -276,7 +303,7 @@ def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> lis
 
 def _values(report: StudyReport) -> list[str]:
     views = report.ranked
-    names = list(dict.fromkeys(name for view in views for name in view.params))
+    names = list(dict.fromkeys(name for view in views for name in view.used))
     if not names:
         return []
     heads = ["value", *(f"trial {view.number}" for view in views)]

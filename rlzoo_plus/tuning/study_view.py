@@ -61,7 +61,7 @@ class TuningView(LiveView):
 
     def show(self, report: StudyReport) -> None:
         """Print the best trials: the metric they were chosen by, and what it is on fresh seeds."""
-        heads, *rows = best_table(report, "retrained (IQM)")
+        heads, *rows = best_table(report, "fresh seeds (IQM)")
         self.console.print()
         self.console.print(_table(heads, rows))
 
@@ -156,7 +156,7 @@ def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Cons
 
 def trials_table(views: Sequence[TrialView], objectives: Sequence[str]) -> Table:
     """Return trials with their values and the parameters that were drawn for them."""
-    names = list(dict.fromkeys(name for view in views for name in view.params))[:_MOST_PARAMS]
+    names = list(dict.fromkeys(name for view in views for name in view.used))[:_MOST_PARAMS]
     rows = [
         [
             str(view.number),

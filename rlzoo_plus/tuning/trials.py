@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -54,6 +55,16 @@ class TrialView:
     owner: str = ""  # The controller that runs, or ran, it
 
     @property
+    def used(self) -> dict[str, Any]:
+        """The values that its runs used, by configuration key."""
+        changed = dict(word.lstrip("+").split("=", 1) for word in self.overrides if "=" in word)
+        found = {}
+        for name, param in self.params.items():
+            key = key_of(name)
+            found[key] = _number_or_text(changed[key]) if key in changed else value_of(name, param)
+        return found
+
+    @property
     def is_feasible(self) -> bool:
         """Whether it keeps all constraints."""
         return all(violation <= 0 for violation in self.violations)
@@ -69,7 +80,32 @@ FAILED, REQUEUED, INVALID, SURPLUS = "failed", "requeued", "invalid", "surplus"
 MOST_LOSSES = 10
 _FOLDER_FORM = re.compile(r"trials/\d{4,12}")
 _MOST_OVERRIDES = 1000
+_TRANSFORMED = re.compile(r"(?P<how>log2|one_minus)\((?P<key>.+)\)")
+_MOST_BITS = 62
 _KINDS = {REQUEUED: TrialState.REQUEUED, INVALID: TrialState.INVALID, SURPLUS: TrialState.INVALID}
+
+
+def key_of(name: str) -> str:
+    """Return the configuration key of a parameter, e.g. of `log2(algo.hyperparams.n_steps)`."""
+    match = _TRANSFORMED.fullmatch(name)
+    return match["key"] if match else name
+
+
+def value_of(name: str, param: Any) -> Any:
+    """Return the value that a parameter stands for: of `log2(key)`, 11 stands for 2048."""
+    match = _TRANSFORMED.fullmatch(name)
+    if match is None or not isinstance(param, (int, float)) or isinstance(param, bool):
+        return param
+    if match["how"] == "one_minus":
+        return 1 - param
+    return 2 ** int(param) if 0 <= param <= _MOST_BITS else param
+
+
+def _number_or_text(text: str) -> Any:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def view_of(trial: FrozenTrial) -> TrialView:

@@ -68,8 +68,9 @@ def test_best_prints_a_command_that_gives_the_trial_again(answer, study):
     lines = text.splitlines()
     assert code == 0
     assert "trial 2" in lines[0]
-    assert lines[2] == "rlzoo-plus train study=mine trial=2"
-    config = compose_run(shlex.split(lines[1])[2:])
+    first, second = (line for line in lines if line.startswith("rlzoo-plus train"))
+    assert second == "rlzoo-plus train study=mine trial=2"
+    config = compose_run(shlex.split(first)[2:])
     drawn = study.trials()[2].params["algo.hyperparams.gamma"]
     assert config.algo.hyperparams["gamma"] == drawn
     assert config.num_threads == 1
@@ -79,23 +80,45 @@ def test_a_drawn_value_takes_the_place_of_a_fixed_one(answer, in_process):
     base = ["env=cartpole_bullet", "algo.hyperparams.gamma=0.5", "num_threads=2"]
     add_trial(make_study(in_process / FOLDER, base=base), [1.0])
     _, text = answer("study", "best", "mine")
-    command = text.splitlines()[1]
+    command = next(line for line in text.splitlines() if line.startswith("rlzoo-plus train"))
     assert command.count("gamma=") == 1
     assert "gamma=0.5" not in command
     assert command.count("num_threads=") == 1
 
 
 def test_best_is_what_the_report_found_on_fresh_seeds(answer, study, in_process):
-    write_json(in_process / FOLDER / "report.json", {"winner": 4, "experiment": "mine_best"})
+    runs = [{"late_return": value} for value in (-280.0, -290.0, -285.0)]
+    row = {"number": 4, "retrained": {"seeds": [1000, 1001, 1002], "runs": runs}}
+    found = {"winner": 4, "experiment": "mine_best", "best": [row]}
+    write_json(in_process / FOLDER / "report.json", found)
     _, text = answer("study", "best", "mine")
-    assert text.startswith("trial 4, best on fresh seeds: late_return 40")
+    assert text.startswith("trial 4, best on fresh seeds\n")
+    assert "fresh seeds: late_return -285 [-290, -280] (n=3)" in text
+    assert "search: late_return 40 (" in text
     assert "rlzoo-plus train experiment=mine_best" in text
     data = json.loads(answer("study", "best", "mine", "--json")[1])
     assert (data["best"][0]["number"], data["experiment"]) == (4, "mine_best")
+    assert data["best"][0]["fresh_seeds"]["late_return"]["iqm"] == -285.0
+
+
+def test_a_winner_that_was_not_trained_again_is_not_called_best_on_fresh_seeds(
+    answer, study, in_process
+):
+    write_json(in_process / FOLDER / "report.json", {"winner": 4, "best": [{"number": 4}]})
+    _, text = answer("study", "best", "mine")
+    assert text.startswith("trial 4, best by the metric of the search\n")
+    assert "fresh seeds: not known" in text
 
 
 @pytest.mark.parametrize(
-    "report", ["{", "[]", '{"winner": "x", "experiment": 3}', '{"winner": 99}']
+    "report",
+    [
+        "{",
+        "[]",
+        '{"winner": "x", "experiment": 3}',
+        '{"winner": 99}',
+        '{"best": [{"number": 2, "retrained": {"seeds": 1, "runs": [7, {"late_return": "x"}]}}]}',
+    ],
 )
 def test_a_damaged_report_is_passed_over(answer, study, in_process, report):
     (in_process / FOLDER / "report.json").write_text(report)

@@ -154,6 +154,26 @@ def test_a_limit_is_a_product_of_keys_and_numbers(text, at_most, param, drawn):
     assert draw(space, {"key": param}, fixed) == [f"key={drawn}"]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sampler_is_told_the_value_that_is_used(seed):
+    space = {
+        "n_steps": {"space": "tag(pow2, range(5, 12))", "at_most": "256"},
+        "batch_size": {"space": "tag(pow2, range(5, 10))", "at_most": "n_steps * n_envs"},
+        "starts": {"space": "tag(log, interval(100, 10000))", "at_most": "total / 10"},
+        "share": {"space": "interval(0.0, 1.0)", "at_most": "0.25"},
+    }
+    trial = random_trial(seed)
+    drawn = Space.parse(space).draw(trial, {"n_envs": 1, "total": 5000})
+    told = trial.params
+    assert drawn == [
+        f"n_steps={2 ** told['log2(n_steps)']}",
+        f"batch_size={2 ** told['log2(batch_size)']}",
+        f"starts={told['starts']}",
+        f"share={told['share']}",
+    ]
+    assert told["log2(n_steps)"] <= 8
+
+
 def test_a_sweep_on_the_command_line_adds_a_key_or_replaces_its_entry():
     space = Space.parse({"key.a": "1,2", "key.b": "1,2"})
     changed = space.with_overrides(["key.b=interval(0.5, 1.5)", "++key.c=choice(x, y)"])

@@ -136,6 +136,17 @@ def test_a_retrained_trial_that_is_no_longer_among_the_best_stays_in_the_table(t
     assert row_of(text, "2 (winner)")[1] == "400"
 
 
+def test_the_table_of_values_has_what_the_runs_used(tmp_path):
+    key = "algo.hyperparams.n_steps"
+    params = {f"log2({key})": 11, "one_minus(gamma)": 0.02}
+    cut = TrialView(1, TrialState.DONE, (1.0,), params, (f"{key}=256", "gamma=0.98"))
+    warm = TrialView(2, TrialState.DONE, (1.0,), params)
+    text = text_of(tmp_path, report([cut, warm]))
+    assert f"| `{key}` | 256 | 2048 |" in text
+    assert "| `gamma` | 0.98 | 0.98 |" in text
+    assert "log2" not in text
+
+
 @pytest.mark.parametrize("evil", ["a|b", "`x`", "<b>", "two\nlines", "\x1b[2J"])
 def test_no_text_of_a_trial_can_change_the_tables(tmp_path, evil):
     failed = TrialView(9, TrialState.FAILED, reason=evil)
