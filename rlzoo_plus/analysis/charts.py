@@ -48,7 +48,7 @@ def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
     )
     if len(envs) == 1:
         panels[0].set_title(f"{which} score on {escaped(envs[0])}", loc="left")
-    _grow(figure, panels, len(sides))
+    _grow(figure, panels, sides)
     for axes, env in zip(panels, envs, strict=True):
         _begin_rows(axes, sides)
         for row, side in enumerate(sides):
@@ -109,7 +109,7 @@ def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
     scaled, _ = _scaled(sides, which)
     n = len(sides)
     figure, axes = new_axes("probability of improvement", "", "")
-    size = max(5.6, 0.95 * n + 2.5)
+    size = max(5.6, 0.95 * n + 2.5) + 0.08 * max(0, max(len(s.name) for s in sides) - 20)
     figure.set_size_inches(size + 2.5, size)
     values = np.full((n, n), np.nan)
     for i in range(n):
@@ -152,7 +152,7 @@ def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> F
         panels[0].set_title(
             f"steps to a return of {limits[envs[0]]:g} on {escaped(envs[0])}", loc="left"
         )
-    _grow(figure, panels, len(sides))
+    _grow(figure, panels, sides)
     for axes, env in zip(panels, envs, strict=True):
         _begin_rows(axes, sides)
         for row, side in enumerate(sides):
@@ -252,7 +252,12 @@ def _begin_rows(axes: Axes, sides: Sequence[Side]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def _grow(figure: Figure, panels: Sequence[Axes], rows: int) -> None:
+def _grow(figure: Figure, panels: Sequence[Axes], sides: Sequence[Side]) -> None:
+    """Make room for a row for each side, and for their names beside the axes."""
+    rows, longest = len(sides), max(len(side.name) for side in sides)
+    columns = len({axes.get_subplotspec().colspan.start for axes in panels})  # type: ignore[union-attr]
+    # A character is about 0.1 inch wide; there is room for twenty.
+    figure.set_figwidth(figure.get_figwidth() + columns * 0.1 * max(0, longest - 20))
     per_column = len({axes.get_subplotspec().rowspan.start for axes in panels})  # type: ignore[union-attr]
     figure.set_figheight(max(3.4, 1.8 + 0.45 * rows) * per_column)
 

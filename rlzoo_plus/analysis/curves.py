@@ -396,7 +396,12 @@ def _draw_groups(
         left_out = len(group.curves) - band.n_runs
         note = f", {left_out} cut short" if left_out else ""
         label = shown if is_grid else f"{shown} ({group.size}{note})"
-        axes.plot(band.steps, band.iqm, linewidth=2.8, label=label, zorder=3, **look)
+        # A line of one point would not be seen.
+        marker = "o" if len(band.steps) == 1 else ""
+        axes.plot(band.steps, band.iqm, linewidth=2.8, label=label, zorder=3, marker=marker, **look)
+        if marker and not is_crowded and np.isfinite(band.low[0]):
+            ends = [band.low[0], band.high[0]]
+            axes.plot([band.steps[0]] * 2, ends, color=look["color"], linewidth=6, alpha=0.3)
         alpha = 0.1 if is_crowded else 0.2
         axes.fill_between(
             band.steps, band.low, band.high, color=look["color"], alpha=alpha, linewidth=0

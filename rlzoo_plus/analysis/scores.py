@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -23,6 +24,8 @@ _NOT_THE_TASK = (
 )
 _SAME = ("n_timesteps", "eval.episodes", "eval.deterministic")
 _MOST_NAMED = 6
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+_NUMBERS = re.compile(rf"({_NUMBER.pattern.replace('(', '(?:')})")
 
 
 @dataclass
@@ -71,7 +74,7 @@ def make_sides(
         which: The score that a run needs to have.
 
     Returns:
-        The sides, and a text for each run that does not count.
+        The sides, in the order of the groups, and a text for each run that does not count.
     """
     notes: list[str] = []
     entries = [run for runs in groups.values() for run in runs]
@@ -89,7 +92,17 @@ def make_sides(
             side = sides.setdefault((group, label), Side(label))
             _add(side, run, notes)
     _name(sides)
-    return list(sides.values()), notes
+    order = {group: place for place, group in enumerate(groups)}
+    found = sorted(sides.items(), key=lambda item: (order[item[0][0]], natural(item[1].name)))
+    return [side for _, side in found], notes
+
+
+def natural(text: str) -> list[tuple[float, str]]:
+    """Return a key that sorts numbers in texts by their value: 9 before 10, 3e-4 before 0.001."""
+    return [
+        (float(part), "") if _NUMBER.fullmatch(part) else (0.0, part)
+        for part in _NUMBERS.split(text)
+    ]
 
 
 def _add(side: Side, run: RunEntry, notes: list[str]) -> None:

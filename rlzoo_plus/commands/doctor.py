@@ -130,6 +130,8 @@ def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
         if names:
             console.print(f"{label}: {names}", markup=False)
     if outcome.estimate is not None:
-        console.print(outcome.estimate.text(outcome.n_jobs), markup=False)
+        console.print(outcome.estimate.text(outcome.n_jobs, outcome.work), markup=False)
+        if outcome.work:
+            console.print("pruning ends some trials early; n_trials and retrain set the rest")
     if outcome.overrides:
         console.print(f"fastest with: {' '.join(outcome.overrides)}", markup=False)

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rlzoo_plus.config.catalog import ACTION_NOISES, REPLAY_BUFFERS, AlgorithmSpec, Family
+from rlzoo_plus.config.catalog import (
+    ACTION_NOISES,
+    REPLAY_BUFFERS,
+    AlgorithmSpec,
+    Family,
+    get_algorithm,
+)
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import LARGEST, AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
@@ -89,6 +95,15 @@ def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
         count, unit = train_freq if isinstance(train_freq, (list, tuple)) else (train_freq, "step")
         return n_envs if unit == "episode" else int(count) * n_envs
     return n_envs
+
+
+def updates_per_step(algo: AlgoConfig, n_envs: int) -> float:
+    """Return the gradient steps, or on-policy the epochs, for each environment step."""
+    values, spec = algo.hyperparams, get_algorithm(algo.name)
+    if spec.family is not Family.OFF_POLICY:
+        return float(values.get("n_epochs", 1))
+    steps = values.get("gradient_steps", 1)
+    return 1.0 if steps == -1 else steps / rollout_steps(algo, spec, n_envs)
 
 
 def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.config.hyperparams import updates_per_step
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.diagnosis.advice import advice, machine_advice, slots_for
 from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE, Refusals
@@ -79,6 +80,7 @@ class Outcome:
     overrides: list[str] = field(default_factory=list)  # What to add to the command line
     plan: list[str] = field(default_factory=list)  # In AWS: what it costs, as lines
     draws: int | None = None  # Of a study: how many trials were drawn and checked
+    work: str = ""  # Of a study: its trials and the runs after them
 
     @property
     def is_refused(self) -> bool:
@@ -150,7 +152,8 @@ def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcom
         together += map(warning, texts)
     per_job = [(name, job.findings) for name, job in zip(names, jobs, strict=False)]
     findings = shared([*per_job, *((name, together) for name in names)])
-    return Outcome(findings, configs, len(names), is_sweep, draws=len(jobs) if is_study else None)
+    draws = len(jobs) if is_study else None
+    return Outcome(findings, configs, len(names), is_sweep, draws=draws, work=planned.work)
 
 
 def diagnose(config: RunConfig) -> list[Finding]:
@@ -217,7 +220,8 @@ class _Jobs(Multirun):
         self._plan_study, self._n_returned = plan_study, 0
         self.found: list[JobFindings] = []  # jobs, or trials that were drawn
         self.together: list[Finding] = []  # of all jobs
-        self.configs: list[RunConfig] = []  # of a study, one for each trial and seed
+        self.configs: list[RunConfig] = []  # of a study, one for each run
+        self.work = ""  # of a study, what `Outcome.work` says
 
     def collect(self, composed: Composed) -> None:
         """Check the configuration of a job as training does, and keep mistakes and notes."""
@@ -256,7 +260,23 @@ class _Jobs(Multirun):
         plan, notes, mistakes = self._plan_study(self.arguments, compose)
         self.together += [*map(error, mistakes), *map(warning, notes)]
         self.found += [_draw(plan, number) for number in range(DRAWS)]
-        self.configs = [plan.trial_base] * plan.hpo.n_trials * plan.hpo.seeds
+        drawn = [job.config for job in self.found if job.config is not None]
+        usual = _usual(drawn) if drawn else plan.trial_base
+        n_trials, again = plan.hpo.n_trials * plan.hpo.seeds, plan.hpo.retrain
+        n_again = min(again.best, plan.hpo.n_trials) * again.seeds
+        steps = plan.base.n_timesteps
+        self.configs = [usual] * n_trials
+        self.configs += [usual.model_copy(update={"n_timesteps": steps})] * n_again
+        self.work = f"{n_trials} runs of trials, {usual.n_timesteps:,} steps each"
+        if n_again:
+            self.work += f", and {n_again} of the best again, {steps:,} steps each"
+
+
+def _usual(drawn: Sequence[RunConfig]) -> RunConfig:
+    """Return the draw whose updates for each environment step are nearest to the mean of all."""
+    updates = [updates_per_step(config.algo, config.n_envs) for config in drawn]
+    mean = sum(updates) / len(updates)
+    return drawn[min(range(len(drawn)), key=lambda number: abs(updates[number] - mean))]
 
 
 def _draw(plan: StudyPlan, number: int) -> JobFindings:

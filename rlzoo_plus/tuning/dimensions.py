@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The value: 2 to the parameter, 1 less the parameter, or a schedule from the parameter to 0.
 TRANSFORMS = ("pow2", "one_minus", "linear")
+LIMITS = ("at_least", "at_most")
 _TAGS = ("log", *TRANSFORMS)
 _EXAMPLE = "Write choice(a, b), interval(1e-5, 1e-2), range(8, 65, 8) or tag(log, interval(...))."
 _MAX_EXPONENT = 30
@@ -39,22 +40,22 @@ class Limit:
     factors: tuple[tuple[str | float, bool], ...]
 
     @classmethod
-    def parse(cls, key: str, source: Any) -> Limit:
-        """Read `algo.hyperparams.n_steps * n_envs`, or a number, as the limit of a key.
+    def parse(cls, key: str, part: str, source: Any) -> Limit:
+        """Read `algo.hyperparams.n_steps * n_envs`, or a number, as `at_most` of a key.
 
         Raises:
             ConfigError: It is no such product.
         """
-        parts = [part.strip() for part in re.split(r"([*/])", str(source))]
+        words = [word.strip() for word in re.split(r"([*/])", str(source))]
         factors: list[tuple[str | float, bool]] = []
-        for operator, part in zip(["*", *parts[1::2]], parts[::2], strict=True):
-            is_number = _NUMBER.fullmatch(part)
-            if not is_number and not _KEY.fullmatch(part):
+        for operator, word in zip(["*", *words[1::2]], words[::2], strict=True):
+            is_number = _NUMBER.fullmatch(word)
+            if not is_number and not _KEY.fullmatch(word):
                 raise ConfigError(
-                    f"hpo.space.{key}.at_most={source}: must be configuration keys and numbers "
+                    f"hpo.space.{key}.{part}={source}: must be configuration keys and numbers "
                     "with * and / between them, e.g. algo.hyperparams.n_steps * n_envs."
                 )
-            factors.append((float(part) if is_number else part, operator == "/"))
+            factors.append((float(word) if is_number else word, operator == "/"))
         return cls(str(source), tuple(factors))
 
     @property
@@ -98,7 +99,8 @@ class Dimension:
     transform: str | None = None  # One of `TRANSFORMS`
     choices: tuple[Any, ...] = ()
     when: Mapping[str, Any] = field(default_factory=dict)  # Values that other keys must have
-    at_most: Limit | None = None  # The upper limit of a value
+    at_least: Limit | None = None  # The lower limit of a value
+    at_most: Limit | None = None  # The upper limit of a value, which counts if both cannot
 
     @property
     def name(self) -> str:
@@ -109,22 +111,37 @@ class Dimension:
     @property
     def depends_on(self) -> set[str]:
         """The keys whose values must be known before this one is drawn."""
-        return {*self.when, *(self.at_most.keys if self.at_most else ())}
+        return {*self.when, *self.limiting}
 
-    def up_to(self, limit: float) -> Dimension:
-        """Return a dimension of numbers without the values above a limit; the smallest stays."""
-        position = math.log2(limit) if self.transform == "pow2" and limit > 0 else limit
-        if position >= self.high:
-            return self
-        high = max(self.low, position)
-        if self.step is not None:
-            high = self._at(max(0, math.floor((position - self.low) / self.step)))
-        return replace(self, high=high)
+    @property
+    def limiting(self) -> set[str]:
+        """The keys that its limits are made of."""
+        return {key for limit in (self.at_least, self.at_most) if limit for key in limit.keys}
+
+    def between(self, least: float | None, most: float | None) -> Dimension:
+        """Return a dimension of numbers without values beyond limits; one value always stays."""
+        low, high = self.low, self.high
+        if least is not None and (place := self._place(least)) > low:
+            low = min(high, place if self.step is None else self._at(self._steps(place, math.ceil)))
+        if most is not None and (place := self._place(most)) < high:
+            high = max(self.low, place)
+            if self.step is not None:
+                high = self._at(max(0, self._steps(place, math.floor)))
+        return replace(self, low=min(low, high), high=high)
+
+    def _place(self, value: float) -> float:
+        """Return the parameter of a value, as a fraction where none stands for just that value."""
+        return math.log2(value) if self.transform == "pow2" and value > 0 else value
+
+    def _steps(self, place: float, rounded: Callable[[float], int]) -> int:
+        assert self.step is not None
+        return rounded((place - self.low) / self.step)
 
     def suggest(self, trial: optuna.Trial | optuna.trial.FixedTrial) -> Any:
         """Draw a parameter; return the key's value."""
         if self.kind is Kind.CHOICE:
-            return self.value(trial.suggest_categorical(self.name, list(self.params())))
+            # A value that is there twice is drawn twice as often.
+            return self.value(trial.suggest_categorical(self.name, list(map(_param, self.choices))))
         if self.kind is Kind.INT:
             low, high, step = int(self.low), int(self.high), int(self.step or 1)
             return self.value(trial.suggest_int(self.name, low, high, step=step, log=self.log))
@@ -151,7 +168,7 @@ class Dimension:
     def count(self) -> int:
         """Return how many parameters there are; a ConfigError says that they are not countable."""
         if self.kind is Kind.CHOICE:
-            return len(self.choices)
+            return len(self.params())
         if self.step is None:
             raise ConfigError(
                 f"hpo.space.{self.key}={self.source}: a grid needs values that can be counted. "
@@ -160,9 +177,9 @@ class Dimension:
         return round((self.high - self.low) / self.step) + 1
 
     def params(self) -> tuple[Primitive, ...]:
-        """Return all parameters; errors as of `count`."""
+        """Return all parameters, each once; errors as of `count`."""
         if self.kind is Kind.CHOICE:
-            return tuple(map(_param, self.choices))
+            return tuple(dict.fromkeys(map(_param, self.choices)))
         return tuple(map(self._at, range(self.count())))
 
     def encode(self, value: Any) -> tuple[Primitive, bool]:
@@ -203,11 +220,16 @@ class Dimension:
             return value
         if self.step is None:
             return limit
-        position = math.log2(limit) if self.transform == "pow2" and limit > 0 else limit
-        steps = math.floor((position - self.low) / self.step)
+        steps = self._steps(self._place(limit), math.floor)
         if steps < 0:
             return math.floor(limit) if self.kind is Kind.INT else limit
         return self.value(self._at(steps))  # type: ignore[no-any-return]
+
+    def raised(self, value: Number, limit: float) -> Number:
+        """Return the smallest value from a limit on, where there is none the largest of all."""
+        if value >= limit:
+            return value
+        return self.value(self.between(limit, None).low)  # type: ignore[no-any-return]
 
     def _at(self, position: int) -> Number:
         assert self.step is not None
@@ -255,7 +277,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parse_entry(key: str, entry: Any) -> Dimension:
-    """Read an entry of `hpo.space`: a sweep, or a mapping of `space`, `when` and `at_most`.
+    """Read an entry of `hpo.space`: a sweep, or a mapping of `space`, `when` and limits.
 
     Raises:
         ConfigError: It names the key, what it was given, and the rule.
@@ -273,13 +295,15 @@ def parse_entry(key: str, entry: Any) -> Dimension:
             f"hpo.space.{key}.when={when}: must be a mapping of keys to the values that they must "
             "have, e.g. {algo.hyperparams.use_sde: true}."
         )
-    return parse_sweep(key, entry["space"], when=when, at_most=entry.get("at_most"))
+    given = [part for part in LIMITS if entry.get(part) is not None]
+    limits = {part: Limit.parse(key, part, entry[part]) for part in given}
+    return parse_sweep(key, entry["space"], when=when, **limits)
 
 
 def parse_sweep(
-    key: str, text: Any, *, when: Mapping[str, Any] | None = None, at_most: Any = None
+    key: str, text: Any, *, when: Mapping[str, Any] | None = None, **limits: Limit
 ) -> Dimension:
-    """Read a sweep in Hydra's syntax; arguments and errors as of `parse_entry`."""
+    """Read a sweep in Hydra's syntax; `limits` are those of `LIMITS`, errors as `parse_entry`'s."""
     from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
     from hydra.errors import HydraException
 
@@ -299,8 +323,8 @@ def parse_sweep(
         raise ConfigError(f"{where}: the order has no meaning here. Leave shuffle out.")
     common: dict[str, Any] = {"key": key, "source": text, "when": dict(when or {})}
     if isinstance(sweep, ChoiceSweep):
-        if at_most is not None:
-            raise ConfigError(f"hpo.space.{key}.at_most is for numbers, not for {text}.")
+        for part in limits:
+            raise ConfigError(f"hpo.space.{key}.{part} is for numbers, not for {text}.")
         return Dimension(kind=Kind.CHOICE, choices=_choices(sweep, where), **common)
     if isinstance(sweep, RangeSweep):
         bounds = _range_bounds(sweep, where)
@@ -309,10 +333,10 @@ def parse_sweep(
     else:
         raise ConfigError(f"{where}: glob is not possible here. Write the names: choice(a, b).")
     tags = _check_tags(sweep.tags, bounds, where)
-    limit = None if at_most is None else Limit.parse(key, at_most)
-    if limit is not None and tags["transform"] in ("one_minus", "linear"):
-        raise ConfigError(f"hpo.space.{key}.at_most does not go with {tags['transform']}.")
-    return Dimension(**common, **bounds, **tags, at_most=limit)
+    if limits and tags["transform"] in ("one_minus", "linear"):
+        part = next(iter(limits))
+        raise ConfigError(f"hpo.space.{key}.{part} does not go with {tags['transform']}.")
+    return Dimension(**common, **bounds, **tags, **limits)
 
 
 def _choices(sweep: ChoiceSweep, where: str) -> tuple[Any, ...]:
@@ -325,8 +349,11 @@ def _choices(sweep: ChoiceSweep, where: str) -> tuple[Any, ...]:
         except ValueError as error:
             raise ConfigError(f"{where}: {error}.") from None
         # A study compares its parameters as Python does, for which true is 1.
-        if any(_param(value) == _param(other) for other in values):
-            raise ConfigError(f"{where}: {text} is there twice, or equals another value.")
+        equal = (o for o in values if _param(value) == _param(o) and not same_value(value, o))
+        for other in equal:
+            raise ConfigError(
+                f"{where}: {text} equals another value, {value_text(other)}. Leave one out."
+            )
         values.append(value)
     return tuple(values)
 

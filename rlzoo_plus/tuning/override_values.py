@@ -147,7 +147,7 @@ def _leaves(
             yield f"{prefix}{key}", value
 
 
-PARTS = ("space", "when", "at_most")
+PARTS = ("space", "when", "at_least", "at_most")
 
 
 def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:

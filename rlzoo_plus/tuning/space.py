@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from rlzoo_plus.config.compose import GROUPS
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.registry import import_user_module
-from rlzoo_plus.tuning.dimensions import Dimension, Kind, canonical, parse_entry, parse_sweep
+from rlzoo_plus.tuning.dimensions import (
+    LIMITS,
+    Dimension,
+    Kind,
+    canonical,
+    parse_entry,
+    parse_sweep,
+)
 from rlzoo_plus.tuning.override_values import (
     Values,
     ancestors,
@@ -63,7 +70,7 @@ class Space:
     def with_overrides(self, overrides: Sequence[str | Override]) -> Space:
         """Return the space that a command line leaves.
 
-        A sweep adds a dimension, or replaces the one of its key; `when` and `at_most` stay. A
+        A sweep adds a dimension, or replaces the one of its key; `when` and limits stay. A
         value removes the dimension of its key, and those above and below it.
 
         Raises:
@@ -86,8 +93,8 @@ class Space:
             dimension, before = parse_sweep(key, parsed.get_value_string()), dimensions.get(key)
             if before is not None:
                 is_cut = dimension.kind is not Kind.CHOICE and dimension.transform in (None, "pow2")
-                at_most = before.at_most if is_cut else None
-                dimension = replace(dimension, when=before.when, at_most=at_most)
+                limits = {part: getattr(before, part) if is_cut else None for part in LIMITS}
+                dimension = replace(dimension, when=before.when, **limits)
             dimensions[key] = dimension
         return replace(self, dimensions=_in_order(list(dimensions.values())))
 
@@ -111,7 +118,7 @@ class Space:
             ConfigError: A condition or a limit is about a key that does not exist.
         """
         present = Values(values)
-        needed = {key for each in self.dimensions if each.at_most for key in each.at_most.keys}
+        needed = {key for each in self.dimensions for key in each.limiting}
         drawn = {dimension.key for dimension in self.dimensions}
         kept = []
         for dimension in self.dimensions:
@@ -134,8 +141,9 @@ class Space:
         found: dict[str, Any] = {}
         for dimension in self.dimensions:
             more: dict[str, Any] = {"when": dict(dimension.when)} if dimension.when else {}
-            if dimension.at_most:
-                more["at_most"] = dimension.at_most.source
+            for part in LIMITS:
+                if limit := getattr(dimension, part):
+                    more[part] = limit.source
             found[dimension.key] = {"space": dimension.source, **more} if more else dimension.source
         return found
 
@@ -147,7 +155,7 @@ class Space:
         Args:
             trial: Suggests the parameters.
             fixed: The configuration that the values are put on top of, nested or by dotted
-                key; `when` and `at_most` look there for what is not drawn.
+                key; `when` and limits look there for what is not drawn.
 
         Returns:
             Overrides, `key=value` as on the command line.
@@ -165,11 +173,12 @@ class Space:
         for dimension in self.dimensions:
             if dimension.key in values.drawn or not self._is_drawn(dimension, values):
                 continue
-            limit = None
-            if dimension.at_most is not None:
-                look_up = functools.partial(self._look_up, dimension, values)
-                limit = dimension.at_most.evaluate(look_up)
-            value = _suggest(dimension, trial, limit)
+            look_up = functools.partial(self._look_up, dimension, values)
+            least, most = (
+                None if limit is None else limit.evaluate(look_up)
+                for limit in (dimension.at_least, dimension.at_most)
+            )
+            value = _suggest(dimension, trial, least, most)
             values.drawn[dimension.key] = value
             overrides.append(f"{dimension.key}={value_text(value)}")
         return overrides
@@ -241,24 +250,28 @@ class Space:
 
 
 def _suggest(
-    dimension: Dimension, trial: optuna.Trial | optuna.trial.FixedTrial, limit: float | None
+    dimension: Dimension,
+    trial: optuna.Trial | optuna.trial.FixedTrial,
+    least: float | None,
+    most: float | None,
 ) -> Any:
-    """Draw a value up to a limit.
+    """Draw a value between limits.
 
     The sampler draws from the range that is left, and so learns from the value that is used. What
-    was stored before, or is queued, may be above the limit: it is cut.
+    was stored before, or is queued, may be beyond the limits: it is cut.
     """
     import optuna
 
-    if limit is None:
+    if least is None and most is None:
         return dimension.suggest(trial)
     # A fixed trial refuses what is out of range.
     is_open = not isinstance(trial, optuna.trial.FixedTrial)
     with warnings.catch_warnings():
         # The first trial is what train uses; the sampler is given the nearest values.
         warnings.filterwarnings("ignore", message="Fixed parameter")
-        value = (dimension.up_to(limit) if is_open else dimension).suggest(trial)
-    return dimension.limited(value, limit)
+        value = (dimension.between(least, most) if is_open else dimension).suggest(trial)
+    value = value if least is None else dimension.raised(value, least)
+    return value if most is None else dimension.limited(value, most)
 
 
 def _check_key(key: str) -> None:
@@ -283,7 +296,7 @@ def _in_order(dimensions: list[Dimension]) -> tuple[Dimension, ...]:
         ready = next((d for d, needed in pairs if not needed & (keys - {d.key})), None)
         if ready is None or ready.key in ready.depends_on:
             names = ", ".join(sorted(keys))
-            raise ConfigError(f"hpo.space: {names} wait for one another. Remove a when or at_most.")
+            raise ConfigError(f"hpo.space: {names} wait for one another. Remove a when or a limit.")
         ordered.append(ready)
         waiting.remove(ready)
     return tuple(ordered)

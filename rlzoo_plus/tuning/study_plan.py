@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class StudyPlan:
     @property
     def trial_timesteps(self) -> int:
         """Environment steps of a trial's run."""
-        return self.hpo.n_timesteps or self.base.n_timesteps
+        return min(self.hpo.n_timesteps or self.base.n_timesteps, self.base.n_timesteps)
 
     @property
     def followed(self) -> str | None:
@@ -87,8 +87,7 @@ class StudyPlan:
             ConfigError: The values cannot go together.
             UntrustedError: They are not drawn here, and may import code.
         """
-        length = [f"n_timesteps={self.trial_timesteps}"] if self.hpo.n_timesteps else []
-        config = self._composed([*overrides, *length])
+        config = self._composed([*overrides, *_length(self.hpo, self.base)])
         if config.eval.every_steps is None:
             raise ConfigError("eval.every_steps=null: without evaluations there is no objective.")
         run_dir = str(self.run_path(folder, seed_index))
@@ -136,8 +135,14 @@ def study_folder(name: str) -> Path:
         raise ConfigError(f"hpo.study={name}: {error}") from error
 
 
-def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
-    """Return what is wrong with the settings besides their types."""
+def _length(hpo: HpoConfig, base: RunConfig) -> list[str]:
+    """Return the override that makes a trial shorter than the training that it is for."""
+    is_shorter = hpo.n_timesteps is not None and hpo.n_timesteps < base.n_timesteps
+    return [f"n_timesteps={hpo.n_timesteps}"] if is_shorter else []
+
+
+def check_settings(hpo: HpoConfig, base: RunConfig, given: Collection[str] = ()) -> list[str]:
+    """Return what is wrong with the settings besides their types; `given` are the user's keys."""
     mistakes = [
         unknown_name("hpo.objectives", name, METRICS)
         for name in hpo.objectives
@@ -150,7 +155,8 @@ def check_settings(hpo: HpoConfig, base: RunConfig) -> list[str]:
         )
     if base.eval.every_steps is None:
         mistakes.append("eval.every_steps=null: without evaluations a study has no objective.")
-    if hpo.n_timesteps is not None and hpo.n_timesteps > base.n_timesteps:
+    is_given = "hpo.n_timesteps" in given and hpo.n_timesteps is not None
+    if is_given and (hpo.n_timesteps or 0) > base.n_timesteps:
         mistakes.append(
             f"hpo.n_timesteps={hpo.n_timesteps} is longer than the training that it is for "
             f"(n_timesteps={base.n_timesteps}). Make it shorter, or leave it out."
@@ -239,13 +245,12 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     base, notes = resolve(plain, tunes=True)
     hpo = base.hpo
     assert hpo is not None
-    mistakes = check_settings(hpo, base)
+    of_hpo = [key for key in iter_sweep_keys(plain) if key.split(".")[0] == "hpo"]
+    mistakes = check_settings(hpo, base, of_hpo)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-    of_hpo = [key for key in iter_sweep_keys(plain) if key.split(".")[0] == "hpo"]
     fixed = [word for word in plain if not {*iter_sweep_keys([word])} & {*of_hpo}]
-    length = [] if hpo.n_timesteps is None else [f"n_timesteps={hpo.n_timesteps}"]
-    trial_base, _ = resolve([*fixed, *length])
+    trial_base, _ = resolve([*fixed, *_length(hpo, base)])
     space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
     folder = study_folder(hpo.study or f"{base.env.name}-{base.algo.name}")
     plan = StudyPlan(

@@ -16,14 +16,26 @@ def evaluation(step, returns):
 def make_run(tmp_path):
     """Return a function that writes a run below `tmp_path / "outputs"`."""
 
-    def make(algo="ppo", env="cartpole", seed=0, name=None, evaluations=None, solved=475.0):
+    def make(
+        algo="ppo",
+        env="cartpole",
+        seed=0,
+        name=None,
+        evaluations=None,
+        solved=475.0,
+        kwargs=None,
+        **more,
+    ):
         run = RunDir(tmp_path / "outputs" / env / algo / (name or f"s{seed}"))
         config = {
             "env": {"name": env, "id": f"{env}-v0", "solved_return": solved},
-            "algo": {"name": algo},
+            "algo": {"name": algo, "hyperparams": more.pop("hyperparams", {})},
             "seed": seed,
             "n_timesteps": 400,
+            **more,
         }
+        if kwargs is not None:
+            config["env"]["kwargs"] = kwargs
         run.start(config, "train", {"machine": machine_fingerprint()})
         default = [(100 * i, [40.0 * i + seed, 60.0 * i]) for i in range(1, 5)]
         records = [evaluation(*e) for e in (default if evaluations is None else evaluations)]

@@ -56,7 +56,7 @@ def test_the_variants_of_one_folder_are_its_sides(tmp_path, capsys):
     write_set(tmp_path / "s" / "3", 300.0, algo="sac")
     assert main(["s"]) == 0
     out = capsys.readouterr().out
-    assert "ppo gamma=0.99 against ppo gamma=0.9: ppo gamma=0.9 is higher" in out
+    assert "ppo gamma=0.9 against ppo gamma=0.99: ppo gamma=0.9 is higher" in out
     assert "ppo gamma=0.9 against sac: sac is higher" in out
     assert "after Holm" in out
 

@@ -27,7 +27,7 @@ def study(in_process):
 def test_show_tells_settings_counts_the_best_and_what_runs(answer, study):
     code, text = answer("study", "show", "mine")
     assert code == 0
-    assert "1 running, 5 done, 1 pruned, 1 failed (of 100)" in text
+    assert "1 running, 5 done, 1 pruned, 1 failed (of 50)" in text
     assert "maximize late_return" in text
     assert f"optuna-dashboard {FOLDER}/journal.log" in text
     assert "running: trial 7 (me): 25 % of a run, last evaluation 7.5" in text

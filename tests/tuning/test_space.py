@@ -174,6 +174,28 @@ def test_the_sampler_is_told_the_value_that_is_used(seed):
     assert told["log2(n_steps)"] <= 8
 
 
+@pytest.mark.parametrize(
+    ("param", "train_freq", "n_envs", "drawn"),
+    [(0, 4, 1, 4), (3, 4, 1, 8), (7, 4, 1, 32), (0, 1, 3, 4), (7, 8, 100, 128), (7, 1, 1, 8)],
+)
+def test_a_value_has_a_lower_limit_too(param, train_freq, n_envs, drawn):
+    limits = {"at_least": "train_freq * n_envs", "at_most": "8 * train_freq * n_envs"}
+    space = {"key": {"space": "tag(pow2, range(0, 8))", **limits}}
+    fixed = {"train_freq": train_freq, "n_envs": n_envs}
+    assert draw(space, {"log2(key)": param}, fixed) == [f"key={drawn}"]
+    trial = random_trial(param)
+    [asked] = Space.parse(space).draw(trial, fixed)
+    assert asked == f"key={2 ** trial.params['log2(key)']}"
+    assert min(train_freq * n_envs, 128) <= int(asked[4:]) <= 8 * train_freq * n_envs
+
+
+def test_a_value_that_is_written_twice_is_drawn_twice_as_often():
+    space = Space.parse({SDE: "choice(false, false, false, true)"})
+    drawn = [space.draw(random_trial(seed), {}) for seed in range(60)]
+    assert 5 <= drawn.count([f"{SDE}=true"]) <= 25
+    assert space.grid() == {SDE: [False, True]}
+
+
 def test_a_sweep_on_the_command_line_adds_a_key_or_replaces_its_entry():
     space = Space.parse({"key.a": "1,2", "key.b": "1,2"})
     changed = space.with_overrides(["key.b=interval(0.5, 1.5)", "++key.c=choice(x, y)"])

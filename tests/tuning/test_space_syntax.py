@@ -103,7 +103,6 @@ def test_true_is_not_one_but_one_is_one_point_zero():
         ("range(0, 5, 0)", "a step other than 0"),
         ("choice()", "empty choice"),
         ("choice(null, 1)", "takes no null. Write the values without it: null,0.1"),
-        ("choice(1, 1)", "1 is there twice"),
         ("choice(1, true)", "equals another value"),
         ("choice([1], '[1]')", "equals another value"),
         ("choice('${a}', b)", "interpolation"),
