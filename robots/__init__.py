@@ -11,6 +11,8 @@ _ENTRY_POINTS: dict[str, str] = {
     "robots/A1Walk-v0": "robots.quadruped:A1WalkEnv",
     "robots/Vision60Walk-v0": "robots.quadruped:Vision60WalkEnv",
     "robots/FrankaPush-v0": "robots.franka_push:FrankaPushEnv",
+    "robots/FrankaPushAround-v0": "robots.franka_push_around:FrankaPushAroundEnv",
+    "robots/FrankaLift-v0": "robots.franka_lift:FrankaLiftEnv",
     "robots/KukaReach-v0": "robots.kuka_reach:KukaReachEnv",
     "robots/CartPoleSwingUp-v0": "robots.cartpole:CartPoleSwingUpEnv",
     "robots/CartPoleCamera-v0": "robots.cartpole:CartPoleCameraEnv",

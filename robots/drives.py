@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from operator import mul
 from typing import Any
 
@@ -439,3 +439,48 @@ class MixedDrive(WrappedDrive):
         for entry in range(1, self.n_actions):
             mixed = mixed + action[..., entry : entry + 1] * self._shares[entry]
         return self.wrapped.targets(clip(mixed, -1.0, 1.0), state)
+
+
+class JoinedDrive(Drive):
+    """Distributes an action among drives: its first entries go to the first one, and so on."""
+
+    def __init__(self, drives: list[Drive]) -> None:
+        """Join the drives of one world; a ``PdDrive`` cannot be among them (ValueError)."""
+        super().__init__(drives[0].motors)
+        if any(isinstance(drive, PdDrive) for drive in drives):
+            raise ValueError(
+                "action_mode=pd cannot share a world with another drive: its controller acts "
+                "within a step. Use action_mode=position."
+            )
+        self.drives = drives
+        self._actions = _spans([drive.n_actions for drive in drives])
+        self.target_spans = _spans([drive.n_targets for drive in drives])
+        self.n_actions = self._actions[-1].stop
+        self.n_targets = self.target_spans[-1].stop
+
+    def set_strength(self, strength: float) -> None:
+        """Set the factor on what all motors can apply."""
+        for drive in self.drives:
+            drive.set_strength(strength)
+
+    def states(self, state: State) -> Sequence[State]:
+        """Return the state that each drive is given; all the same by default."""
+        return (state,) * len(self.drives)
+
+    def targets(self, action: Floats, state: State) -> Floats:
+        """Return what an action commands, side by side, shape (..., n_targets)."""
+        parts = [
+            drive.targets(action[..., span], own)
+            for drive, span, own in zip(self.drives, self._actions, self.states(state), strict=True)
+        ]
+        return np.concatenate(parts, axis=-1)
+
+    def command(self, targets: list[float]) -> None:
+        """Command all motors for the next step."""
+        for drive, span in zip(self.drives, self.target_spans, strict=True):
+            drive.command(targets[span])
+
+
+def _spans(widths: list[int]) -> list[slice]:
+    """Return the columns of parts of these widths that lie side by side."""
+    return [slice(*ends) for ends in pairwise([0, *accumulate(widths)])]

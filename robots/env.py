@@ -205,7 +205,7 @@ class BaseRobotEnv(ExactState, View):
         initial = self.task.sample_initial_state(rng)
         if conditions is not None:
             initial = conditions.randomizer.with_offsets(initial)
-        if was_reset and self.world.objects:
+        if was_reset and (self.world.objects or self.world.obstacles):
             # Bullet keeps some of where objects were placed and never moved; a step drops it.
             self.world.start(initial)
             self.simulation.step()

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from robots.camera import Camera
 from robots.env import EnvOptions
 from robots.frames import columns, yaw
+from robots.franka import panda, show_goal_square, show_table, table_with_cube
 from robots.goal_env import GoalRobotEnv
-from robots.rendering import add_box, move
-from robots.robot import ActionMode, InitialState, RobotSpec
-from robots.sensors import Floats, SensorSpec, State
+from robots.rendering import move
+from robots.robot import InitialState
+from robots.sensors import Floats, State
 from robots.task import GoalTask, observation_of
-from robots.world import ObjectSpec, WorldSpec
 
 CUBE_HALF_EDGE_M = 0.025
 CENTRE = (0.48, 0.0)
@@ -114,35 +114,9 @@ class FrankaPushEnv(GoalRobotEnv):
         """
         options.setdefault("episode_s", 2.0)
         super().__init__(
-            RobotSpec(
-                urdf="franka_panda/panda.urdf",
-                action_scale=step_m,
-                action_mode=ActionMode.END_EFFECTOR,
-                actuated="panda_joint[1-7]",
-                position_gain=0.2,
-                held="panda_finger_joint[12]",
-                rest_position=READY,
-                sensors=SensorSpec(links="panda_grasptarget"),
-                end_effector="panda_grasptarget",
-                ik_orientation=(1.0, 0.0, 0.0, 0.0),
-                ik_workspace=WORKSPACE,
-            ),
+            panda(READY, WORKSPACE, step_m, max_velocity=None),
             FrankaPushTask(reward, tolerance_m, spread_rad),
-            WorldSpec(
-                time_step_s=1 / 120,
-                substeps=6,
-                solver_iterations=20,
-                ground_friction=1.0,
-                objects=(
-                    ObjectSpec(
-                        size=(CUBE_HALF_EDGE_M,) * 3,
-                        mass_kg=0.5,
-                        position=(*CENTRE, CUBE_HALF_EDGE_M),
-                        friction=0.5,
-                        colour=(0.20, 0.47, 0.80, 1.0),
-                    ),
-                ),
-            ),
+            table_with_cube(CENTRE, CUBE_HALF_EDGE_M, mass_kg=0.5, friction=0.5),
             **options,
         )
 
@@ -151,11 +125,8 @@ class FrankaPushEnv(GoalRobotEnv):
 
         The square lies within the tolerance: a cube whose centre is on it has reached its goal.
         """
-        add_box(self.simulation, (0.55, 0.5, 0.001), (0.35, 0.0, 0.004), (0.76, 0.66, 0.53, 1.0))
-        half = 0.7 * self.task.tolerance
-        self._mark = add_box(
-            self.simulation, (half, half, 0.001), (*CENTRE, 0.0), (0.25, 0.68, 0.38, 1.0)
-        )
+        show_table(self.simulation)
+        self._mark = show_goal_square(self.simulation, self.task.tolerance, CENTRE)
 
     def update_scenery(self) -> None:
         """Put the square where the goal is."""

@@ -16,6 +16,7 @@ from robots.drives import (
     CombinedDrive,
     Drive,
     EndEffectorDrive,
+    JoinedDrive,
     Motors,
     PdDrive,
     PositionDrive,
@@ -28,13 +29,13 @@ from robots.quiet import native_output_hidden
 from robots.sensors import Floats, Sensors
 from robots.simulation import POSITION_GAIN, VELOCITY_GAIN
 from robots.threads import Threads
-from robots.world import Rows, TeamDrive, World, step_worlds
+from robots.world import Rows, World, step_worlds
 
 log = logging.getLogger(__name__)
 
 Program = list[float]
 # The parts of a program, as in worlds.c.
-MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER = range(10)
+MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER, RANGES = range(11)
 # In place of the body that is touched.
 ANY = -1
 
@@ -183,7 +184,7 @@ def program_of(world: World) -> tuple[Program | None, Program]:
     The first is None if the drive must command the motors in Python.
     """
     drive, simulation = world.robot.drive, world.simulation
-    commands = _commands(drive, world, 0)
+    commands = _commands(drive, world)
     rest: Program = []
     if not isinstance(_inner(drive), PdDrive):  # It steps the world within its command.
         rest += part(STEP, simulation.calls)
@@ -211,34 +212,43 @@ def _moves_as(drive: Any, kind: type[Drive]) -> bool:
 
 
 def _drives_of(world: World) -> list[Drive]:
-    drive = _inner(world.robot.drive)
-    return drive.drives if isinstance(drive, TeamDrive) else [drive]
+    return [drive for drive, _ in _parts_of(world.robot.drive)]
+
+
+def _parts_of(drive: Drive, first: int = 0) -> list[tuple[Drive, int]]:
+    """Return the drives that a drive joins, or itself, each with the column of its first target."""
+    drive = _inner(drive)
+    if not (isinstance(drive, JoinedDrive) and _moves_as(drive, JoinedDrive)):
+        return [(drive, first)]
+    spans = zip(drive.drives, drive.target_spans, strict=True)
+    return [part for one, span in spans for part in _parts_of(one, first + span.start)]
 
 
 def _sensors_of(sensors: Sensors) -> list[Sensors]:
     return [sensors, *(own for one, _ in sensors.partners for own in _sensors_of(one))]
 
 
-def _commands(drive: Drive, world: World, robot: int, first: int = 0) -> Program | None:
-    """Return the parts that command a drive's motors; None for a drive that is not known.
+def _commands(drive: Drive, world: World) -> Program | None:
+    """Return the parts that command a drive's motors; None for a drive that is not known."""
+    commands: Program = []
+    for number, (one, first) in enumerate(_parts_of(drive)):
+        own = _commands_of_part(one, world, drive.n_targets + number, first)
+        if own is None:
+            return None
+        commands += own
+    return commands
+
+
+def _commands_of_part(drive: Drive, world: World, strength: int, first: int) -> Program | None:
+    """Return the same of a drive that joins no others.
 
     Args:
-        drive: The drive of a robot.
+        drive: The drive.
         world: Its world.
-        robot: Which of its robots.
+        strength: Column of the factor on its strength.
         first: Column of its first target.
     """
-    drive = _inner(drive)
     motors = drive.motors
-    if isinstance(drive, TeamDrive):
-        parts: Program = []
-        for number, (one, span) in enumerate(zip(drive.drives, drive.target_spans, strict=True)):
-            own = _commands(one, world, number, span.start)
-            if own is None:
-                return None
-            parts += own
-        return parts
-    strength = world.robot.drive.n_targets + robot
     columns = range(len(motors.joints))
     rows = partial(_motor_rows, world, motors)
     head = motors.body, strength
@@ -313,6 +323,9 @@ def _reads(sensors: Sensors, world: World) -> Program:
     if sensors.contact_links:
         touched = sensors.contact_indices
         program += part(CONTACTS, body, ANY, len(touched), *touched)
+    if (rays := spec.ranges) is not None:
+        points = chain.from_iterable((*start, *end) for start, end in rays.ends)
+        program += part(RANGES, body, rays.n_rays, rays.min_m, rays.max_m - rays.min_m, *points)
     if sensors.objects:
         program += part(BODIES, len(sensors.objects), *sensors.objects)
     for partner, _ in sensors.partners:

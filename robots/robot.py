@@ -15,8 +15,10 @@ from robots.drives import (
     CombinedDrive,
     Drive,
     EndEffectorDrive,
+    JoinedDrive,
     MixedDrive,
     Motors,
+    PositionDrive,
 )
 from robots.sensors import SensorSpec
 from robots.simulation import JointInfo, Simulation, matching
@@ -48,6 +50,8 @@ class InitialState(NamedTuple):
     """World positions of the objects' centres of mass [m], shape (n_objects, 3)."""
     object_orientation: NDArray[np.float64] | None = None
     """Quaternions (x, y, z, w), shape (n_objects, 4); upright if None."""
+    obstacle_position: NDArray[np.float64] | None = None
+    """World positions of the objects without a mass [m], shape (n_obstacles, 3)."""
     memory: dict[str, NDArray[np.float64]] = {}  # noqa: RUF012
     """What the task keeps of the episode, such as a goal: arrays of shape () or (n,)."""
     partners: tuple["InitialState", ...] = ()
@@ -77,6 +81,9 @@ class RobotSpec:
     clipped to [-1, 1] before ``action_scale``. None: one entry a joint."""
     held: str | None = None
     """Pattern of the names, among the read joints, that motors hold at their rest position."""
+    gripper: str | None = None
+    """Pattern of the names, among the read joints, of fingers that move alike: one more entry of
+    the action opens them at 1 and closes them at -1, within the limits that the URDF gives."""
     rest_position: tuple[float, ...] | None = None
     """Rest position of the read joints [rad or m]; zeros if None."""
     max_force: PerJoint | None = None
@@ -166,6 +173,8 @@ class Robot:
         self._joint_indices = [joint.index for joint in self.joints]
         drive = self._make_drive(spec)
         self.drive = drive if spec.mixing is None else MixedDrive(drive, spec.mixing)
+        if spec.gripper is not None:
+            self.drive = JoinedDrive([self.drive, self._make_gripper(spec.gripper)])
         held = [] if spec.held is None else _named("held", spec.held, self.joints)
         self._held_at = [float(rest[self.joints.index(joint)]) for joint in held]
         self._hold = simulation.joint_driver(
@@ -239,6 +248,33 @@ class Robot:
             )
         link, keep = links[spec.end_effector], spec.ik_orientation
         return EndEffectorDrive(motors, link, keep, spec.ik_turns, spec.ik_workspace)
+
+    def _make_gripper(self, pattern: str) -> Drive:
+        fingers = _named("gripper", pattern, self.joints)
+        limits = [(joint.lower, joint.upper) for joint in fingers]
+        if any(lower >= upper for lower, upper in limits):
+            raise ValueError(
+                f"gripper={pattern!r}: the fingers need limits in the URDF, to open and to close "
+                f"to; {', '.join(joint.name for joint in fingers)} have {limits}."
+            )
+        for other in fingers[1:]:
+            self._simulation.couple(self.body, fingers[0].index, other.index)
+        lower, upper = np.array(limits, np.float64).T
+        motors = Motors(
+            simulation=self._simulation,
+            body=self.body,
+            joints=fingers,
+            read_columns=[self.joints.index(joint) for joint in fingers],
+            scale=0.5 * (upper - lower),
+            centre=0.5 * (lower + upper),
+            lower=lower,
+            upper=upper,
+            max_force=[joint.max_force for joint in fingers],
+            position_gain=None,
+            velocity_gain=None,
+            max_velocity=[joint.max_velocity or np.inf for joint in fingers],
+        )
+        return MixedDrive(PositionDrive(motors), ((1.0,),) * len(fingers))
 
     def _motors(self, spec: RobotSpec) -> Motors:
         count = len(self.actuated)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robots.camera import Camera
 from robots.frames import Components, Floats, columns
+from robots.ranges import RangeReader, RangeSensor
 from robots.simulation import JointInfo, Simulation, matching
 
 __all__ = ["Floats", "Memory", "SensorSpec", "Sensors", "State"]
@@ -56,6 +57,8 @@ class State(NamedTuple):
     contact: Floats = None  # type: ignore[assignment]
     """1 where another body touches the link, else 0, shape (..., n_contact_links); 0 at the start
     of an episode."""
+    ranges: Floats = None  # type: ignore[assignment]
+    """Distance of the next body along each ray [m], shape (..., n_rays)."""
     object_position: Floats = None  # type: ignore[assignment]
     """Centres of mass of the objects, world frame [m], shape (..., n_objects, 3)."""
     object_orientation: Floats = None  # type: ignore[assignment]
@@ -132,6 +135,8 @@ class SensorSpec:
     those it began with. Saves the forward kinematics."""
     contacts: str | None = None
     """Pattern of the links for which it is read whether another body touches them."""
+    ranges: RangeSensor | None = None
+    """Rays that measure distances."""
     camera: Camera | None = None
     """Camera whose image is read."""
 
@@ -213,6 +218,11 @@ class Sensors:
         if self.contact_links:
             self._parts.append(self._contact_row)
             shapes["contact"] = (len(self.contact_links),)
+        if spec.ranges is not None:
+            read_pose = partial(self._read_pose, body)
+            cast = simulation.bind(pybullet.rayTestBatch)
+            self._parts.append(RangeReader(spec.ranges, read_pose, cast).read)
+            shapes["ranges"] = (spec.ranges.n_rays,)
         if objects:
             self._parts.append(partial(self._body_row, objects))
             shapes |= _pose_shapes("object", len(objects))

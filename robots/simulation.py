@@ -205,6 +205,13 @@ class Simulation(Client):
 
         return drive
 
+    def couple(self, body: int, link: int, other: int) -> None:
+        """Make the sliding joints above two links move alike, as a gear would."""
+        gear = self.bind(pybullet.createConstraint)(
+            body, link, body, other, pybullet.JOINT_GEAR, (1, 0, 0), (0, 0, 0), (0, 0, 0)
+        )
+        self.bind(pybullet.changeConstraint)(gear, gearRatio=-1, erp=0.1, maxForce=50)
+
     def reset_joints(
         self, body: int, joints: Sequence[int], position: Iterable[float], velocity: Iterable[float]
     ) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from robots.camera import Colour, Quaternion, Vector3
 from robots.client import Physics, load_egl
-from robots.drives import Drive, PdDrive
+from robots.drives import JoinedDrive
 from robots.rendering import camera_image
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
 from robots.sensors import Floats, Sensors, State
@@ -69,6 +68,7 @@ class World:
         robots: The same, and its partners.
         ground: Id of the ground's body, or None.
         objects: Ids of the objects that are read.
+        obstacles: Ids of those that have no mass.
         sensors: What reads the robot and the objects.
     """
 
@@ -99,6 +99,7 @@ class World:
             self.robots = [Robot(self.simulation, one) for one in (robot, *spec.partners)]
             bodies = [(self._add(item), item) for item in spec.objects]
             self.objects = [body for body, item in bodies if item.mass_kg > 0]
+            self.obstacles = [body for body, item in bodies if item.mass_kg == 0]
             self.robot = self.robots[0]
             self.sensors = self._make_sensors((robot, *spec.partners))
             if spec.partners:
@@ -137,7 +138,8 @@ class World:
         where bodies are placed on each other again, and the first steps would depend on it.
         """
         simulation = self.simulation
-        bodies = [*self.objects, *(one.body for one in self.robots if one.free_base)]
+        robots = [one.body for one in self.robots if one.free_base]
+        bodies = [*self.objects, *self.obstacles, *robots]
         read = simulation.bind(pybullet.getBasePositionAndOrientation)
         self._poses = {body: read(body) for body in bodies}
         for number, (body, (_, orientation)) in enumerate(self._poses.items(), start=1):
@@ -151,11 +153,14 @@ class World:
             self._forget_contacts()
         for index, (body, pose) in enumerate(self._poses.items()):
             position, orientation = pose
-            if index < len(self.objects):
+            obstacle = index - len(self.objects)
+            if obstacle < 0:
                 if initial.object_position is not None:
                     position = initial.object_position[index]
                 if initial.object_orientation is not None:
                     orientation = initial.object_orientation[index]
+            elif obstacle < len(self.obstacles) and initial.obstacle_position is not None:
+                position = initial.obstacle_position[obstacle]
             self.simulation.reset_base(body, position, orientation)
         starts = (initial, *initial.partners)
         for index, robot in enumerate(self.robots):
@@ -228,43 +233,9 @@ def step_worlds(worlds: Sequence[World], targets: Floats) -> Rows:
     return np.array(rows, np.float64)
 
 
-class TeamDrive(Drive):
+class TeamDrive(JoinedDrive):
     """Distributes an action among robots: its first entries drive the first one, and so on."""
 
-    def __init__(self, drives: list[Drive]) -> None:
-        """Join the drives of one world's robots; a ``PdDrive`` cannot share it (ValueError)."""
-        super().__init__(drives[0].motors)
-        if any(isinstance(drive, PdDrive) for drive in drives):
-            raise ValueError(
-                "action_mode=pd cannot share a world: its controller acts within a step. "
-                "Use action_mode=position."
-            )
-        self.drives = drives
-        self._actions = _spans([drive.n_actions for drive in drives])
-        self.target_spans = _spans([drive.n_targets for drive in drives])
-        self.n_actions = self._actions[-1].stop
-        self.n_targets = self.target_spans[-1].stop
-
-    def set_strength(self, strength: float) -> None:
-        """Set the factor on what the motors of all robots can apply."""
-        for drive in self.drives:
-            drive.set_strength(strength)
-
-    def targets(self, action: Floats, state: State) -> Floats:
-        """Return what an action commands, side by side, shape (..., n_targets)."""
-        states = (state, *state.partners)
-        parts = [
-            drive.targets(action[..., span], own)
-            for drive, span, own in zip(self.drives, self._actions, states, strict=True)
-        ]
-        return np.concatenate(parts, axis=-1)
-
-    def command(self, targets: list[float]) -> None:
-        """Command the motors of all robots for the next step."""
-        for drive, span in zip(self.drives, self.target_spans, strict=True):
-            drive.command(targets[span])
-
-
-def _spans(widths: list[int]) -> list[slice]:
-    """Return the columns of parts of these widths that lie side by side."""
-    return [slice(*ends) for ends in pairwise([0, *accumulate(widths)])]
+    def states(self, state: State) -> Sequence[State]:
+        """Return the state of each robot."""
+        return (state, *state.partners)

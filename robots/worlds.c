@@ -33,6 +33,15 @@ struct Contacts {
   int n;
   struct Contact* points;
 };
+struct Hit {
+  double fraction;
+  int body, link;
+  double position[3], normal[3];
+};
+struct Hits {
+  int n;
+  struct Hit* hits;
+};
 
 #define FUNCTIONS(F)                                                                              \
   F(int, b3SubmitClientCommand, (Handle, Handle))                                                 \
@@ -58,6 +67,10 @@ struct Contacts {
   F(Handle, b3InitRequestContactPointInformation, (Handle))                                       \
   F(void, b3SetContactFilterBodyA, (Handle, int))                                                 \
   F(void, b3GetContactPointInformation, (Handle, struct Contacts*))                               \
+  F(Handle, b3CreateRaycastBatchCommandInit, (Handle))                                            \
+  F(void, b3RaycastBatchSetNumThreads, (Handle, int))                                             \
+  F(void, b3RaycastBatchAddRay, (Handle, const double*, const double*))                           \
+  F(void, b3GetRaycastInformation, (Handle, struct Hits*))                                        \
   F(Handle, b3CalculateInverseKinematicsCommandInit, (Handle, int))                               \
   F(void, b3CalculateInverseKinematicsSetMaxNumIterations, (Handle, int))                         \
   F(void, b3CalculateInverseKinematicsSetResidualThreshold, (Handle, double))                     \
@@ -296,6 +309,37 @@ static void put_contacts(double* out, Handle client, int body, int other, int n,
   }
 }
 
+// A point of a body's frame in the world, as frames.rotate rounds it.
+static void to_world(const double* pose, const double* point, double* out) {
+  double x = pose[3], y = pose[4], z = pose[5], w = pose[6];
+  double a = point[0], b = point[1], c = point[2];
+  double p = 2.0 * (y * c - z * b), q = 2.0 * (z * a - x * c), r = 2.0 * (x * b - y * a);
+  out[0] = pose[0] + (a + w * p + (y * r - z * q));
+  out[1] = pose[1] + (b + w * q + (z * p - x * r));
+  out[2] = pose[2] + (c + w * r + (x * q - y * p));
+}
+
+// RangeReader.read: the distance that each ray measures.
+static int put_ranges(double* out, Handle client, int body, int n, double near, double length,
+                      const double* ends) {
+  struct Hits found = {0, 0};
+  double pose[7], from[3], to[3];
+  State state;
+  if (!read_state(client, body, 0, 0, &state)) return 0;
+  put(pose, state.q, 7);
+  Handle command = b3CreateRaycastBatchCommandInit(client);
+  b3RaycastBatchSetNumThreads(command, 1);
+  for (int i = 0; i < n; i++, ends += 6) {
+    to_world(pose, ends, from);
+    to_world(pose, ends + 3, to);
+    b3RaycastBatchAddRay(command, from, to);
+  }
+  submit(client, command);
+  b3GetRaycastInformation(client, &found);
+  for (int i = 0; i < n && i < found.n; i++) out[i] = near + length * found.hits[i].fraction;
+  return found.n == n;
+}
+
 // The sum of numbers in the order of NumPy, whose rounding it shares.
 static double sum(const double* x, int stride, int n) {
   double total = 0.0, eight[8];
@@ -372,7 +416,7 @@ static void note_walker(double* out, const double* read, const double* in, const
   out[0] = xyz[2] - start[2];
 }
 
-enum { MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER };
+enum { MOTORS, REGULATE, REACH, STEP, READ, LINKS, CONTACTS, BODIES, SKIP, WALKER, RANGES };
 
 // Carry out a world's program: parts of (kind, length of the rest, rest).
 static int run(const World* world, const double* in, double* out) {
@@ -428,6 +472,10 @@ static int run(const World* world, const double* in, double* out) {
         break;
       case WALKER:  // struct Walker, limits of joints, places
         note_walker(row, row + 18 + 2 * (int)a[1], in, (const Walker*)a);
+        break;
+      case RANGES:  // body, n, start and length of a ray, first and last points
+        if (!put_ranges(out, client, body, a[1], a[2], a[3], a + 4)) return 0;
+        out += (int)a[1];
         break;
       default:
         return 0;

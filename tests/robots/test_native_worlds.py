@@ -25,6 +25,7 @@ from robots import native, plugin
 from robots.drives import PositionDrive
 from robots.native import NativeWorlds, stepper
 from robots.plugin import PluginError, get_plugin, require_private
+from robots.ranges import RangeSensor
 from robots.robot import ActionMode, RobotSpec
 from robots.sensors import SensorSpec
 from robots.threads import THREADS
@@ -35,6 +36,7 @@ GRIPPER = "lbr_iiwa_link_7"
 TURNED = (0.0, 1.0, 0.0, 0.0)
 GROUND = WorldSpec(ground_friction=0.8)
 BALL = ObjectSpec("sphere", (0.1, 0.0, 0.0), position=(0.5, 0.0, 0.1))
+POST = ObjectSpec("cylinder", (0.1, 1.0, 0.0), mass_kg=0.0, position=(-1.0, 0.3, 0.9))
 HUSKY = RobotSpec(
     "husky/husky.urdf",
     action_scale=8.0,
@@ -99,6 +101,19 @@ WORLDS = {
             sensors=SensorSpec(base=True, links=".*", contacts=".*"),
         ),
         WorldSpec(ground_friction=0.9, objects=(BALL, BALL)),
+    ),
+    "ranges": (
+        RobotSpec(
+            "r2d2.urdf",
+            action_scale=3.0,
+            fixed_base=False,
+            base_position=(0.0, 0.0, 0.5),
+            sensors=SensorSpec(
+                contacts=".*wheel.*",
+                ranges=RangeSensor(n_rays=9, min_m=0.1, max_m=3.0, position=(0.1, 0.0, 0.4)),
+            ),
+        ),
+        WorldSpec(ground_friction=0.9, objects=(BALL, POST)),
     ),
     "partners": (
         ARM(action_mode=ActionMode.DELTA_POSITION),
