@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.abc import Loader, MetaPathFinder
@@ -32,6 +33,11 @@ _WRITER = "torch.utils.tensorboard"
 # TensorBoard imports these to reach a store, which no run of ours writes its events to.
 _STORES = ("boto3", "botocore", "botocore.exceptions", "fsspec")
 _MANY = 1_000_000
+# How often an idle thread of PyTorch looks for work before it sleeps: some 40 microseconds, longer
+# than the pause between two operations. GNU OpenMP's own 300,000 keep others from the core for
+# milliseconds; among other programs, one operation then takes as long as their turns.
+_SPINS = ("GOMP_SPINCOUNT", "2000")
+_SPINS_OF_THE_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _usual_thresholds: tuple[int, int, int] | None = None
 
 
@@ -74,6 +80,9 @@ def import_libraries(config: RunConfig) -> None:
 
 
 def _import_torch(config: RunConfig) -> None:
+    if os.environ.keys().isdisjoint(_SPINS_OF_THE_USER):
+        # Read as the library is loaded. The number of threads, and so the bits, stay the same.
+        os.environ.update([_SPINS])
     with contextlib.ExitStack() as stack:
         if not own_code(config) and find_spec("torch") is not None:
             stack.enter_context(_known_frames())

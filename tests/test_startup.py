@@ -108,6 +108,37 @@ _NEVER = (
 )
 
 
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "2000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_idle_threads_sleep_soon_unless_the_user_says_otherwise(own, expected, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    _run(
+        "import os, sys\n"
+        "class SeesTorch:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch':\n"
+        "            names = ('GOMP_SPINCOUNT', 'OMP_WAIT_POLICY')\n"
+        "            found = {n: os.environ[n] for n in names if n in os.environ}\n"
+        f"            assert found == {expected}, found\n"
+        "            sys.exit(0)\n"
+        "import rlzoo_plus\n"
+        "from rlzoo_plus.startup import import_libraries\n"
+        "config = rlzoo_plus.compose(['env=cartpole'])\n"
+        "sys.meta_path.insert(0, SeesTorch())\n"
+        "import_libraries(config)\n"
+        "sys.exit('torch was not imported')\n"
+    )
+
+
 @pytest.mark.training
 def test_a_training_imports_nothing_that_it_does_not_use(tmp_path):
     names = (*_NEVER, "tensorboard", "torch.utils.tensorboard")

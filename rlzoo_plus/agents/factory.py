@@ -187,9 +187,7 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
     if spec.family is not Family.OFF_POLICY:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if hasattr(os, "getloadavg") and os.getloadavg()[0] > (cores or 1):
-        # Not chosen by load: the number of threads changes the last bits of a result.
-        log.warning("this machine is busy: num_threads=1 may be many times as fast")
+    # Not chosen by load: the number of threads changes the last bits of a result.
     return cores or 1, f"all cores for a lone {spec.name} run; set num_threads=1 beside others"
 
 
