@@ -9,7 +9,7 @@ import numpy as np
 import pybullet_data
 import pytest
 
-from robots.driving import DriveToGoal
+from robots.drive_to_goal import DriveToGoal
 from robots.frames import yaw
 from robots.sensors import State
 
