@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rlzoo_plus.agents.recorded import graphs, lanes, tape
+from rlzoo_plus.agents.recorded import graphs, lanes, memory, tape
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 
 pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
@@ -98,17 +98,18 @@ def test_what_nobody_uses_and_what_was_computed_before_is_left_out():
     assert tape.n_calls == 2
 
 
-def test_changes_in_place_are_made_each_time():
+def test_changes_in_place_are_made_each_time(way):
     def parts(inputs, numbers):
-        total = torch.zeros(2)
+        total = inputs[0] * 2
         total += inputs[0]
         total.unsqueeze_(dim=1)
         yield [total * 2]
 
-    tape = Tape(parts, [torch.ones(2)], [], [])
+    tape = Tape(parts, [torch.ones(2, 3)], [], [])
+    assert tape.is_compiled == (way != "from Python")
     for value in (1.0, 2.0):
-        (result,) = replay(tape, [torch.full((2,), value)])
-        assert torch.equal(result, torch.full((2, 1), 2 * value))
+        (result,) = replay(tape, [torch.full((2, 3), value)])
+        assert torch.equal(result, torch.full((2, 1, 3), 6 * value))
 
 
 def test_what_is_wanted_is_not_written_again_by_the_next_run():
@@ -196,6 +197,56 @@ def test_independent_networks_are_on_two_lanes_and_what_joins_them_is_not(way):
         (expected,) = next(parts(inputs, None))
     for _ in range(50):
         assert torch.equal(replay(tape, inputs)[0], expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypatch):
+    if way != "on two lanes":
+        pytest.skip("no lanes")
+    chosen = np.random.default_rng(seed)
+    picks = chosen.integers([2, 8, 8], size=(60, 3))
+    segments_of, add, leave = lanes.segments_of, graphs._Builder._add, memory.MemoryPlan.leave
+    touched, n_beside = [], 0
+
+    def of_any_cost(calls, recording):
+        for call in calls:
+            call.cost = chosen.random()
+        return segments_of(calls, recording)
+
+    def watched_add(builder, call):
+        add(builder, call)
+        read, written = (
+            [builder._memory[slot] for slot in slots if slot in builder._memory]
+            for slots in (call.inputs, [*call.outs, *call.changed])
+        )
+        touched.append((builder._plan._lane, read, written))
+
+    def watched_leave(plan):
+        nonlocal n_beside
+        leave(plan)
+        one, other = ([t for t in touched if t[0] == lane] for lane in (0, 1))
+        n_beside += len(other)
+        for _, read, written in one:
+            for _, others_read, others_written in other:
+                places = {t.data_ptr() for t in written}
+                assert places.isdisjoint(t.data_ptr() for t in [*others_read, *others_written])
+                assert {t.data_ptr() for t in others_written}.isdisjoint(t.data_ptr() for t in read)
+        touched.clear()
+
+    monkeypatch.setattr(graphs, "segments_of", of_any_cost)
+    monkeypatch.setattr(graphs._Builder, "_add", watched_add)
+    monkeypatch.setattr(memory.MemoryPlan, "leave", watched_leave)
+    monkeypatch.setattr(lanes, "_START", -0.1)
+
+    def parts(inputs, numbers):
+        values = [*inputs] * 4
+        for which, left, right in picks:
+            values.append((torch.tanh, torch.sin)[which](values[left - 8] + values[right - 8]))
+        yield [torch.stack(values[-8:]).sum()]
+
+    tape = Tape(parts, [torch.ones(3, 4), torch.zeros(3, 4)], [], [])
+    assert tape.is_compiled
+    assert n_beside
 
 
 @pytest.mark.parametrize("faster", [0, 1])

@@ -105,8 +105,8 @@ class MemoryPlan:
         self._lane = lane
 
     def leave(self) -> None:
-        """Note that both lanes have ended."""
-        self._lane = None
+        """Note that both lanes have ended; what they made, the next ones may both read."""
+        self._lane, self._born = None, dict.fromkeys(self._born)
         for free in (*self._free_in, self._held):
             for key, bases in free.items():
                 self._free.setdefault(key, []).extend(bases)
