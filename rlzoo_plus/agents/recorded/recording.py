@@ -134,6 +134,7 @@ class _Recorder(TorchDispatchMode):
             self.constants.add(self.new_slot(result))
             return result
         given = _mapped(args, self.slot_of), _mapped(kwargs, self.slot_of)
+        reshaped = args[0].detach() if func is aten.unsqueeze_.default else None
         started = time.perf_counter()
         result = func(*args, **kwargs)
         cost = max(time.perf_counter() - started - _FROM_PYTHON, 0.0)
@@ -141,11 +142,11 @@ class _Recorder(TorchDispatchMode):
             self._kept.append(result)
             self._slots[id(result)] = given[0][0]
             return result
-        if func is aten.unsqueeze_.default:
-            # The handle's new shape is a new value.
+        if reshaped is not None:
+            # The handle's new shape is a new value; the slot of the old one keeps the old shape.
             func = aten.unsqueeze.default
             call = Call(func, *given, [self.new_slot(result)], is_tuple=False, part=self.part)
-            self.tensors[given[0][0]] = result
+            self.tensors[given[0][0]] = reshaped
             self.calls.append(call)
             return result
         is_tuple = not isinstance(result, Tensor)
