@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from robots.conditions import ConditionOptions, Conditions, info_of
 from robots.distributions import read_number
+from robots.randomization import ballast_m
 from robots.rendering import View, aim_window
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
@@ -117,6 +118,8 @@ class BaseRobotEnv(ExactState, View):
         self.task = task
         if needs_efforts(conditions.get("safety"), robot.action_mode):
             robot = replace(robot, sensors=replace(robot.sensors, efforts=True))
+        if reach_m := ballast_m(conditions.get("randomization")):
+            robot = replace(robot, ballast_m=reach_m)
         gui = render_mode == "human"
         self.world = World(world or WorldSpec(), robot, gui=gui, renderer=renderer)
         step_s = self.simulation.step_s
@@ -212,6 +215,10 @@ class BaseRobotEnv(ExactState, View):
         self.readings = self.world.start(initial)
         state = self.world.sensors.state(self.readings, initial.memory, self.world.image())
         self.state = state._replace(memory=self.task.remember(state, self._zeros))
+        if conditions is not None and conditions.randomizer.delays:
+            conditions.randomizer.with_delay(
+                conditions.randomizer.with_noise(self.task.observation(self.state))
+            )
 
     def step(self, action: Action) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act for one control step.
@@ -299,6 +306,7 @@ class BaseRobotEnv(ExactState, View):
         if conditions is not None:
             conditions.randomizer.draw_noise(self.np_random)
             observation = conditions.randomizer.with_noise(observation)
+            observation = conditions.randomizer.with_delay(observation)
         return observation, reward, terminated, truncated, info
 
     def set_randomization_level(self, level: float | None) -> None:

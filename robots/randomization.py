@@ -1,5 +1,6 @@
 """Domain randomization: its specification, and drawing it at each reset."""
 
+from collections import deque
 from collections.abc import Mapping
 from math import pi
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from robots.ballast import LINK_KG
 from robots.distributions import Distribution, known_name, read_distribution, read_number
 from robots.elementary import clip
 from robots.robot import InitialState
@@ -29,6 +31,8 @@ class Quantity(NamedTuple):
 QUANTITIES = {
     "mass": Quantity(1.0, 0.01, each=True),
     "inertia": Quantity(1.0, 0.01, each=True),
+    "payload": Quantity(0.0, 0.0),
+    "com_offset": Quantity(0.0),
     "friction": Quantity(1.0, 0.0, each=True),
     "joint_damping": Quantity(0.0, 0.0, each=True),
     "ground_friction": Quantity(1.0, 0.0),
@@ -37,6 +41,7 @@ QUANTITIES = {
     "gravity": Quantity(1.0, 0.0),
     "motor_strength": Quantity(1.0, 0.0),
     "latency": Quantity(0.0, 0.0),
+    "observation_delay": Quantity(0.0, 0.0),
     "initial_position": Quantity(0.0),
     "initial_velocity": Quantity(0.0),
     "observation_bias": Quantity(0.0),
@@ -45,6 +50,8 @@ QUANTITIES = {
 """In the order in which they are drawn."""
 
 _SETTINGS = ("push", "curriculum")
+_WHOLE = ("latency", "observation_delay")
+_LEAST_BALLAST_M = 0.01
 
 
 def _read(name: str, value: object) -> Distribution:
@@ -55,7 +62,7 @@ def _read(name: str, value: object) -> Distribution:
             f"{where}={value!r} can be as low as {distribution.low:.4g}, and must be at least "
             f"{quantity.at_least:g}. Narrow it; a normal distribution reaches three deviations."
         )
-    if name == "latency" and not distribution.whole:
+    if name in _WHOLE and not distribution.whole:
         raise ValueError(
             f"{where}={value!r} must be whole control steps. Write for example "
             "{choice: [0, 1, 2]}."
@@ -80,6 +87,21 @@ def _read_settings(name: str, value: object, keys: tuple[str, ...]) -> dict[str,
 
 _OFFSETS = ("initial_position", "initial_velocity")
 _OF_LINKS = ("mass", "inertia", "friction")
+_OF_TRUNK = ("payload", "com_offset")
+
+
+def ballast_m(config: object) -> float | None:
+    """Return how far from a trunk's centre of mass its ballast must be: four times its offset.
+
+    So at most a quarter of its mass is moved along each axis. None without ``com_offset``.
+
+    Raises:
+        ValueError: The ``com_offset`` of a randomization is not valid.
+    """
+    if not isinstance(config, Mapping) or "com_offset" not in config:
+        return None
+    offset = _read("com_offset", config["com_offset"])
+    return max(4.0 * max(abs(offset.low), abs(offset.high)), _LEAST_BALLAST_M)
 
 
 class Randomizer:
@@ -94,6 +116,7 @@ class Randomizer:
         level: Level of the present episode, from 0 (nominal) to 1 (the full spread).
         drawn: What was drawn for it, as plain numbers and lists.
         noise: What is added to the next observation, shape (n_observations,); None: never any.
+        delays: Whether observations arrive late.
     """
 
     def __init__(self, config: object, world: World, observation_space: spaces.Space[Any]) -> None:
@@ -152,13 +175,23 @@ class Randomizer:
         ):
             if name in self.draws and not there:
                 raise ValueError(f"randomization.{name}: this world has not {what}. Leave it out.")
+        self._trunk = (world.robot.body, world.simulation.trunk(world.robot.body))
+        self._ballast = world.simulation.ballast(world.robot.body)
+        self._reach_m = ballast_m(config)
+        self._loads = not self.draws.keys().isdisjoint(_OF_TRUNK)
+        for name in _OF_TRUNK:
+            if name in self.draws and not world.robot.free_base:
+                raise ValueError(
+                    f"randomization.{name}: the base of this robot cannot move, so it would change "
+                    "nothing. Leave it out, or vary the mass of its links."
+                )
         self._box: spaces.Box | None = None
         self.noise: NDArray[np.float64] | None = None
         if not self.draws.keys().isdisjoint(("observation_bias", "observation_noise")):
             self._box = _noisy_box(observation_space)
             self.noise = np.zeros(self._box.shape)
         # How many numbers a reset draws of each quantity; None: one for all.
-        always = dict.fromkeys(_OFFSETS, len(world.robot.joints))
+        always = {**dict.fromkeys(_OFFSETS, len(world.robot.joints)), "com_offset": 3}
         if self.noise is not None:
             always["observation_bias"] = len(self.noise)
         counts = {
@@ -171,6 +204,8 @@ class Randomizer:
             for name, draw in self.draws.items()
             if name != "observation_noise"
         }
+        self.delays = "observation_delay" in self.draws
+        self._under_way: deque[NDArray[Any]] = deque()
         self._episodes = 0
         self._start: tuple[int, float | None] = (0, None)
         self._steps_to_push = 0
@@ -182,10 +217,11 @@ class Randomizer:
         level = min(1.0, self._episodes / growing) if growing else 1.0
         self.level = level if self.forced_level is None else self.forced_level
         self._episodes += 1
+        self._under_way.clear()
         self.drawn = {"level": self.level}
         for name, size in self._sizes.items():
             value = np.asarray(self._draw(name, rng, size)).tolist()
-            self.drawn[name] = round(value) if name == "latency" else value
+            self.drawn[name] = round(value) if name in _WHOLE else value
         self._set_physics()
         if self._push_every_s:
             self._plan_push(rng)
@@ -251,6 +287,23 @@ class Randomizer:
             return {**observation, "observation": part}
         return clip(observation + noise, self._box.low, self._box.high).astype(np.float32)
 
+    def with_delay(self, observation: Any) -> Any:
+        """Return what has arrived of observations, to be called with each of an episode in turn.
+
+        Until the first is as old as the drawn delay, it is what is seen.
+
+        Args:
+            observation: Of one world; of a goal task, its goals arrive at once.
+        """
+        if not self.delays:
+            return observation
+        if isinstance(observation, dict):
+            return {**observation, "observation": self.with_delay(observation["observation"])}
+        self._under_way.append(np.array(observation))
+        if len(self._under_way) > self.drawn["observation_delay"] + 1:
+            self._under_way.popleft()
+        return self._under_way[0].copy()
+
     def progress(self) -> dict[str, Any]:
         """Return the part of the environment's state that persists between episodes."""
         episodes, level = self._start
@@ -269,10 +322,12 @@ class Randomizer:
             for i, (body, link, nominal) in enumerate(links):
                 values: dict[str, Any] = {}
                 # Bullet gives what cannot move no mass.
-                if nominal.mass_kg > 0 and (mass or inertia):
+                is_loaded = self._loads and (body, link) == self._trunk
+                if nominal.mass_kg > 0 and (mass or inertia or is_loaded):
                     heavier = mass[i] if mass else 1.0
                     larger = heavier * inertia[i] if inertia else heavier
-                    values["mass"] = nominal.mass_kg * heavier
+                    kg = nominal.mass_kg * heavier
+                    values["mass"] = self._loaded(kg) if is_loaded else kg
                     values["localInertiaDiagonal"] = [larger * m for m in nominal.inertia]
                 if friction:
                     values["lateralFriction"] = nominal.friction * friction[i]
@@ -285,6 +340,24 @@ class Randomizer:
             simulation.set_gravity(simulation.gravity_m_s2 * drawn["gravity"])
         if "motor_strength" in drawn:
             self._world.robot.drive.set_strength(self._strength * drawn["motor_strength"])
+
+    def _loaded(self, mass_kg: float) -> float:
+        """Return what a trunk of this mass weighs with its payload and without its ballast.
+
+        Ballast at a distance from the centre of mass has the share of it all that moves the centre.
+        """
+        total: float = mass_kg + self.drawn.get("payload", 0.0)
+        change, body = self._world.simulation.change_dynamics, self._world.robot.body
+        if self._reach_m is None:
+            return total
+        rest = total
+        sides = [side for x in self.drawn["com_offset"] for side in (x, -x)]
+        for link, offset in zip(self._ballast, sides, strict=True):
+            kg = max(offset, 0.0) / self._reach_m * total
+            moments = (1e-3 * LINK_KG,) * 3
+            change(body, link, mass=max(kg, LINK_KG), localInertiaDiagonal=moments)
+            rest -= kg
+        return rest
 
     def _draw(self, name: str, rng: np.random.Generator, size: int | None) -> Any:
         """Draw a quantity; at a level below 1 it stays nearer to its nominal value."""

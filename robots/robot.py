@@ -116,6 +116,9 @@ class RobotSpec:
     massless_links: str | None = None
     """Pattern of the names of links for which the URDF states no inertia: they get 1 g, where
     Bullet assumes 1 kg."""
+    ballast_m: float | None = None
+    """Add links without weight to a URDF at this distance from the centre of mass of the trunk,
+    for the ``com_offset`` of randomization, which sets it; None: do not."""
     sensors: SensorSpec = field(default_factory=SensorSpec)
     """What is read in addition to the joints."""
     end_effector: str | None = None
@@ -219,6 +222,7 @@ class Robot:
                 fixed_base=spec.fixed_base,
                 flags=flags,
                 keep_damping=spec.keep_damping,
+                ballast_m=spec.ballast_m,
             )
         bodies = self._simulation.load_mjcf(spec.urdf, flags=flags, keep_damping=spec.keep_damping)
         if len(bodies) != 1:

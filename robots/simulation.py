@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 import pybullet
 import pybullet_data
 
+from robots.ballast import BALLAST, with_ballast
 from robots.camera import Quaternion, Vector3
 from robots.client import Client
 
@@ -64,6 +67,20 @@ def matching(field: str, pattern: str, named: Iterable[tuple[str, _T]], what: st
     return chosen
 
 
+def _load_with_ballast(reach_m: float, path: str, *args: Any, **more: Any) -> int:
+    """Load a URDF with the links of ``robots.ballast``."""
+    folder = pybullet_data.getDataPath()
+    found = next((p for p in (Path(path), Path(folder) / path) if p.is_file()), None)
+    if found is None:
+        raise pybullet.error(path)
+    text = with_ballast(found, reach_m)
+    with NamedTemporaryFile("w", suffix=".urdf", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        body: int = pybullet.loadURDF(file.name, *args, **more)
+    return body
+
+
 # Paths of the models that this process has loaded, as they were given.
 LOADED_MODELS: set[str] = set()
 
@@ -83,6 +100,7 @@ class Simulation(Client):
         fixed_base: bool = True,
         flags: int = 0,
         keep_damping: bool = False,
+        ballast_m: float | None = None,
     ) -> int:
         """Load a body, with its default joint motors and all damping switched off.
 
@@ -93,6 +111,7 @@ class Simulation(Client):
             fixed_base: Whether the base is bolted to the world.
             flags: PyBullet's ``URDF_*`` flags.
             keep_damping: Leave the damping as the file and Bullet have it.
+            ballast_m: Add the links of ``robots.ballast`` at this distance.
 
         Returns:
             The id of the body.
@@ -101,6 +120,8 @@ class Simulation(Client):
             FileNotFoundError: If PyBullet cannot load the file.
         """
         load, place = pybullet.loadURDF, (position, orientation)
+        if ballast_m is not None:
+            load = partial(_load_with_ballast, ballast_m)
         body: int = self._load("urdf", load, path, *place, useFixedBase=fixed_base, flags=flags)
         self.make_passive(body, keep_damping=keep_damping)
         return body
@@ -137,13 +158,28 @@ class Simulation(Client):
     def links(self, body: int) -> dict[str, int]:
         """Return the index of every link of a body by name; the base is -1."""
         base = self.bind(pybullet.getBodyInfo)(body)[0].decode()
-        return {base: -1, **{info[12].decode(): info[0] for info in self._joint_infos(body)}}
+        links = {base: -1, **{info[12].decode(): info[0] for info in self._joint_infos(body)}}
+        return {name: link for name, link in links.items() if not name.startswith(BALLAST)}
+
+    def ballast(self, body: int) -> list[int]:
+        """Return the links that ``load_urdf`` added along +x, -x, +y, -y, +z and -z, if any."""
+        found = {info[12].decode(): info[0] for info in self._joint_infos(body)}
+        return [found[name] for name in sorted(found) if name.startswith(BALLAST)]
+
+    def trunk(self, body: int) -> int:
+        """Return the heaviest link that is, by fixed joints alone, one with the base."""
+        masses, rigid = self.link_dynamics(body), [-1]
+        for info in self._joint_infos(body):
+            if info[2] == pybullet.JOINT_FIXED and info[16] in rigid and info[0] in masses:
+                rigid.append(info[0])
+        return max(rigid, key=lambda link: masses[link].mass_kg)
 
     def link_dynamics(self, body: int) -> dict[int, LinkDynamics]:
         """Return mass, inertia and friction of every link of a body by index; the base is -1."""
         read = self.bind(pybullet.getDynamicsInfo)
         links = range(-1, self.bind(pybullet.getNumJoints)(body))
-        infos = {link: read(body, link) for link in links}
+        added = self.ballast(body)
+        infos = {link: read(body, link) for link in links if link not in added}
         return {link: LinkDynamics(i[0], tuple(i[2]), i[1]) for link, i in infos.items()}
 
     def change_dynamics(self, body: int, link: int, **values: Any) -> None:

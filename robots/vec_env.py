@@ -236,6 +236,8 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             noises = [one.randomizer.noise for one in conditions]
             noise = None if noises[0] is None else np.array(noises)
             observation = conditions[0].randomizer.with_noise(observation, noise)
+            if conditions[0].randomizer.delays:
+                observation = self._late(observation)
         return Transition(observation, reward, terminated, truncated, infos)
 
     def render(self) -> tuple[Any, ...]:
@@ -249,6 +251,13 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         del kwargs
         for env in self.envs:
             env.close()
+
+    def _late(self, observation: Any) -> Any:
+        """Return what has arrived in each world of observations, which are late there."""
+        if isinstance(observation, dict):
+            return {**observation, "observation": self._late(observation["observation"])}
+        rows = zip(self._conditions, observation, strict=True)
+        return np.stack([one.randomizer.with_delay(row) for one, row in rows])
 
     def _state_of_rows(self) -> State:
         return self._worlds[0].sensors.state(self._rows, self._memory, self._images)

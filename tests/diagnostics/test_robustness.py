@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_shipped_grid_changes_what_the_request_names():
     names = {name for change in read_grid(DEFAULT_GRID) for name in change}
     assert names >= {"mass", "friction", "latency", "noise", "motor_strength", "push"}
+    assert "observation_delay" in names
     assert {"mass": 3.0, "joint_damping": 0.1, "latency": 3.0} in read_grid(DEFAULT_GRID)
 
 
@@ -66,7 +67,7 @@ def test_every_change_of_the_shipped_grid_reaches_the_robot():
         drawn = info.get("randomization", {})
         assert "gravity" not in drawn
         for name, value in change.items():
-            if name in ("mass", "friction", "joint_damping"):
+            if name in ("mass", "friction", "joint_damping", "observation_delay"):
                 assert drawn[name] == pytest.approx(value)
         strength = env.unwrapped.robot.drive.strength
         assert strength == pytest.approx(0.5 * change.get("motor_strength", 1.0))

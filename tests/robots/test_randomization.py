@@ -12,7 +12,9 @@ from continuing import actions_for, cartpole, from_json, play, to_json
 
 from rlzoo_plus.testing.robot_contract import check_same_numbers, play_randomly
 from robots.distributions import read_distribution
+from robots.driving import HuskyDriveEnv
 from robots.env import BaseRobotEnv
+from robots.kuka_reach import KukaReachEnv
 from robots.vec_env import RobotVecEnv
 
 EVERYTHING = {
@@ -23,6 +25,7 @@ EVERYTHING = {
     "gravity": {"normal": [1.0, 0.05]},
     "motor_strength": {"uniform": [0.5, 1.0]},
     "latency": {"choice": [0, 1, 3]},
+    "observation_delay": {"choice": [0, 2, 5]},
     "initial_position": {"uniform": [-0.05, 0.05]},
     "initial_velocity": {"normal": 0.02},
     "observation_bias": {"normal": 0.01},
@@ -31,6 +34,8 @@ EVERYTHING = {
     "curriculum": {"episodes": 5},
 }
 SURROUNDINGS = {
+    "payload": {"uniform": [0.0, 3.0]},
+    "com_offset": {"uniform": [-0.02, 0.02]},
     "ground_friction": {"uniform": [0.5, 1.0]},
     "object_mass": {"uniform": [0.5, 2.0]},
     "object_friction": 0.5,
@@ -120,6 +125,9 @@ class TestDistributions:
         ({"latency": {"choice": [0, 0.5]}}, "must be whole control steps"),
         ({"latency": {"uniform": [0, 3]}}, "must be whole control steps"),
         ({"latency": -1}, "can be as low as -1"),
+        ({"observation_delay": 0.5}, "must be whole control steps"),
+        ({"payload": 2.0}, "payload: the base of this robot cannot move"),
+        ({"com_offset": {"uniform": [-0.1, 0.1]}}, "com_offset: the base of this robot cannot"),
         ({"gravity": {"uniform": [0.9, 1.1], "each": True}}, "each has no meaning there"),
         ({"push": {"every_s": 2.0}}, "must be a mapping with every_s and velocity"),
         ({"push": {"every_s": 0.0, "velocity": 1.0}}, "must be above 0"),
@@ -162,6 +170,59 @@ class TestPhysics:
         for factor, (link, was) in zip(factors, nominal.items(), strict=True):
             assert self.dynamics(env)[link].mass_kg == pytest.approx(factor * was.mass_kg)
         env.close()
+
+    def test_a_payload_and_an_offset_are_those_of_the_trunk(self) -> None:
+        offset, payload = (0.01, -0.02, 0.0), 2.0
+        plain = tumbler(randomization={"payload": 0.0})
+        env = tumbler(randomization={"payload": payload, "com_offset": {"uniform": [-0.02, 0.02]}})
+        for each in (plain, env):
+            each.reset(seed=0)
+        env.conditions.randomizer.drawn["com_offset"] = list(offset)
+        env.conditions.randomizer._set_physics()
+        body = env.robot.body
+        trunk = plain.simulation.trunk(body)
+        mass = self.dynamics(plain)[trunk].mass_kg
+        links = [trunk, *env.simulation.ballast(body)]
+        read = env.simulation.bind(pybullet.getDynamicsInfo)
+        masses = np.array([read(body, link)[0] for link in links])
+        assert masses.sum() == pytest.approx(mass + payload, abs=1e-4)
+        where = env.simulation.bind(pybullet.getLinkState)
+        places = [where(body, link)[0] for link in links[1:]]
+        start, turn = env.simulation.bind(pybullet.getBasePositionAndOrientation)(body)
+        assert turn == (0.0, 0.0, 0.0, 1.0)
+        centre = (masses[:, None] * [start, *places]).sum(axis=0) / masses.sum()
+        assert trunk == -1
+        assert centre - start == pytest.approx(offset, abs=1e-6)
+        assert self.dynamics(env).keys() == self.dynamics(plain).keys()
+        for each in (plain, env):
+            each.close()
+
+    def test_ballast_that_weighs_nothing_leaves_the_robot_as_it_was(self) -> None:
+        places = []
+        for randomization in ({"payload": 0.0}, {"com_offset": 0.0}):
+            env = HuskyDriveEnv(randomization=randomization)
+            env.reset(seed=0)
+            for _ in range(20):
+                env.step(np.array([1.0, 0.0]))
+            places.append(env.state.base_position)
+            env.close()
+        assert places[0] == pytest.approx(places[1], abs=2e-3)
+        assert places[0][0] > 0.5
+
+    def test_a_weight_ahead_loads_the_wheels_ahead(self) -> None:
+        shares = []
+        for offset in (-0.1, 0.1):
+            env = HuskyDriveEnv(randomization={"com_offset": offset, "payload": 20.0})
+            env.reset(seed=0)
+            for _ in range(20):
+                env.step(np.zeros(2))
+            touching = env.simulation.bind(pybullet.getContactPoints)(env.robot.body)
+            force = {link: sum(p[9] for p in touching if p[3] == link) for link in range(12)}
+            wheels = [force[joint.index] for joint in env.robot.actuated]
+            shares.append(sum(wheels[:2]) / sum(wheels))
+            assert sum(wheels) == pytest.approx(9.8 * (44 + 20), rel=0.05)
+            env.close()
+        assert shares[0] + 0.2 < shares[1]
 
     def test_friction_of_robot_ground_and_objects_is_scaled_apart(self) -> None:
         env = tumbler(
@@ -322,14 +383,44 @@ class TestNoise:
         env.close()
 
     def test_goals_stay_exact(self) -> None:
-        from robots.kuka_reach import KukaReachEnv
-
         env = KukaReachEnv(randomization={"observation_noise": {"normal": 1.0}})
         seen, true = env.reset(seed=0)[0], env.task.observation(env.state)
         assert not np.array_equal(seen["observation"], true["observation"])
         for goal in ("achieved_goal", "desired_goal"):
             assert np.array_equal(seen[goal], true[goal])
         env.close()
+
+
+class TestDelay:
+    """Observations that arrive late."""
+
+    @pytest.mark.parametrize("delay", [0, 3])
+    def test_the_policy_sees_what_was_so_many_steps_ago(self, delay: int) -> None:
+        env, plain = cartpole(randomization={"observation_delay": delay}), cartpole()
+        seen, true = ([each.reset(seed=1)[0]] for each in (env, plain))
+        rewards = []
+        for action in actions_for(plain)[:20]:
+            steps = [each.step(action) for each in (env, plain)]
+            seen.append(steps[0][0])
+            true.append(steps[1][0])
+            rewards.append((steps[0][1], steps[1][1]))
+        expected = [true[0]] * delay + true[: len(true) - delay]
+        assert np.array_equal(seen, expected)
+        assert all(late == now for late, now in rewards)
+        env.close()
+        plain.close()
+
+    def test_goals_are_seen_at_once(self) -> None:
+        env, plain = KukaReachEnv(randomization={"observation_delay": 2}), KukaReachEnv()
+        first, now = env.reset(seed=0)[0], plain.reset(seed=0)[0]
+        late = env.step(np.ones(7))[0]
+        now = plain.step(np.ones(7))[0]
+        assert np.array_equal(late["observation"], first["observation"])
+        assert not np.array_equal(late["observation"], now["observation"])
+        for goal in ("achieved_goal", "desired_goal"):
+            assert np.array_equal(late[goal], now[goal])
+        env.close()
+        plain.close()
 
 
 class TestCurriculum:
