@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rlzoo_plus.artifacts.result import EvaluationRecord
+from rlzoo_plus.envs.episodes import CUT
 from rlzoo_plus.envs.monitor import episode_numbers, mean_of_episodes
 from rlzoo_plus.envs.seeding import generators_kept
 from rlzoo_plus.metrics import EpisodeMeter, MetricMaker
@@ -71,6 +72,18 @@ class Evaluation:
     episode_lengths: list[int]
     successes: list[bool | None]
     measured: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def about_cuts(self) -> str:
+        """That `eval.max_episode_steps` has cut episodes, and what to do; empty if it has not."""
+        n_cut = sum(f"end/{CUT}" in numbers for numbers in self.measured)
+        if not n_cut:
+            return ""
+        return (
+            f"{n_cut} of {len(self.returns)} episodes of the evaluation were cut after "
+            f"{max(self.episode_lengths):,} steps (eval.max_episode_steps). If the environment "
+            "ends no episode by itself, limit those of training, too: env.time_limit=1000"
+        )
 
     @property
     def mean_return(self) -> float:

@@ -104,7 +104,8 @@ class Request:
 def make_evaluation_env(config: RunConfig) -> VecEnv:
     """Build the environments of a run's evaluations."""
     n_envs = min(int(config.eval.n_envs), int(config.eval.episodes))
-    return make_eval_env(config.env, n_envs, config.vec_env, packages=packages_of(config))
+    options: Any = {"packages": packages_of(config), "most_steps": config.eval.max_episode_steps}
+    return make_eval_env(config.env, n_envs, config.vec_env, **options)
 
 
 class Player:

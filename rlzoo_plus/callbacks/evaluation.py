@@ -22,6 +22,7 @@ from rlzoo_plus.callbacks.beside import EvaluatorBeside, Outcome, Request, load_
 from rlzoo_plus.callbacks.outputs import RunLogger
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.seeding import evaluation_seeds
+from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.evaluation import EvaluationStopped, evaluate
 from rlzoo_plus.metrics import load_metrics
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 log = logging.getLogger(__name__)
-# How long a run that is to end waits for an evaluation beside it, and how often it looks [s].
-_PATIENCE_S, _LOOK_S = 20.0, 0.2
+# How long a run that is to end waits for an evaluation beside it, also where an episode can be of
+# any length, and how often it looks [s].
+_PATIENCE_S, _PATIENCE_WITHOUT_LIMIT_S, _LOOK_S = 20.0, 0.5, 0.2
 
 
 @dataclass
@@ -77,6 +79,7 @@ class EvaluationCallback(RunCallback):
         self.pending: Pending | None = None
         # State of the environments after the last whole evaluation.
         self._accounts: list[dict[str, Any]] = []
+        self._has_told_of_cuts = False
         self.listeners: list[Callable[[EvaluationRecord, bool], None]] = []
         self._next = 0 if config.eval.at_start else config.eval.every_steps
 
@@ -132,15 +135,22 @@ class EvaluationCallback(RunCallback):
         if pending is None:
             return
         assert isinstance(player, EvaluatorBeside)
-        until = time.monotonic() + _PATIENCE_S
+        has_limit = longest_episode(self.config) is not None
+        patience_s = _PATIENCE_S if has_limit else _PATIENCE_WITHOUT_LIMIT_S
+        until = time.monotonic() + patience_s
         while may_end and not player.is_done(_LOOK_S):
             if not self._is_signalled():
-                until = time.monotonic() + _PATIENCE_S
+                until = time.monotonic() + patience_s
             elif time.monotonic() > until:
                 self._give_up(pending)
+        try:
+            # Where the process has died, this one plays.
+            outcome = player.result(self._is_signalled) if may_end else player.result()
+        except EvaluationStopped:
+            self._give_up(pending)
         self.pending = None
         try:
-            self._conclude(pending.step, pending.policy, player.result())
+            self._conclude(pending.step, pending.policy, outcome)
             self._next = self._following(pending.step)
             pending.on_known(True)
         finally:
@@ -194,6 +204,9 @@ class EvaluationCallback(RunCallback):
     def _conclude(self, step: int, policy: Request, outcome: Outcome) -> EvaluationRecord:
         """Record an evaluation, and keep the policy if it is the best."""
         result, self._accounts = outcome
+        if result.about_cuts and not self._has_told_of_cuts:
+            self._has_told_of_cuts = True
+            log.warning(result.about_cuts)
         record = self.last = result.record(step)
         self._write(record)
         is_best = self._is_best(record["mean_return"])

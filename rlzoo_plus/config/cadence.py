@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rlzoo_plus.config.catalog import AlgorithmSpec, Family, get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
 from rlzoo_plus.errors import ConfigError
 
 # Evaluations of a run, and episodes of an evaluation.
@@ -17,6 +17,9 @@ _LARGEST_SHARE = 0.1
 # Assumed where the environment does not tell how long an episode can be.
 _UNKNOWN_EPISODE = 1_000
 _MOST_EVAL_ENVS = 10
+# Steps of an episode with `eval.max_episode_steps=auto`, without a limit of the environment itself;
+# episodes of the environments of Gymnasium end after 1,600 at most.
+LONGEST_EVALUATED = 10_000
 
 
 def check_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
@@ -80,10 +83,20 @@ def evaluation_steps(config: RunConfig, longest_episode: int | None) -> int | No
     every, episodes = config.eval.every_steps, config.eval.episodes
     if every is None:
         return 0
-    if longest_episode is None or not isinstance(every, int) or not isinstance(episodes, int):
+    most = longest_evaluated(config, longest_episode)
+    if most is None or not isinstance(every, int) or not isinstance(episodes, int):
         return None
     count = -(-config.n_timesteps // every) + config.eval.at_start
-    return count * episodes * longest_episode
+    return count * episodes * most
+
+
+def longest_evaluated(config: RunConfig, longest_episode: int | None) -> int | None:
+    """Return the steps after which an episode of an evaluation ends, None if that is not known."""
+    most = config.eval.max_episode_steps
+    if most == "auto":
+        cut = LONGEST_EVALUATED if longest_episode is None else None
+        most = None if is_own_vec_env(config.vec_env) else cut
+    return min((steps for steps in (most, longest_episode) if steps is not None), default=None)
 
 
 def _within(count: int) -> int:

@@ -66,7 +66,10 @@ _RULES = {
     "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
     "network.net_arch": "must be a list of layer sizes, [64, 64], or one for each part, "
     "{actor: [64, 64], critic: [256, 256]}",
-    "eval.every_steps": "must be a whole number of at least 1, auto, or null for none",
+    **dict.fromkeys(
+        ("eval.every_steps", "eval.max_episode_steps"),
+        "must be a whole number of at least 1, auto, or null for none",
+    ),
     **dict.fromkeys(
         ("eval.episodes", "eval.n_envs"), "must be a whole number from 1 to 100,000, or auto"
     ),
@@ -311,6 +314,12 @@ def _check_names(config: RunConfig) -> None:
                 f"env.{key}={value}: vec_env={config.vec_env} steps all environments at once, and "
                 f"none can be wrapped alone. Remove it, or do the same in the environment."
             )
+    most = config.eval.max_episode_steps
+    if isinstance(most, int) and is_own_vec_env(config.vec_env):
+        raise ConfigError(
+            f"eval.max_episode_steps={most}: vec_env={config.vec_env} steps all environments at "
+            "once, and no episode can be cut alone. End long episodes in the environment."
+        )
 
 
 def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:

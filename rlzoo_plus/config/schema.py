@@ -176,7 +176,7 @@ class InitConfig(Section):
 
 
 class EvalConfig(Section):
-    """How and when the policy is evaluated; older runs have no `metrics`."""
+    """How and when the policy is evaluated; older runs lack the settings with defaults."""
 
     every_steps: Count | Literal["auto"] | None
     episodes: Annotated[Count, Field(le=MOST_EPISODES)] | Literal["auto"]
@@ -185,11 +185,12 @@ class EvalConfig(Section):
     at_start: bool
     metrics: Named = []
     beside: Literal["auto", "never"] = "auto"
+    max_episode_steps: Count | Literal["auto"] | None = "auto"
 
     @model_serializer(mode="wrap")
     def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what came later and is not used."""
-        unused = ["beside"] if self.beside == "auto" else []
+        unused = [name for name in ("beside", "max_episode_steps") if getattr(self, name) == "auto"]
         return {key: value for key, value in serialize(self).items() if key not in unused}
 
 

@@ -31,6 +31,8 @@ _TRAINING_SEEDS = 2**29
 _BLOCK = 4096
 # Packages whose attributes do not matter, or are restored elsewhere.
 _KNOWN = {"gymnasium", "robots", "rlzoo_plus", "pybullet_envs_gymnasium", "panda_gym"}
+# Why an episode of an evaluation ended that `eval.max_episode_steps` has cut.
+CUT = "max_episode_steps"
 _MOST_VALUES, _LARGEST_ARRAY, _LONGEST = 1000, 1000, 40
 
 
@@ -109,6 +111,27 @@ class WarmupResets(gym.Wrapper):
             with native_output_hidden():
                 self.env.reset(seed=kwargs.get("seed"))
         return self.env.reset(**kwargs)
+
+
+class EpisodeLimit(gym.Wrapper):
+    """Truncate an episode of an evaluation after `most_steps` steps; `end_reason` is `CUT` then."""
+
+    def __init__(self, env: gym.Env, most_steps: int) -> None:
+        super().__init__(env)
+        self._most, self._taken = most_steps, 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self._taken = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Act; the last step that is allowed ends the episode."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._taken += 1
+        if self._taken < self._most or terminated or truncated:
+            return observation, reward, terminated, truncated, info
+        return observation, reward, False, True, {**info, "end_reason": CUT}
 
 
 # What these wrappers know of an episode; any other wrapper may know more, so it is replayed.

@@ -15,7 +15,7 @@ from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_o
 from rlzoo_plus.envs.calls import with_recorded_calls
 from rlzoo_plus.envs.checks import batch_problem, enough_of, is_image, require_batchable
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
-from rlzoo_plus.envs.single import make_env
+from rlzoo_plus.envs.single import MostSteps, make_env
 from rlzoo_plus.registry import import_user_module
 
 if TYPE_CHECKING:
@@ -46,17 +46,21 @@ def make_eval_env(
     vec_env: str = "auto",
     render_mode: str | None = None,
     packages: Sequence[str] = (),
+    most_steps: MostSteps = "auto",
 ) -> VecEnv:
     """Build environments for evaluation: the same chain, with a seed for each episode.
 
     Observations are not normalised here; the policy brings its own statistics. `steps_alike` gives
     the `vec_env` for a run of another process, and `packages_of` the `packages` that processes of
-    their own import first. `render_mode` is `None`, `human` or `rgb_array`.
+    their own import first. `render_mode` is `None`, `human` or `rgb_array`. `most_steps` is that
+    of `eval.max_episode_steps`.
 
     Raises:
         ConfigError: The environment cannot be made, or not as `vec_env` says.
     """
-    chain = _Chain(spec, vec_env, packages, render_mode)
+    if isinstance(most_steps, int) and vec_env == "batched":
+        vec_env = "auto"  # robots in a batch end their episodes themselves
+    chain = _Chain(spec, vec_env, packages, render_mode, most_steps=most_steps)
     venv = _make_vec_env(chain, n_envs, seed=evaluation_seeds(1)[0])
     if (spec.kwargs.get("randomization") or {}).get("curriculum"):
         # A curriculum counts episodes of training; evaluations use its last stage.
@@ -80,13 +84,17 @@ def with_one_env(config: RunConfig) -> RunConfig:
 
 @dataclass(frozen=True)
 class _Chain:
-    """How each of the environments is made; `recorded` is for those that a checkpoint holds."""
+    """How each of the environments is made.
+
+    `recorded` is for those that a checkpoint holds, `most_steps` for those of evaluations.
+    """
 
     spec: EnvConfig
     vec_env: str
     packages: Sequence[str]
     render_mode: str | None = None
     recorded: bool = False
+    most_steps: MostSteps = None
 
 
 def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = None) -> VecEnv:
@@ -148,7 +156,8 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Monitor:
             import_user_module("packages", name)
         # For what the constructor draws; each reset seeds again.
         seed_generators(rank)
-    env = make_env(chain.spec, chain.render_mode, recorded=chain.recorded)
+    options: Any = {"recorded": chain.recorded, "most_steps": chain.most_steps}
+    env = make_env(chain.spec, chain.render_mode, **options)
     env.has_own_process = has_own_process
     file = None if monitor is None else monitor.with_name(f"{monitor.name}.{EpisodeMonitor.EXT}")
     return EpisodeMonitor(env, file)

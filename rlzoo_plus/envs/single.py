@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -14,13 +14,19 @@ from gymnasium.error import Error as GymError
 from gymnasium.wrappers import TimeLimit
 
 import robots
-from rlzoo_plus.config.cadence import with_schedule
+from rlzoo_plus.config.cadence import LONGEST_EVALUATED, with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.envs.episodes import RecordedEpisodes, ReproducibleResets, WarmupResets, layers_of
+from rlzoo_plus.envs.episodes import (
+    EpisodeLimit,
+    RecordedEpisodes,
+    ReproducibleResets,
+    WarmupResets,
+    layers_of,
+)
 from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.registry import import_user_module, where_raised
@@ -39,17 +45,26 @@ _OLD = (
     "to change"
 )
 _SEED = 20_000
+MostSteps = int | Literal["auto"] | None
 # Steps of the longest episode of each specification that was made here.
 _limits: dict[str, int | None] = {}
 
 
 def make_env(
-    spec: EnvConfig, render_mode: str | None = None, *, recorded: bool = False
+    spec: EnvConfig,
+    render_mode: str | None = None,
+    *,
+    recorded: bool = False,
+    most_steps: MostSteps = None,
 ) -> ReproducibleResets:
     """Make one environment with all its wrappers; training, evaluation and videos use this chain.
 
-    `render_mode` is `None`, `human` or `rgb_array`. A `recorded` environment records its running
-    episode, so that a checkpoint can hold it.
+    Args:
+        spec: What to make.
+        render_mode: `None`, `human` or `rgb_array`.
+        recorded: Record the running episode, so that a checkpoint can hold it.
+        most_steps: Truncate an episode after so many steps; `auto`: after `LONGEST_EVALUATED` if
+            the environment has no limit.
 
     Raises:
         ConfigError: The environment, a package or a wrapper is missing or refuses its arguments.
@@ -70,7 +85,11 @@ def make_env(
     # Our robots end their episodes themselves.
     known.append(getattr(env.unwrapped, "max_episode_steps", None))
     whole = (steps for steps in known if isinstance(steps, int))
-    _limits[spec.model_dump_json()] = min(whole, default=None)
+    limit = _limits[spec.model_dump_json()] = min(whole, default=None)
+    if most_steps == "auto":
+        most_steps = None if limit else LONGEST_EVALUATED
+    if most_steps is not None and most_steps < (limit or most_steps + 1):
+        env = EpisodeLimit(env, most_steps)
     # Outermost: a warm-up must not use up an episode's seed.
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
 

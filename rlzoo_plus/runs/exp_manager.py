@@ -167,22 +167,27 @@ class ExpManager:
         state, reason = FINISHED, ended or ALL_STEPS
         all_callbacks = callbacks.as_list()
         try:
-            total = self.config.n_timesteps if ended is None else 0
-            agent.learn(total, all_callbacks, log_interval=self.config.log.interval)
-            resumer.restore_once()  # where there was no iteration left
-            if ended is None and agent.num_timesteps < self.config.n_timesteps:
-                reason = "a callback ended it"
+            try:
+                total = self.config.n_timesteps if ended is None else 0
+                agent.learn(total, all_callbacks, log_interval=self.config.log.interval)
+                resumer.restore_once()  # where there was no iteration left
+                if ended is None and agent.num_timesteps < self.config.n_timesteps:
+                    reason = "a callback ended it"
+            except StopTraining as stop:
+                state = INTERRUPTED if stop.interrupted else FINISHED
+                reason = stop.reason
+                all_callbacks.on_training_end()
+            except KeyboardInterrupt:
+                if callbacks.evaluation is not None:
+                    callbacks.evaluation.pending = None
+                raise
+            finally:
+                if callbacks.evaluation is not None:
+                    callbacks.evaluation.settle(may_end=True)
         except StopTraining as stop:
-            state = INTERRUPTED if stop.interrupted else FINISHED
-            reason = stop.reason
-            all_callbacks.on_training_end()
-        except KeyboardInterrupt:
-            if callbacks.evaluation is not None:
-                callbacks.evaluation.pending = None
-            raise
+            # The run was asked to stop, and the evaluation beside it takes too long.
+            state, reason = INTERRUPTED, stop.reason
         finally:
-            if callbacks.evaluation is not None:
-                callbacks.evaluation.settle()
             checkpoint.wait()
         if state == FINISHED:
             try:

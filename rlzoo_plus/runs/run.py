@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.evaluation import Watch
 
 log = logging.getLogger(__name__)
-_OF_ENV = ("env.kwargs.", "env.time_limit=")
+_OF_ENV = ("env.kwargs.", "env.time_limit=", "eval.max_episode_steps=")
 
 
 def train(
@@ -335,7 +335,8 @@ class Run:
             log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
         from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 
-        return make_eval_env(config.env, n_envs, steps_alike(config), render_mode)
+        most = config.eval.max_episode_steps
+        return make_eval_env(config.env, n_envs, steps_alike(config), render_mode, most_steps=most)
 
     def evaluate(
         self,
@@ -359,7 +360,8 @@ class Run:
             seed: Another set of episodes.
             deterministic: Act without exploration.
             n_envs: Environments in parallel; the result does not depend on it.
-            overrides: `KEY=VALUE` each, of `env.kwargs.*`, `env.time_limit` and `eval.metrics`.
+            overrides: `KEY=VALUE` each, of `env.kwargs.*`, `env.time_limit`, `eval.metrics` and
+                `eval.max_episode_steps`.
             watching: Makes what watches every step, from the policy, the seeds and the number of
                 environments; e.g. `rlzoo_plus.diagnostics.recorder.EpisodeRecorder`.
             **values: More of them.
@@ -388,6 +390,8 @@ class Run:
             watch = None if watching is None else watching(policy, seeds, venv.num_envs)
             options: dict[str, Any] = {"deterministic": deterministic, "metrics": metrics}
             result = evaluate(policy, venv, seeds, watch=watch, **options)
+        if result.about_cuts:
+            log.warning(result.about_cuts)
         return {
             "run": str(self.path),
             "which": which or self.which,
@@ -408,8 +412,8 @@ class Run:
             if not override.startswith((*_OF_ENV, "eval.metrics=")):
                 raise ConfigError(
                     f"{printable(override)}: evaluate plays the run's own environment; only "
-                    "env.kwargs.*, env.time_limit and eval.metrics can be changed, e.g. "
-                    "env.kwargs.mass_scale=1.3."
+                    "env.kwargs.*, env.time_limit, eval.max_episode_steps and eval.metrics can be "
+                    "changed, e.g. env.kwargs.mass_scale=1.3."
                 )
         changed = [override for override in overrides if override.startswith(_OF_ENV)]
         if not overrides:

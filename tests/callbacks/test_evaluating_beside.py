@@ -122,6 +122,27 @@ def test_an_evaluation_that_takes_too_long_ends_the_run_where_it_began(tmp_path,
     assert not sorted(k for k in expected | found if expected.get(k) != found.get(k))
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["while training", "after the last step"])
+def test_an_endless_evaluation_does_not_hold_up_a_run_that_is_to_stop(tmp_path, processes, last):
+    changes = ("eval.max_episode_steps=null", f"eval.every_steps={320 if last else 64}")
+    config = tiny_config("ppo", "tests/TinyEndless-v0", *SHORT[:2], *changes)
+
+    class StopOnceBegun(StopAfter):
+        @property
+        def signal_number(self):
+            return 15 if processes and processes[0]._request is not None else None
+
+        @signal_number.setter
+        def signal_number(self, number):
+            pass
+
+    run_dir, stopped = train_run(tmp_path / "run", config, StopOnceBegun(0))
+    assert stopped.state == "interrupted"
+    assert run_dir.checkpoints().steps() == [320 if last else 64]
+    assert not run_dir.evaluations_file.exists()
+    assert not processes[0]._process.is_alive()
+
+
 def test_the_training_evaluates_by_itself_if_the_process_dies(tmp_path, processes, caplog):
     config = config_of("ppo", "CartPole-v1")
     plain, _ = train_run(tmp_path / "in_line", in_line(config))

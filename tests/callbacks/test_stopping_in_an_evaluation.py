@@ -7,6 +7,9 @@ from support.training import evaluations, start_run, tiny_config, train_run
 
 from rlzoo_plus import evaluation
 from rlzoo_plus.callbacks import StopRequest
+from rlzoo_plus.callbacks.beside import make_evaluation_env
+from rlzoo_plus.envs.episodes import EpisodeLimit, layers_of
+from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.verification.digests import run_digests
 
@@ -87,7 +90,7 @@ def test_a_best_policy_found_after_the_resume_keeps_its_checkpoint(tmp_path):
 def test_an_evaluation_without_end_says_so_once_and_can_be_stopped(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(evaluation, "_LONG_EPISODE", 50)
     evaluation._warn_of_a_long_episode.cache_clear()
-    config = _config(env="tests/TinyEndless-v0")
+    config = _config("eval.max_episode_steps=null", env="tests/TinyEndless-v0")
     run_dir = start_run(tmp_path / "run", config)
     with caplog.at_level(logging.WARNING):
         result = ExpManager(config, run_dir, StopAtQuestion(300)).train()
@@ -97,6 +100,39 @@ def test_an_evaluation_without_end_says_so_once_and_can_be_stopped(tmp_path, mon
     ]
     assert "env.time_limit" in told
     assert run_dir.checkpoints().steps() == [64]
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_an_episode_without_end_is_cut_with_a_word(tmp_path, caplog, n_envs):
+    cut = ("eval.max_episode_steps=30", f"eval.n_envs={n_envs}")
+    run_dir, result = train_run(tmp_path / "run", _config(*cut, env="tests/TinyEndless-v0"))
+    assert result.state == "finished"
+    for record in evaluations(run_dir):
+        assert record["episode_lengths"] == [30, 30]
+        assert record["metrics"]["end/max_episode_steps"] == 1.0
+    (told,) = [r.getMessage() for r in caplog.records if "were cut" in r.getMessage()]
+    assert "2 of 2 episodes of the evaluation were cut after 30 steps" in told
+    assert "env.time_limit" in told
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides", "most"),
+    [
+        ("tests/TinyEndless-v0", (), 10_000),
+        ("tests/TinyEndless-v0", ("env.time_limit=25",), None),
+        ("tests/TinyEndless-v0", ("eval.max_episode_steps=null",), None),
+        ("CartPole-v1", (), None),
+        ("CartPole-v1", ("eval.max_episode_steps=100",), 100),
+        ("CartPole-v1", ("eval.max_episode_steps=600",), None),
+        ("robots/CartPoleBalance-v0", (), None),
+    ],
+)
+def test_only_evaluations_that_may_not_end_are_cut(env, overrides, most):
+    config = _config(*overrides, env=env)
+    for venv, limit in ((make_evaluation_env(config), most), (make_train_env(config, 0), None)):
+        found = [w._most for w in layers_of(venv.envs[0]) if isinstance(w, EpisodeLimit)]
+        venv.close()
+        assert found == ([] if limit is None else [limit])
 
 
 def test_a_time_limit_ends_an_environment_without_end(tmp_path):

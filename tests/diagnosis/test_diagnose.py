@@ -112,6 +112,20 @@ def test_the_longest_episode_is_compared_with_the_run(overrides, part):
     assert any(part in text for text in texts(config, Level.WARNING))
 
 
+def test_an_environment_without_a_time_limit_is_a_warning():
+    package = "env.packages=[support.tiny_envs]"
+    usual = ("env.id=tests/TinyEndless-v0", package, "tuned=none", "n_timesteps=102400")
+    found = texts(make_config("algo=ppo", *usual), Level.WARNING)
+    text = next(text for text in found if text.startswith("env.id="))
+    assert "has no time limit" in text
+    assert "cut after 10,000 steps (eval.max_episode_steps)" in text
+    assert "env.time_limit=1000" in text
+    limited = texts(make_config("algo=ppo", *usual, "env.time_limit=100"), Level.WARNING)
+    assert not any("time limit" in text for text in limited)
+    whole = texts(make_config("algo=ars", *usual), Level.WARNING)
+    assert any("iteration without an end" in text for text in whole)
+
+
 def test_hindsight_replay_is_told_when_no_episode_can_be_complete():
     pytest.importorskip("panda_gym")
     config = make_config(*HER, "n_envs=4", "algo.hyperparams.learning_starts=199")
