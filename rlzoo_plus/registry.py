@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _OURS = Path(__file__).resolve().parent
+_STDLIB = Path(re.__file__).parents[1]
+# Of modules whose package has another name at the package index.
+_PIP_NAMES = {
+    **{"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn"},
+    **{"skimage": "scikit-image", "yaml": "pyyaml", "Box2D": "'gymnasium[box2d]'"},
+    **{"ale_py": "'rlzoo-plus[atari]'", "mujoco": "'rlzoo-plus[mujoco]'"},
+    **{"panda_gym": "'rlzoo-plus[panda]'", "OpenGL": "PyOpenGL", "dm_control": "dm_control"},
+    **{"pybullet_envs_gymnasium": "'rlzoo-plus[bullet]'", "google": "protobuf"},
+}
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -173,20 +182,49 @@ def import_user_module(key: str, name: str, install: str | None = None) -> Modul
 
 
 def where_raised(error: BaseException) -> str:
-    """Return what was raised and where, in one line: `KeyError: 'x' (my_env.py, line 3)`."""
+    """Return what was raised and where, in one line: `KeyError: 'x' (my_env.py, line 3)`.
+
+    The line is that of the user's own code, if there is any, and not that of a library it called.
+    For a package that is missing, its name at the package index follows.
+    """
     lines = str(error).splitlines()
     kind = type(error).__name__
     text = f"{kind}: {lines[0]}" if lines else kind
     if isinstance(error, SyntaxError):
         # Its text has the line.
         return text
+    frames = []
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         # Weights & Biases replaces sys.exit by a function of its own.
         is_hook = isinstance(error, SystemExit) and frame.name == "exit"
         if not is_hook and not frame.filename.startswith("<") and not path.is_relative_to(_OURS):
-            return f"{text} ({path.name}, line {frame.lineno})"
-    return text
+            frames.append((path, frame.lineno))
+    own = [(path, line) for path, line in frames if not _is_of_a_library(path)]
+    if found := (own or frames)[:1]:
+        text += f" ({_shown(found[0][0])}, line {found[0][1]})"
+    return text + how_to_install(error)
+
+
+def how_to_install(error: BaseException) -> str:
+    """Return how to install what an import lacks, as the end of a sentence; empty if unknown."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    top = error.name.partition(".")[0]
+    if top in sys.stdlib_module_names or importlib.util.find_spec(top) is not None:
+        return ""
+    return f". Install it: pip install {_PIP_NAMES.get(top, top.replace('_', '-'))}"
+
+
+def _is_of_a_library(path: Path) -> bool:
+    return "site-packages" in path.parts or path.is_relative_to(_STDLIB)
+
+
+def _shown(path: Path) -> str:
+    """Return a path as the user would type it, from the current folder if it is below that."""
+    here = Path.cwd()
+    is_below = path.is_relative_to(here) and not _is_of_a_library(path)
+    return str(path.relative_to(here)) if is_below else path.name
 
 
 def _find_in_current_folder(top: str) -> None:

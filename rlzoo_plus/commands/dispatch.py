@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import select
 import signal
 import sys
@@ -94,6 +95,10 @@ def run(verb: str, arguments: list[str]) -> int:
         from rlzoo_plus.artifacts.secrets import redact
         from rlzoo_plus.artifacts.untrusted import printable_lines
 
+        if logging.getLogger("rlzoo_plus").isEnabledFor(logging.DEBUG):
+            from rlzoo_plus.runs.printing import print_traceback
+
+            print_traceback(error)
         # It may quote an untrusted source, or a secret of the user: it often ends in a log.
         print(f"error: {as_typed(printable_lines(redact(text)))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.config.cadence import longest_evaluated, with_schedule
+from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig
@@ -107,7 +107,12 @@ def _schedule(config: RunConfig, _facts: AgentFacts) -> Iterator[str]:
 def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
     longest, every = facts.episode_steps, config.eval.every_steps
     if longest is None:
-        yield from _without_limit(config)
+        if iteration_steps(config, None)[0] is None:
+            yield (
+                f"{config.algo.name} collects whole episodes, and env.id={config.env.id} has no "
+                "time limit: an episode without an end could not even be stopped. Set "
+                "env.time_limit, e.g. env.time_limit=1000."
+            )
         return
     if config.n_timesteps < longest * config.n_envs:
         yield (
@@ -120,21 +125,6 @@ def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
             f"an evaluation may play {played:,} steps (eval.episodes={config.eval.episodes} of "
             f"{longest}), {played / every:,.0f} times as many as are trained between two. Set "
             "eval.every_steps higher, or eval.episodes lower."
-        )
-
-
-def _without_limit(config: RunConfig) -> Iterator[str]:
-    most = longest_evaluated(config, None)
-    cut = "never cut" if most is None else f"cut after {most:,} steps (eval.max_episode_steps)"
-    yield (
-        f"env.id={config.env.id} has no time limit: an episode that does not end by itself is "
-        f"{cut} in evaluations, and never in training. Set env.time_limit, e.g. "
-        "env.time_limit=1000."
-    )
-    if iteration_steps(config, None)[0] is None:
-        yield (
-            f"{config.algo.name} collects whole episodes here: one without an end is an iteration "
-            "without an end, which cannot be stopped cleanly either. Set env.time_limit."
         )
 
 

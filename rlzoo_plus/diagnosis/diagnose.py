@@ -170,6 +170,7 @@ def diagnose(config: RunConfig) -> list[Finding]:
         refused = _refusals.of(config)
         if refused:
             return [*found, *map(error, refused)]
+        found += map(warning, _refusals.doubts_of(config))
         # Importing torch takes a second.
         from rlzoo_plus.diagnosis.building import agent_facts
 

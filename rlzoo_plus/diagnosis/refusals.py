@@ -9,7 +9,9 @@ import json
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,19 @@ class Refusals:
 
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
+        self._doubts: dict[str, list[str]] = {}
 
     def try_environments(self, configs: Iterable[RunConfig]) -> None:
         """Try the environments of all these runs at once, which is faster than one by one."""
         new = {key: c for c in configs if (key := _environment_key(c)) not in self._known}
         if new:
-            self._known.update(zip(new, env_refusals(list(new.values())), strict=True))
+            for key, found in zip(new, try_environments(list(new.values())), strict=True):
+                self._known[key], self._doubts[key] = found.errors, found.warnings
+
+    def doubts_of(self, config: RunConfig) -> list[str]:
+        """Return what is doubtful about the environment of a run that can begin."""
+        self.try_environments([config])
+        return self._doubts[_environment_key(config)]
 
     def of(self, config: RunConfig) -> list[str]:
         """Return why a run cannot begin: at most one reason of each kind."""
@@ -65,7 +74,13 @@ def refusals(configs: Iterable[RunConfig]) -> list[str]:
 
 
 def _environment_key(config: RunConfig) -> str:
-    deciding = {"env": True, "vec_env": True, "algo": {"name", "packages", "replay_buffer"}}
+    deciding = {
+        "env": True,
+        "vec_env": True,
+        "algo": {"name", "packages", "replay_buffer"},
+        "eval": {"max_episode_steps"},
+        "network": {"policy", "features_extractor"},
+    }
     return f"environment {config.model_dump_json(include=deciding)}"
 
 
@@ -121,13 +136,26 @@ _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
 )
 
 
-def env_refusals(configs: list[RunConfig]) -> list[list[str]]:
-    """Return for each configuration why a run cannot begin in its environment, if it cannot.
+@dataclass(frozen=True)
+class Tried:
+    """What became of an environment that was made, reset and stepped.
+
+    Attributes:
+        errors: Why a run cannot begin in it; at most one.
+        warnings: What is doubtful about it.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def try_environments(configs: list[RunConfig]) -> list[Tried]:
+    """Try the environment of each configuration.
 
     One process tries them all. If an environment ends it, that is the reason, and another process
     tries the rest.
     """
-    found: list[list[str]] = []
+    found: list[Tried] = []
     with tempfile.TemporaryDirectory(prefix="rlzoo-environments-") as folder:
         while len(found) < len(configs):
             answers, end, said = _attempt(configs[len(found) :], Path(folder) / str(len(found)))
@@ -142,11 +170,11 @@ def env_refusals(configs: list[RunConfig]) -> list[list[str]]:
                 f"env.id={configs[len(found)].env.id}: the process in which it was made, reset "
                 f"and stepped {how}.{last}"
             )
-            found.append([reason])
+            found.append(Tried([reason]))
     return found
 
 
-def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], JobEnd, str]:
+def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[Tried], JobEnd, str]:
     """Try environments in one process; return the answers, how it ended, and its last output."""
     log, answers = place.with_suffix(".log"), place.with_suffix(".jsonl")
     values = [config.model_dump() for config in configs]
@@ -158,7 +186,7 @@ def _attempt(configs: list[RunConfig], place: Path) -> tuple[list[list[str]], Jo
     finally:
         handle.kill()
     lines = answers.read_text(encoding="utf-8").splitlines() if answers.is_file() else []
-    return [json.loads(line) for line in lines], end, last_line(log)
+    return [Tried(**json.loads(line)) for line in lines], end, last_line(log)
 
 
 def last_line(log: Path) -> str:
@@ -169,20 +197,26 @@ def last_line(log: Path) -> str:
 
 
 def try_all(data: dict[str, Any]) -> int:
-    """Try the environments of `configs`; append a line with the reasons of each to `answers`."""
+    """Try the environments of `configs`; append a line with what was found to `answers`."""
     from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config
     from rlzoo_plus.envs.checks import inspect_env
 
     with Path(data["answers"]).open("a", encoding="utf-8") as answers:
         for values in data["configs"]:
-            reasons = []
+            tried = Tried()
             try:
                 config = validate_config(values)
                 import_packages(config)
-                inspect_env(config)
+                tried.warnings.extend(inspect_env(config).all_warnings)
             except ConfigError as error:
-                reasons.append(str(error))
-            answers.write(json.dumps(reasons) + "\n")
+                tried.errors.append(str(error) + _traceback_of(error, values))
+            answers.write(json.dumps(asdict(tried)) + "\n")
             answers.flush()
     return 0
+
+
+def _traceback_of(error: ConfigError, values: dict[str, Any]) -> str:
+    """Return the traceback of what a user's environment raised, with `log.level=debug`."""
+    is_wanted = values.get("log", {}).get("level") == "debug" and error.__cause__ is not None
+    return "\n" + "".join(traceback.format_exception(error.__cause__)) if is_wanted else ""

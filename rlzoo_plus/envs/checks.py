@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import Env, spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from rlzoo_plus.config.cadence import longest_evaluated
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, Family, get_algorithm
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.episodes import (
@@ -23,7 +24,8 @@ from rlzoo_plus.envs.episodes import (
     layers_of,
 )
 from rlzoo_plus.envs.seeding import generators_kept
-from rlzoo_plus.envs.single import check_interface, make_env, sample_action
+from rlzoo_plus.envs.single import longest_episode, make_env
+from rlzoo_plus.envs.trial import Trial, check_interface, errors_in_one_line, sample_action
 from rlzoo_plus.errors import ConfigError
 
 _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
@@ -31,6 +33,9 @@ _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
 _FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
 N_TRIED = _FIRST_STEPS + _STEPS
 GIB = 2**30
+_PLAIN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+# What the three convolutions of NatureCNN leave something of.
+_SMALLEST_IMAGE = 36
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 # Networks, and rollouts with normalisation, hold single precision.
 _FLOAT_BYTES = 4
@@ -56,6 +61,7 @@ class EnvFacts:
         replay_problem: Why a run with it cannot be resumed bit for bit, None if a short trial found
             no reason.
         has_exact_state: Whether it gives its state itself, so that nothing has to be tried.
+        warnings: What else is doubtful.
     """
 
     observation_space: spaces.Space
@@ -63,6 +69,13 @@ class EnvFacts:
     can_render: bool
     replay_problem: str | None
     has_exact_state: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def all_warnings(self) -> list[str]:
+        """What is doubtful, as texts for the user."""
+        exact = self.replay_problem and f"exact resume: no, because {self.replay_problem}"
+        return [*self.warnings, *([exact] if exact else [])]
 
 
 def inspect_env(config: RunConfig) -> EnvFacts:
@@ -97,11 +110,25 @@ def _inspect_single_env(config: RunConfig) -> EnvFacts:
             )
         check_interface(env, config.env.id)
         can_render = "rgb_array" in (env.metadata or {}).get("render_modes", [])
-        problem = replay_problem(config.env, in_worker=config.vec_env == "subproc")
+        trial = Trial(env, config.env.id)
+        problem = replay_problem(config.env, trial, in_worker=config.vec_env == "subproc")
         both = env.observation_space, env.action_space
-        return EnvFacts(*both, can_render, problem, has_exact_state(env.env))
+        warnings = (*trial.warnings, *_without_limit(config, trial))
+        return EnvFacts(*both, can_render, problem, has_exact_state(env.env), warnings)
     finally:
         env.close()
+
+
+def _without_limit(config: RunConfig, trial: Trial) -> Iterator[str]:
+    if longest_episode(config) is not None or trial.has_ended:
+        return
+    most = longest_evaluated(config, None)
+    cut = "never cut" if most is None else f"cut after {most:,} steps (eval.max_episode_steps)"
+    yield (
+        f"env.id={config.env.id} has no time limit: an episode that does not end by itself is "
+        f"{cut} in evaluations, and never in training. Set env.time_limit, e.g. "
+        "env.time_limit=1000."
+    )
 
 
 def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
@@ -141,8 +168,11 @@ def _check_spaces(
 ) -> AlgorithmSpec:
     spec, env_id = get_algorithm(config.algo.name), config.env.id
     is_dict = isinstance(observations, spaces.Dict)
+    if isinstance(observations, spaces.Dict):
+        _check_entries(observations, env_id)
     for part in observations.spaces.values() if is_dict else [observations]:
         _check_observation(part, env_id, config.env.frame_stack)
+        _check_image(part, config, is_dict=is_dict)
     kind = type(actions).__name__
     if kind not in spec.actions:
         others = {name: s for name, s in ALGORITHMS.items() if not s.maskable}
@@ -156,6 +186,12 @@ def _check_spaces(
             f"{spec.name} cannot act in {shown}, the action space of {env_id}: it needs "
             f"{' or '.join(spec.actions)}. {fix}."
         )
+    is_endless = isinstance(actions, spaces.Box) and not actions.is_bounded()
+    if is_endless:
+        raise ConfigError(
+            f"env.id={env_id}: its action_space, {actions}, has no bounds, and no algorithm here "
+            "acts without them. Give the Box a finite low and high."
+        )
     uses_goals = (config.algo.replay_buffer or spec.replay_buffer) == "her"
     if uses_goals and not (is_dict and set(observations.spaces) >= _GOAL_KEYS):
         raise ConfigError(
@@ -166,14 +202,57 @@ def _check_spaces(
     return spec
 
 
+def _check_entries(observations: spaces.Dict, env_id: str) -> None:
+    """Refuse a dictionary with texts and the like, which cannot be flattened either."""
+    unread = [key for key, part in observations.spaces.items() if not _is_flattened(part)]
+    kept = [key for key in observations.spaces if key not in unread]
+    if not unread:
+        return
+    kinds = ", ".join(f"{key} ({type(observations.spaces[key]).__name__})" for key in unread)
+    fix = "Use a wrapper that turns them into numbers."
+    if kept:
+        keys = ", ".join(kept)
+        fix = (
+            f"Keep the others: 'env.wrappers=[{{filter_observation: {{filter_keys: [{keys}]}}}},"
+            "flatten_observation]'."
+        )
+    raise ConfigError(f"{env_id} has observations that no policy here can read: {kinds}. {fix}")
+
+
+def _is_flattened(space: spaces.Space) -> bool:
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return all(map(_is_flattened, parts))
+    return isinstance(space, (*_PLAIN, spaces.Text))
+
+
+def _check_image(part: spaces.Space, config: RunConfig, *, is_dict: bool) -> None:
+    """Refuse images that are too small for the shipped convolutional network."""
+    network = config.network
+    is_convolved = network.policy in ("auto", "cnn", "multi_input")
+    is_shipped = network.features_extractor in (None, "nature_cnn", "combined")
+    if not (is_image(part) and is_convolved and is_shipped):
+        return
+    assert part.shape is not None
+    sides = part.shape[:2] if part.shape[-1] < part.shape[0] else part.shape[1:]
+    if min(sides) < _SMALLEST_IMAGE:
+        least = f"{_SMALLEST_IMAGE}x{_SMALLEST_IMAGE}"
+        fix = "network.policy=mlp, which reads them as plain numbers"
+        if is_dict:
+            fix = "env.wrappers=[flatten_observation], which makes plain numbers of them"
+        raise ConfigError(
+            f"{config.env.id} has images of {sides[0]}x{sides[1]}, and the convolutional network "
+            f"needs {least} at least. Set {fix}."
+        )
+
+
 def _check_observation(part: spaces.Space, env_id: str, stack: int) -> None:
     kind = type(part).__name__
-    plain = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-    if not isinstance(part, plain):
-        raise ConfigError(
-            f"{env_id} has {kind} observations, which no policy here can read. Add "
-            "env.wrappers=[flatten_observation]."
-        )
+    if not isinstance(part, _PLAIN):
+        fix = "Use a wrapper that turns them into numbers."
+        if _is_flattened(part):
+            fix = "Add env.wrappers=[flatten_observation]."
+        raise ConfigError(f"{env_id} has {kind} observations, which no policy here can read. {fix}")
     if 0 in (part.shape or ()):
         raise ConfigError(
             f"{env_id} has observations of shape {part.shape}, with nothing in them. Use another "
@@ -186,13 +265,18 @@ def _check_observation(part: spaces.Space, env_id: str, stack: int) -> None:
         )
 
 
-def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
+def replay_problem(
+    spec: EnvConfig, trial: Trial | None = None, *, in_worker: bool = False
+) -> str | None:
     """Return what differs if a moment is restored in a fresh environment after a little play.
 
     An environment that was reset before must not differ from one that was not: hidden state, the
     time of day and random numbers out of the seed's reach show here. None means that both agree bit
     for bit so far, which proves nothing of later steps. With `in_worker` it will train in a process
-    of its own, whose global generators each episode seeds.
+    of its own, whose global generators each episode seeds. A `trial` looks at every step.
+
+    Raises:
+        ConfigError: The environment raises, or the trial finds a mistake.
     """
     played, fresh = make_env(spec, recorded=True), make_env(spec, recorded=True)
     assert isinstance(played, RecordedEpisodes)
@@ -203,28 +287,34 @@ def replay_problem(spec: EnvConfig, *, in_worker: bool = False) -> str | None:
             return None
         with generators_kept() if in_worker else contextlib.nullcontext():
             played.action_space.seed(_SEED)
-            _play(played, _FIRST_STEPS, _SEED)
-            rewards = _play(played, _STEPS, _SEED + 1)
+            with errors_in_one_line(getattr(spec, "id", ""), "reset() or step() in a trial"):
+                _play(played, _FIRST_STEPS, _SEED, trial)
+                rewards = _play(played, _STEPS, _SEED + 1, trial)
             state = played.episode_state()
             problem = fresh.restore_episode(state, np.array(rewards))
             return problem or fresh.forgotten(state) or _next_differs(played, fresh)
+    except ConfigError:
+        raise
     except Exception as error:
-        # Whatever breaks an environment will be seen in training, with its traceback.
         return f"trying it out failed: {type(error).__name__}: {error}"
     finally:
         played.close()
         fresh.close()
 
 
-def _play(env: Env, n_steps: int, seed: int) -> list[float]:
+def _play(env: Env, n_steps: int, seed: int, trial: Trial | None) -> list[float]:
     """Play an episode's first steps with random actions; return its rewards."""
-    env.reset(seed=seed)
+    first = env.reset(seed=seed)
     rewards: list[float] = []
     for _ in range(n_steps):
-        _, reward, terminated, truncated, _ = env.step(sample_action(env))
-        rewards.append(float(reward))
-        if terminated or truncated:
-            env.reset(seed=seed + 2)
+        if trial is not None and not rewards:
+            trial.look_at_reset(first)
+        found = env.step(sample_action(env))
+        if trial is not None:
+            trial.look_at_step(found)
+        rewards.append(float(found[1]))
+        if found[2] or found[3]:
+            first = env.reset(seed=seed + 2)
             rewards = []
     return rewards
 

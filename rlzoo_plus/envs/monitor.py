@@ -14,7 +14,8 @@ import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.monitor import Monitor, ResultsWriter
 
-from rlzoo_plus.errors import RunError
+from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.registry import where_raised
 
 log = logging.getLogger(__name__)
 # The averages of the log are over as many.
@@ -43,27 +44,40 @@ class EpisodeMonitor(Monitor):
         """Start an episode.
 
         Raises:
-            RunError: The environment called `sys.exit`.
+            RunError: The environment raised an error, or called `sys.exit`.
         """
         try:
             return super().reset(**kwargs)
-        except SystemExit as error:
-            raise _exited(error) from error
+        # User code can raise anything.
+        except (Exception, SystemExit) as error:
+            self._refuse(error, "reset()")
+            raise
 
     def step(self, action: Any) -> Any:
         """Act.
 
         Raises:
-            RunError: The environment called `sys.exit`.
+            RunError: The environment raised an error, or called `sys.exit`.
         """
         try:
             result = super().step(action)
-        except SystemExit as error:
-            raise _exited(error) from error
+        # User code can raise anything.
+        except (Exception, SystemExit) as error:
+            self._refuse(error, "step()")
+            raise
         # Set by the last step only.
         if self.needs_reset:
             result[4]["episode"].update(episode_numbers(result[4]))
         return result
+
+    def _refuse(self, error: BaseException, call: str) -> None:
+        """Raise a `RunError` with the user's own line; errors of our robots stay as they are."""
+        if isinstance(error, SystemExit):
+            # Passed on, it would end the command with the exit code of one that has succeeded.
+            raise RunError(f"the environment called sys.exit({error.code!r}).") from error
+        env_id = "" if self.env.spec is None else self.env.spec.id
+        if not isinstance(error, (ConfigError, RunError)) and not env_id.startswith("robots/"):
+            raise RunError(f"env.id={env_id}: its {call} raises {where_raised(error)}.") from error
 
 
 def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:
@@ -108,11 +122,6 @@ def mean_of_episodes(episodes: Iterable[Mapping[str, float]]) -> dict[str, float
 def is_number(value: Any) -> bool:
     """Return whether a value can be logged: a number of Python or NumPy, but no bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _exited(error: SystemExit) -> RunError:
-    # Passed on, it would end the command with the exit code of one that has succeeded.
-    return RunError(f"the environment called sys.exit({error.code!r}).")
 
 
 class EpisodeRows:

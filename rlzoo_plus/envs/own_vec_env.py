@@ -24,7 +24,8 @@ from rlzoo_plus.config.catalog import VEC_ENVS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers
-from rlzoo_plus.envs.single import check_shape, import_packages
+from rlzoo_plus.envs.single import import_packages
+from rlzoo_plus.envs.trial import check_shape
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 from rlzoo_plus.resume.plain import is_plain, to_plain
@@ -145,13 +146,19 @@ class OwnVecEnv(VecEnv):
         """Act, and add the record of each episode that ended to its info.
 
         Raises:
-            RunError: The environments called `sys.exit`.
+            RunError: The environments raised an error, or called `sys.exit`.
         """
         try:
             observations, given_rewards, given_dones, given_infos = self._venv.step(self._actions)
         except SystemExit as error:
             # Passed on, it would end the command with the exit code of one that has succeeded.
             raise RunError(f"{self.name} called sys.exit({error.code!r}).") from error
+        except (ConfigError, RunError):
+            raise
+        # User code can raise anything.
+        except Exception as error:
+            text = f"vec_env={self.name}: its step raises {where_raised(error)}."
+            raise RunError(text) from error
         rewards = np.asarray(given_rewards, np.float64)
         dones, infos = np.asarray(given_dones, bool), [dict(info) for info in given_infos]
         self._returns += rewards
@@ -178,6 +185,8 @@ class OwnVecEnv(VecEnv):
         try:
             first = self.reset()
             after, rewards, dones, _ = self.step(actions)
+        except RunError as error:
+            raise ConfigError(str(error)) from error
         # User code can raise anything.
         except (Exception, SystemExit) as error:
             what = f"{where}: its reset or step raises {where_raised(error)}."

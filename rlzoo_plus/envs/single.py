@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.error import Error as GymError
 from gymnasium.wrappers import TimeLimit
 
 import robots
+from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.cadence import LONGEST_EVALUATED, with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.config.own_code import EXTRAS
@@ -27,6 +27,7 @@ from rlzoo_plus.envs.episodes import (
     WarmupResets,
     layers_of,
 )
+from rlzoo_plus.envs.trial import OLD
 from rlzoo_plus.envs.wrappers import register_without_velocities
 from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.registry import import_user_module, where_raised
@@ -39,12 +40,11 @@ _MANAGED = {
     "max_episode_steps": "use env.time_limit=...",
     "disable_env_checker": "rlzoo-plus doctor checks the environment",
 }
+# What environments of PettingZoo have.
+_AGENTS = "possible_agents"
+# Packages that register ids which begin so.
+_HOMES = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
 _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
-_OLD = (
-    "Written for the old gym? https://gymnasium.farama.org/introduction/migration_guide says what "
-    "to change"
-)
-_SEED = 20_000
 MostSteps = int | Literal["auto"] | None
 # Steps of the longest episode of each specification that was made here.
 _limits: dict[str, int | None] = {}
@@ -69,6 +69,7 @@ def make_env(
     Raises:
         ConfigError: The environment, a package or a wrapper is missing or refuses its arguments.
     """
+    _refuse_several_agents(spec.id, f"{spec.id} {spec.packages}")
     import_packages(spec)
     options: dict[str, Any] = reveal(spec.kwargs, "env.kwargs")
     if spec.time_limit is not None:
@@ -149,14 +150,20 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
                 creator = load_env_creator(creator) if isinstance(creator, str) else creator
                 options = with_sequences(creator, options)
             env = gym.make(spec.id, disable_env_checker=True, **options)
+    except DependencyNotInstalled as error:
+        raise ConfigError(f"env.id={spec.id} cannot be made: {one_line(error)}") from error
     except GymError as error:
         near = closest(spec.id, gym.registry.keys())
         hint = f" Did you mean {near!r}?" if near and near != spec.id else ""
+        home = next((h for start, h in _HOMES.items() if spec.id.startswith(start)), None)
+        needs = "An id of another package needs env.packages=[package]."
+        if home is not None and home not in spec.packages:
+            needs = f"It is an id of env.packages=[{home}]."
         raise ConfigError(
-            f"env.id={spec.id}: {str(error).splitlines()[0]}{hint} An id of another package needs "
-            "env.packages=[package]."
+            f"env.id={spec.id}: {str(error).splitlines()[0]}{hint} {needs}"
         ) from error
     except _REFUSALS as error:
+        _refuse_several_agents(spec.id, str(error))
         reason = (str(error) or type(error).__name__).split(" was raised from")[0].splitlines()[0]
         if spec.kwargs:
             text = f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}"
@@ -169,6 +176,16 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
     _check_declared_spaces(env, spec.id)
     return env
+
+
+def _refuse_several_agents(env_id: str, words: str) -> None:
+    """Refuse an environment of PettingZoo's kind, by its class or by what is said of it."""
+    found = gym.registry.get(env_id.rpartition(":")[2])
+    if "pettingzoo" in words.lower() or hasattr(getattr(found, "entry_point", 0), _AGENTS):
+        raise ConfigError(
+            f"env.id={env_id}: it has several agents, and the algorithms here train one. Use an "
+            "environment of gymnasium.Env, e.g. one that moves the other agents itself."
+        )
 
 
 def _wrap(env: gym.Env, name: str, kwargs: dict[str, Any]) -> gym.Env:
@@ -187,6 +204,8 @@ def _wrap(env: gym.Env, name: str, kwargs: dict[str, Any]) -> gym.Env:
 
 def _check_declared_spaces(env: gym.Env, env_id: str) -> None:
     """Check that an environment has spaces of Gymnasium, before anything wraps it."""
+    if hasattr(env.unwrapped, _AGENTS):
+        _refuse_several_agents(env_id, "pettingzoo")
     for name in ("observation_space", "action_space"):
         space = getattr(env.unwrapped, name, None)
         if space is None:
@@ -194,106 +213,5 @@ def _check_declared_spaces(env: gym.Env, env_id: str) -> None:
         if not isinstance(space, spaces.Space):
             kind = f"{type(space).__module__}.{type(space).__name__}"
             raise ConfigError(
-                f"env.id={env_id}: its {name} is a {kind}, not one of gymnasium.spaces. {_OLD}."
+                f"env.id={env_id}: its {name} is a {kind}, not one of gymnasium.spaces. {OLD}."
             )
-
-
-def check_interface(env: gym.Env, env_id: str) -> None:
-    """Reset and step an environment, first without its wrappers, then with them.
-
-    Raises:
-        ConfigError: What it returns is not as Gymnasium's interface says, or it raises.
-    """
-    bare = env.unwrapped
-    with _errors_in_one_line(env_id, "reset(seed=...)"):
-        found = bare.reset(seed=_SEED)
-        if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
-            raise ConfigError(
-                f"env.id={env_id}: its reset() returns {_kind(found)}, not (observation, info). "
-                f"{_OLD}."
-            )
-    with _errors_in_one_line(env_id, "step()"):
-        bare.action_space.seed(_SEED)
-        _check_step(bare.step(sample_action(bare)), env_id)
-    with _errors_in_one_line(env_id, "reset(seed=...) behind its wrappers"):
-        observation, _ = env.reset(seed=_SEED)
-    check_shape(observation, env.observation_space, f"env.id={env_id}")
-    with _errors_in_one_line(env_id, "step() behind its wrappers"):
-        env.action_space.seed(_SEED)
-        env.step(sample_action(env))
-
-
-def sample_action(env: gym.Env) -> np.ndarray:
-    """Return a random action; the first allowed one if the environment masks some."""
-    try:
-        masks = env.get_wrapper_attr("action_masks")()
-    except AttributeError:
-        return env.action_space.sample()
-    if isinstance(env.action_space, spaces.Discrete):
-        return np.int64(np.flatnonzero(masks)[0])
-    # One mask for each part, one after the other; of yes and no for each switch.
-    counts = getattr(env.action_space, "nvec", np.full(env.action_space.shape, 2)).ravel()
-    parts = np.split(np.concatenate([*map(np.ravel, masks)]), np.cumsum(counts)[:-1])
-    chosen = np.array([np.flatnonzero(part)[0] for part in parts], env.action_space.dtype)
-    return chosen.reshape(env.action_space.shape)
-
-
-@contextlib.contextmanager
-def _errors_in_one_line(env_id: str, call: str) -> Iterator[None]:
-    """Report in one line what a user's environment raises; one of ours keeps its traceback."""
-    try:
-        with native_output_hidden():
-            yield
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        if env_id.startswith("robots/"):
-            raise
-        hint = f" {_OLD}." if "unexpected keyword argument 'seed'" in str(error) else ""
-        raise ConfigError(
-            f"env.id={env_id}: its {call} raises {where_raised(error)}.{hint}"
-        ) from error
-
-
-def _check_step(returned: Any, env_id: str) -> None:
-    if not isinstance(returned, tuple) or len(returned) != 5:
-        raise ConfigError(
-            f"env.id={env_id}: its step() returns {_kind(returned)}, not (observation, reward, "
-            f"terminated, truncated, info). {_OLD}."
-        )
-    try:
-        float(returned[1])
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"env.id={env_id}: the reward of its step() is {_kind(returned[1])}. Return a number."
-        ) from None
-
-
-def check_shape(observation: Any, space: spaces.Space, where: str) -> None:
-    """Check that an observation has the keys and shapes that its space says.
-
-    Raises:
-        ConfigError: It has others; the text begins with `where`.
-    """
-    if isinstance(space, spaces.Dict):
-        keys = set(observation) if isinstance(observation, dict) else {_kind(observation)}
-        if keys != set(space.spaces):
-            raise ConfigError(
-                f"{where}: its observation has the keys {sorted(keys)}, and its "
-                f"observation_space has {sorted(space.spaces)}. Let them agree."
-            )
-        for key, part in space.spaces.items():
-            check_shape(observation[key], part, where)
-    elif space.shape is not None and np.shape(observation) != space.shape:
-        raise ConfigError(
-            f"{where}: its observation is {_kind(observation)}, and its observation_space "
-            f"is of shape {space.shape}. Let them agree."
-        )
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"{len(value)} values"
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    return "None" if value is None else f"a {type(value).__name__}"

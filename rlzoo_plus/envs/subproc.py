@@ -208,7 +208,10 @@ def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper, rank: int) ->
     except BaseException as error:
         # Without a run that listens, the error need not be reported.
         with contextlib.suppress(OSError):
-            pipe.send(_reported(error, rank))
+            reported = _reported(error, rank)
+            # For log.level=debug: an error that crosses a pipe loses its traceback.
+            reported.add_note("".join(traceback.format_exception(error)))
+            pipe.send(reported)
             if not isinstance(error, (ConfigError, RunError, SystemExit)):
                 traceback.print_exc()
         raise SystemExit(1) from None

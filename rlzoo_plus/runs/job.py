@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ from rlzoo_plus.runs.printing import (
     plain_console,
     print_header,
     print_result,
+    print_traceback,
     set_up_logging,
 )
 from rlzoo_plus.runs.store_sync import check_store, kept_in_store
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.config.schema import RunConfig
 
+log = logging.getLogger(__name__)
 # Gets each evaluation record of a run, and may ask the run to stop.
 Watcher = Callable[[dict[str, Any], "StopRequest"], None]
 
@@ -63,6 +66,7 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
     except BusyError:
         return EXIT_BUSY
     except (ConfigError, RunError) as error:
+        print_traceback(error)
         print(f"error: {printable_lines(redact(str(error)))}", file=sys.stderr)
         return RUN_ERROR if isinstance(error, RunError) else USER_ERROR
 
@@ -76,6 +80,8 @@ def check_before_building(plan: Plan) -> str | None:
     from rlzoo_plus.envs.checks import check_memory, inspect_env
 
     facts = inspect_env(plan.config)
+    for text in facts.warnings:
+        log.warning(text)
     check_memory(plan.config, facts.observation_space, facts.action_space)
     if plan.config.tracker is not None:
         from rlzoo_plus.tracking import check_tracker

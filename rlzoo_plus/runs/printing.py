@@ -6,11 +6,13 @@ import contextlib
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.secrets import redact
+from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.cadence import evaluation_steps
 
 if TYPE_CHECKING:
@@ -46,6 +48,12 @@ def set_up_logging(level: str, console: Console) -> None:
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.captureWarnings(True)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print the whole traceback of an error to stderr, with `log.level=debug`."""
+    if logging.getLogger("rlzoo_plus").isEnabledFor(logging.DEBUG):
+        print(printable_lines(redact("".join(traceback.format_exception(error)))), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv, make_own_vec_env
-from rlzoo_plus.envs.single import check_shape
+from rlzoo_plus.envs.trial import check_shape
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export import graph as graphs
 from rlzoo_plus.export.parity import compare, made_up

@@ -11,7 +11,7 @@ from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.diagnosis import diagnose as module
 from rlzoo_plus.diagnosis.building import agent_facts
 from rlzoo_plus.diagnosis.diagnose import Level, diagnose, error, shared, warning
-from rlzoo_plus.diagnosis.refusals import Refusals, refusals
+from rlzoo_plus.diagnosis.refusals import Refusals, Tried, refusals
 
 ENVS = {
     "dqn": "cartpole",
@@ -123,7 +123,7 @@ def test_an_environment_without_a_time_limit_is_a_warning():
     limited = texts(make_config("algo=ppo", *usual, "env.time_limit=100"), Level.WARNING)
     assert not any("time limit" in text for text in limited)
     whole = texts(make_config("algo=ars", *usual), Level.WARNING)
-    assert any("iteration without an end" in text for text in whole)
+    assert any("could not even be stopped" in text for text in whole)
 
 
 def test_hindsight_replay_is_told_when_no_episode_can_be_complete():
@@ -187,9 +187,9 @@ def test_an_environment_is_tried_once_for_all_that_share_it(monkeypatch):
 
     def refuse(configs):
         tried.extend(config.env.id for config in configs)
-        return [["it is broken"] for _ in configs]
+        return [Tried(["it is broken"]) for _ in configs]
 
-    monkeypatch.setattr("rlzoo_plus.diagnosis.refusals.env_refusals", refuse)
+    monkeypatch.setattr("rlzoo_plus.diagnosis.refusals.try_environments", refuse)
     monkeypatch.setattr(module, "_refusals", Refusals())
     for gamma in (0.9, 0.95, 0.99):
         config = tiny_config("ppo", "tests/TinyReach-v0", f"algo.hyperparams.gamma={gamma}")

@@ -6,7 +6,7 @@ import pytest
 from support.processes import PLUS, commands_in, environ_of_tests
 from support.training import start_run, tiny_config
 
-from rlzoo_plus.diagnosis.refusals import Refusals, env_refusals
+from rlzoo_plus.diagnosis.refusals import Refusals, Tried, try_environments
 from rlzoo_plus.envs.checks import inspect_env
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
@@ -29,7 +29,7 @@ def test_each_environment_is_answered_for_whatever_the_others_do():
     good = tiny_config()
     wrong = tiny_config("dqn")
     configs = [good, *(_fatal(how) for how in ENDS), wrong, _fatal("os._exit", "reset"), good]
-    found = env_refusals(configs)
+    found = [tried.errors for tried in try_environments(configs)]
     assert len(found) == len(configs)
     assert found[0] == found[-1] == []
     for (reason,), words in zip(found[1:5], ENDS.values(), strict=True):
@@ -43,8 +43,8 @@ def test_each_environment_is_answered_for_whatever_the_others_do():
 def test_an_environment_is_tried_once_for_all_that_share_it(monkeypatch):
     tried = []
     monkeypatch.setattr(
-        "rlzoo_plus.diagnosis.refusals.env_refusals",
-        lambda configs: [tried.append(config.env.id) or [] for config in configs],
+        "rlzoo_plus.diagnosis.refusals.try_environments",
+        lambda configs: [tried.append(config.env.id) or Tried() for config in configs],
     )
     known = Refusals()
     known.try_environments([tiny_config(), tiny_config("ppo", "tests/TinyReach-v0", "seed=1")])

@@ -10,6 +10,7 @@ from support.training import make_config, tiny_config
 from rlzoo_plus.envs import checks
 from rlzoo_plus.envs.checks import replay_problem
 from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.errors import ConfigError
 
 PACKAGE = "env.packages=[support.forgetful_envs]"
 
@@ -163,5 +164,6 @@ def test_both_environments_are_closed_also_after_an_error(monkeypatch):
             closed.append(self)
 
     monkeypatch.setattr(checks, "make_env", lambda *_, **__: RecordedEpisodes(Fragile()))
-    assert "RuntimeError: the gearbox broke" in checks.replay_problem(None)
+    with pytest.raises(ConfigError, match="RuntimeError: the gearbox broke"):
+        checks.replay_problem(None)
     assert len(closed) == 2

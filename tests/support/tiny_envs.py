@@ -297,6 +297,20 @@ class Poisoned(gym.Wrapper):
         return observation, reward, terminated, truncated, info
 
 
+class Late(gym.Wrapper):
+    """Breaks in its n-th step."""
+
+    def __init__(self, env, at_step):
+        super().__init__(env)
+        self.at_step, self.taken = at_step, 0
+
+    def step(self, action):
+        self.taken += 1
+        if self.taken == self.at_step:
+            raise RuntimeError("the wrapper broke")
+        return super().step(action)
+
+
 class Doubled(gym.RewardWrapper):
     """Doubles the reward; a wrapper of a user's own."""
 

@@ -1,0 +1,67 @@
+"""What is wrong with an environment is the same finding in `doctor` and in `train`."""
+
+import json
+import re
+
+import pytest
+
+pytestmark = pytest.mark.training
+# Errors, which both refuse with exit code 2; and the rest, with which both go on.
+ERRORS = {
+    "OldReset": r"reset\(\) returns an array of shape \(3,\).*migration_guide",
+    "OldStep": r"step\(\) returns 4 values.*migration_guide",
+    "NanObservation": r"observation has (nan|inf) at \[0\], at step 7 .*return finite ones",
+    "NanReward": r"reward is nan at step 7 .*return finite ones",
+    "WholeNumbers": r"float32, and would be stored as uint8.*0\.05\d* becomes 0.*dtype=np\.float32",
+    "Breaking": r"LinAlgError: Singular matrix \(.*broken_envs\.py, line \d+\)",
+    "Lacking": r"No module named 'cv2_that_is_not_there'.*broken_envs\.py, line \d+\)\. "
+    r"Install it: pip install cv2-that-is-not-there",
+    "Unbounded": "action_space, .*, has no bounds.*finite low and high",
+    "Worded": r"mission \(Mission\)\. Keep the others: .*\[direction, image\].*flatten_observation",
+    "SmallImage": r"images of 7x7.*36x36 at least\. Set network\.policy=mlp",
+    "SeveralAgents": "has several agents, and the algorithms here train one",
+}
+WARNINGS = {
+    "OtherType": r"type float64, its observation_space of float32.*astype\(np\.float32\)",
+    "OutOfRange": r"observation is 5 at \[0\].* goes from -1 to 1 there.*bounds",
+    "Clocked": "exact resume: no, because the reward of step 1 of the episode differs",
+    "Endless": r"has no time limit.*cut after 10,000 steps.*env\.time_limit=1000",
+}
+SHORT = (
+    "env=gym", "env.packages=[support.broken_envs]", "algo=ppo", "n_timesteps=64", "n_envs=2",
+    "algo.hyperparams.n_steps=32", "algo.hyperparams.batch_size=16", "algo.hyperparams.n_epochs=1",
+    "eval.every_steps=null", "report.plot=false", "report.video=false", "log.tensorboard=false",
+    "device=cpu", "num_threads=1",
+)  # fmt: skip
+
+
+def test_doctor_and_train_find_the_same(answer):
+    ids = {name: f"env.id=broken/{name}-v0" for name in (ERRORS | WARNINGS)}
+    together = "env.id=" + ",".join(word.partition("=")[2] for word in ids.values())
+    code, by_doctor = answer("doctor", "--no-probe", "--json", *SHORT, together)
+    assert code == 2
+    findings = json.loads(by_doctor[by_doctor.index("{") :])["findings"]
+    for name, pattern in (ERRORS | WARNINGS).items():
+        level = "error" if name in ERRORS else "warning"
+        jobs = {one["text"]: one for one in findings if ids[name] in one["jobs"]}
+        found = [text for text in jobs if re.search(pattern, text)]
+        assert found, (name, list(jobs))
+        assert jobs[found[0]]["level"] == level
+        code, text = answer("train", *SHORT, ids[name])
+        assert (name, code) == (name, 2 if name in ERRORS else 0)
+        assert "Traceback" not in text
+        assert found[0] in text.replace("\n", " ").replace("  ", " ")
+
+
+@pytest.mark.parametrize("vec_env", ["auto", "subproc"])
+def test_an_error_in_the_middle_of_a_training_keeps_its_place(answer, vec_env):
+    words = [word for word in SHORT if "packages" not in word]
+    words += ["env.packages=[support.tiny_envs]", "env.id=tests/TinyReach-v0"]
+    words += ["env.wrappers=[{support.tiny_envs.Late: {at_step: 50}}]", f"vec_env={vec_env}"]
+    words[words.index("n_timesteps=64")] = "n_timesteps=256"
+    for level, has_traceback in (("info", False), ("debug", True)):
+        code, text = answer("train", *words, f"log.level={level}")
+        assert code == 1
+        found = r"step\(\) raises RuntimeError: the wrapper broke \(.*tiny_envs\.py, line \d+\)"
+        assert re.search(found, text), text
+        assert ("Traceback" in text) is has_traceback
