@@ -1,5 +1,6 @@
 """The Gymnasium environment: a world and a task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Unpack
 
@@ -16,6 +17,7 @@ from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
 from robots.state import ExactState
 from robots.task import Task
+from robots.terrain import TerrainSpec
 from robots.world import World, WorldSpec
 
 
@@ -23,6 +25,7 @@ class EnvOptions(ConditionOptions, total=False):
     """Options of every environment; see ``BaseRobotEnv``."""
 
     episode_s: float
+    terrain: Mapping[str, Any] | None
     render_mode: str | None
     render_width: int
     render_height: int
@@ -79,6 +82,7 @@ class BaseRobotEnv(ExactState, View):
         world: WorldSpec | None = None,
         *,
         episode_s: float = 10.0,
+        terrain: Mapping[str, Any] | None = None,
         discrete_actions: NDArray[np.float64] | None = None,
         render_mode: str | None = None,
         render_width: int | None = None,
@@ -93,6 +97,8 @@ class BaseRobotEnv(ExactState, View):
             task: The task.
             world: Its surroundings; nothing, at 200 Hz and four physics steps an action, if None.
             episode_s: Length of an episode [s], after which it is truncated.
+            terrain: Uneven ground in place of a flat one: ``roughness_m``, ``cell_m``, ``size_m``
+                and ``seed`` of ``TerrainSpec``.
             discrete_actions: Makes the action space discrete: the actions to choose among, in
                 [-1, 1], shape (n_choices, n_actions).
             render_mode: None, "human" (a window) or "rgb_array".
@@ -121,7 +127,15 @@ class BaseRobotEnv(ExactState, View):
         if reach_m := ballast_m(conditions.get("randomization")):
             robot = replace(robot, ballast_m=reach_m)
         gui = render_mode == "human"
-        self.world = World(world or WorldSpec(), robot, gui=gui, renderer=renderer)
+        world = world or WorldSpec()
+        if terrain is not None:
+            if world.ground_friction is None:
+                raise ValueError(
+                    f"terrain={terrain!r} needs a ground, and {type(self).__name__} has none. "
+                    "Leave it out."
+                )
+            world = replace(world, terrain=TerrainSpec.read(terrain))
+        self.world = World(world, robot, gui=gui, renderer=renderer)
         step_s = self.simulation.step_s
         self.max_episode_steps = round(episode_s / step_s)
         if self.max_episode_steps < 1:
@@ -208,6 +222,8 @@ class BaseRobotEnv(ExactState, View):
         initial = self.task.sample_initial_state(rng)
         if conditions is not None:
             initial = conditions.randomizer.with_offsets(initial)
+        if self.world.terrain is not None:
+            initial = initial._replace(ground=self.world.terrain.draw(rng))
         if was_reset and (self.world.objects or self.world.obstacles):
             # Bullet keeps some of where objects were placed and never moved; a step drops it.
             self.world.start(initial)

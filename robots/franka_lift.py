@@ -125,7 +125,7 @@ class FrankaLiftTask(Task):
         ``reach``: 1 with the cube between the fingertips, 0.1 at 20 cm from it; ``grasp``: 1 while
         both fingers touch it there, 0 else; ``lift``: while grasped, 0 on the table, rising evenly
         to 1 at 5 cm above it; ``carry``: times ``lift``, 1 at the goal, falling evenly to 0 at 40
-        cm from it; ``at_goal``: times ``lift``, 1 at the goal and 0.1 at 5 cm from it;
+        cm from it; ``at_goal``: times ``lift``, 1 at the goal and 0.1 at 10 cm from it;
         ``action_change``: minus the squared change of the action.
         """
         to_cube, to_goal = np.sqrt(sum_of_squares(_cube_from_gripper(state))), _to_goal(state)
@@ -138,7 +138,7 @@ class FrankaLiftTask(Task):
             "grasp": grasp,
             "lift": lift,
             "carry": lift * tolerance(to_goal, margin=0.4, value_at_margin=0.0, slope="linear"),
-            "at_goal": lift * tolerance(to_goal, margin=0.05),
+            "at_goal": lift * tolerance(to_goal, margin=0.1),
             "action_change": -sum_of_squares(columns(action - state.memory["action"])),
         }
 

@@ -52,6 +52,8 @@ class InitialState(NamedTuple):
     """Quaternions (x, y, z, w), shape (n_objects, 4); upright if None."""
     obstacle_position: NDArray[np.float64] | None = None
     """World positions of the objects without a mass [m], shape (n_obstacles, 3)."""
+    ground: tuple[Vector3, Quaternion] | None = None
+    """World position [m] and orientation of an uneven ground."""
     memory: dict[str, NDArray[np.float64]] = {}  # noqa: RUF012
     """What the task keeps of the episode, such as a goal: arrays of shape () or (n,)."""
     partners: tuple["InitialState", ...] = ()

@@ -15,6 +15,7 @@ from robots.rendering import camera_image
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
 from robots.sensors import Floats, Sensors, State
 from robots.simulation import Simulation
+from robots.terrain import Terrain, TerrainSpec
 
 Rows = NDArray[np.float64]
 
@@ -51,6 +52,8 @@ class WorldSpec(Physics):
     """Share of its speed with which a body bounces off the ground; the file's if None."""
     ground_file: str = "plane.urdf"
     """URDF of the ground, or SDF, also searched for in ``pybullet_data``."""
+    terrain: TerrainSpec | None = None
+    """Uneven ground in place of ``ground_file``."""
     objects: tuple[ObjectSpec, ...] = field(default=())
     """Free bodies, read by the sensors as objects if they have a mass."""
     partners: tuple[RobotSpec, ...] = field(default=())
@@ -69,6 +72,7 @@ class World:
         ground: Id of the ground's body, or None.
         objects: Ids of the objects that are read.
         obstacles: Ids of those that have no mass.
+        terrain: The uneven ground, or None.
         sensors: What reads the robot and the objects.
     """
 
@@ -95,6 +99,7 @@ class World:
         try:
             if renderer == "egl" and not gui:
                 load_egl(self.simulation)
+            self.terrain: Terrain | None = None
             self.ground = self._lay_ground(spec)
             self.robots = [Robot(self.simulation, one) for one in (robot, *spec.partners)]
             bodies = [(self._add(item), item) for item in spec.objects]
@@ -162,6 +167,8 @@ class World:
             elif obstacle < len(self.obstacles) and initial.obstacle_position is not None:
                 position = initial.obstacle_position[obstacle]
             self.simulation.reset_base(body, position, orientation)
+        if initial.ground is not None and self.terrain is not None:
+            self.simulation.reset_base(self.terrain.body, *initial.ground)
         starts = (initial, *initial.partners)
         for index, robot in enumerate(self.robots):
             robot.reset(starts[index] if index < len(starts) else robot.at_rest)
@@ -183,7 +190,10 @@ class World:
     def _lay_ground(self, spec: WorldSpec) -> int | None:
         if spec.ground_friction is None:
             return None
-        if spec.ground_file.endswith(".sdf"):
+        if spec.terrain is not None:
+            self.terrain = Terrain(self.simulation, spec.terrain)
+            ground = self.terrain.body
+        elif spec.ground_file.endswith(".sdf"):
             ground = self.simulation.load_sdf(spec.ground_file)[0]
         else:
             ground = self.simulation.load_urdf(spec.ground_file)
