@@ -46,6 +46,8 @@ _LAZY = {
     "compose": "rlzoo_plus.runs.compose",
     "load_policy": "rlzoo_plus.runs.run",
     "register_algorithm": "rlzoo_plus.config.catalog",
+    "register_callback": "rlzoo_plus.config.catalog",
+    "register_tracker": "rlzoo_plus.config.catalog",
     "seed_all": "rlzoo_plus.envs.seeding",
     "sweep": "rlzoo_plus.sweeps.sweep",
     "train": "rlzoo_plus.runs.run",
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy as Policy
     from rlzoo_plus.config.catalog import AlgorithmSpec as AlgorithmSpec
     from rlzoo_plus.config.catalog import register_algorithm as register_algorithm
+    from rlzoo_plus.config.catalog import register_callback as register_callback
+    from rlzoo_plus.config.catalog import register_tracker as register_tracker
     from rlzoo_plus.config.schema import RunConfig as RunConfig
     from rlzoo_plus.envs.seeding import seed_all as seed_all
     from rlzoo_plus.errors import ConfigError as ConfigError

@@ -118,6 +118,19 @@ class Registry(dict[str, Any]):
             raise _import_error(where, entry.value, error) from error
         return self._checked(where, found)
 
+    def register(self, name: str, found: type) -> None:
+        """Add a class of the user under a name without a dot.
+
+        Raises:
+            ConfigError: The name is taken, or the class is of another kind.
+        """
+        where = f"{self.key}: {name}"
+        if not name.isidentifier():
+            raise ConfigError(f"{where} must be a plain name, e.g. my_{self.kind}.")
+        if self.get(name, found) is not found:
+            raise ConfigError(f"{where} is taken by {self[name]}. Choose another name.")
+        self[name] = self._checked(where, found)
+
     def _installed(self) -> Mapping[str, EntryPoint]:
         return _entry_points(f"rlzoo_plus.{self.kind}")
 

@@ -154,3 +154,20 @@ def test_a_library_that_is_missing_is_not_taken_from_the_current_folder(tmp_path
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
     with pytest.raises(ConfigError, match=r"no module mine_library\. Install it: pip"):
         import_user_module("env.packages", "mine_library", "Install it: pip")
+
+
+def test_a_class_gets_a_name_of_its_own():
+    mine = Registry("tracker", "tracker.name", {"shipped": "a:B"}, methods=["log"])
+    good = type("Good", (), {"log": lambda self: None})
+    mine.register("good", good)
+    mine.register("good", good)
+    assert mine.load("good") is good
+    assert not mine.is_own("good")
+    for name, found, message in (
+        ("shipped", good, "is taken"),
+        ("good", type("Other", (), {"log": print}), "is taken"),
+        ("a.b", good, "plain name"),
+        ("bad", type("Bad", (), {}), "no method log"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            mine.register(name, found)

@@ -166,6 +166,8 @@ def test_holms_correction_multiplies_the_smallest_by_all_and_never_falls():
 
 @pytest.mark.parametrize("shape", [(5, 1), (10, 3), (7, 4), (3, 2)])
 def test_the_statistics_are_those_of_rliable_on_the_same_resamples(shape):
+    # rliable 1.2 needs pandas below 3, so a virtual environment of its own:
+    # pip install rliable 'pandas<3' pytest; pytest --noconftest -c /dev/null -k rliable FILE
     metrics = pytest.importorskip("rliable.metrics", reason="needs rliable, which is heavy")
     generator = np.random.default_rng(shape[0])
     first, second = generator.normal(size=shape), generator.normal(0.3, 2.0, size=shape)

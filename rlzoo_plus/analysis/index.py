@@ -6,6 +6,7 @@ that cannot be read is an entry with its reason.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ from rlzoo_plus.analysis.runs import (
 )
 from rlzoo_plus.analysis.series import Evaluation, load_evaluations
 from rlzoo_plus.analysis.variants import variant_key, variant_values
-from rlzoo_plus.artifacts.atomic import write_json
+from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, RUNNING, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.store.cache import cache_base, hash_of, read_cached
@@ -128,7 +129,8 @@ class RunIndex:
                 # Of folders that nobody has looked into for long, or that are gone.
                 if time.time() - other.stat().st_mtime > _FORGET_AFTER_S:
                     other.unlink(missing_ok=True)
-            write_json(self._file, {"version": _VERSION, "runs": self._stored})
+            # Without indentation, which would take several times as long.
+            write_atomic(self._file, json.dumps({"version": _VERSION, "runs": self._stored}))
         except OSError:
             # Without a cache it is slower.
             self._file = None
@@ -203,7 +205,7 @@ def _read(run: RunDir, stamps: list[list[int]], before: Any) -> dict[str, Any]:
     if before is not None and before["stamps"][1] == stamps[1]:
         kept["evaluations"] = before["evaluations"]
     else:
-        kept["evaluations"] = [list(asdict(each).values()) for each in load_evaluations(run)]
+        kept["evaluations"] = [list(vars(each).values()) for each in load_evaluations(run)]
     return kept
 
 

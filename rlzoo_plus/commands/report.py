@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         "configurations, provenance, and failures with their reason.",
         "outputs/sweeps/first --out report.html",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUNS", help=f"{RUNS_HELP}; or a study's folder")
+    parser.add_argument("runs", nargs="+", metavar="RUNS", help=RUNS_HELP)
     out_help = "the file (default: %(default)s)"
     parser.add_argument(
         "--out", type=Path, default=Path("report.html"), metavar="FILE.html", help=out_help

@@ -13,7 +13,9 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.open import find_place
 
-RUNS_HELP = "a run; a folder such as a sweep, for all runs in it; a pattern; or s3://..."
+RUNS_HELP = (
+    "a run; a folder such as a sweep, for all runs in it; a study's name; a pattern; or s3://"
+)
 
 
 def run_groups(names: Sequence[str]) -> dict[str, list[RunEntry]]:
@@ -50,4 +52,8 @@ def _paths(name: str) -> list[Path]:
         if not found:
             raise ConfigError(f"{printable(name)} matches nothing. Name runs that exist.")
         return found
+    from rlzoo_plus.tuning.study_plan import STUDIES
+
+    if "/" not in name and (STUDIES / name / "study.json").is_file():
+        return [STUDIES / name]
     return [find_place(name).path]

@@ -281,6 +281,26 @@ def register_algorithm(spec: AlgorithmSpec) -> None:
     ALGORITHMS[spec.name] = spec
 
 
+def register_callback(name: str, callback: type) -> None:
+    """Add a callback of your own under a name, e.g. from a module named in `packages`.
+
+    Then `callbacks=[name]` chooses it.
+
+    Raises:
+        ConfigError: The name is taken, or the class is no `BaseCallback`.
+    """
+    CALLBACKS.register(name, callback)
+
+
+def register_tracker(name: str, tracker: type) -> None:
+    """Add a tracking service of your own under a name; `tracker.name=name` chooses it.
+
+    Raises:
+        ConfigError: The name is taken, or the class has not the methods of a tracker.
+    """
+    TRACKERS.register(name, tracker)
+
+
 def _spec_of(name: str, algorithm: type) -> AlgorithmSpec:
     """Return a class's own `spec`, else the one of the algorithm it extends, else a default."""
     own = vars(algorithm).get("spec")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import altair as alt
 import pandas as pd
 import streamlit as st
 
-from rlzoo_plus.analysis.index import RunEntry, RunIndex
+from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.runs import STATES
 from rlzoo_plus.dashboard import view
 
@@ -24,19 +23,13 @@ _NUMBERS = {
     **dict.fromkeys(("steps", "of"), st.column_config.NumberColumn(format="localized")),
     **dict.fromkeys(("best", "final"), st.column_config.NumberColumn(format="%.1f")),
 }
-_LEGEND = alt.Legend(orient="bottom", columns=2, labelLimit=600)
-
-
-@st.cache_resource
-def _runs(folder: str) -> view.Runs:
-    return view.Runs(RunIndex([Path(folder)]))
 
 
 def main() -> None:
     """Show the page."""
     folder = Path(sys.argv[1])
     st.set_page_config(page_title="rlzoo-plus", layout="wide")
-    runs = _runs(str(folder))
+    runs = view.shared_runs(folder)
     everything = runs.look()
     if runs.index.n_left:
         _read_on(runs)
@@ -102,6 +95,10 @@ def _curves(runs: list[RunEntry], folder: Path) -> None:
         st.text("Nothing has been measured yet.")
         return
     metric = st.selectbox("metric", metrics)
+    # Only here: the first page is there a quarter of a second earlier.
+    import altair as alt
+
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=600)
     rows = pd.DataFrame(view.curve_rows(runs, metric, folder))
     chart = (
         alt.Chart(rows)
@@ -109,7 +106,7 @@ def _curves(runs: list[RunEntry], folder: Path) -> None:
         .encode(
             x=alt.X("step:Q", title="environment steps"),
             y=alt.Y("value:Q", title=metric, scale=alt.Scale(zero=False)),
-            color=alt.Color("run:N", scale=alt.Scale(scheme="category20"), legend=_LEGEND),
+            color=alt.Color("run:N", scale=alt.Scale(scheme="category20"), legend=legend),
             strokeDash=alt.StrokeDash("dash:N", legend=None),
             tooltip=["run", "step", "value"],
         )

@@ -33,7 +33,16 @@ def command_of(folder: Path, port: int) -> list[str]:
     app = Path(__file__).with_name("app.py")
     settings = [f"--{k}={v}" for k, v in {**_SETTINGS, "server.port": port}.items()]
     shown = str(folder.absolute())
-    return [sys.executable, "-m", "streamlit", "run", str(app), *settings, "--", shown]
+    return [
+        sys.executable,
+        "-m",
+        "rlzoo_plus.dashboard.server",
+        "run",
+        str(app),
+        *settings,
+        "--",
+        shown,
+    ]
 
 
 def serve(folder: Path, port: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from rlzoo_plus.analysis.index import RunEntry, RunIndex
 from rlzoo_plus.analysis.progress import read_progress
 from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.analysis.series import load_series, metric_keys
-from rlzoo_plus.analysis.variants import differing_keys
+from rlzoo_plus.analysis.variants import differing_keys, settings_labels
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RUNNING
 from rlzoo_plus.artifacts.untrusted import printable
@@ -45,6 +46,12 @@ class Runs:
                 self._entries = self.index.refresh(_BUDGET_S)
                 self._looked_at = time.monotonic()
             return sorted(self._entries, key=lambda run: -(run.summary.started_at or 0.0))
+
+
+@functools.cache
+def shared_runs(folder: Path) -> Runs:
+    """Return the runs in a folder, the same for all pages of this process."""
+    return Runs(RunIndex([folder]))
 
 
 def filtered(
@@ -112,10 +119,11 @@ def running(runs: Iterable[RunEntry]) -> list[tuple[str, float, str]]:
 
 def labels(runs: Sequence[RunEntry], folder: Path) -> list[str]:
     """Return a label for each run, by which their curves are told apart."""
-    named = []
+    settings, named = settings_labels({run.variant: run.values for run in runs}), []
     for run in runs:
         about, path = run.summary, _shown(run.summary.path, folder)
-        named.append(printable(f"{about.algo} {about.env} seed {about.seed} ({path})", 120))
+        variant = f"{about.algo} {settings[run.variant]}".rstrip()
+        named.append(printable(f"{variant} on {about.env}, seed {about.seed} ({path})", 240))
     return named
 
 

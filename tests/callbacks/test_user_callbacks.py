@@ -23,3 +23,19 @@ def test_a_callback_is_built_with_its_arguments():
     check_user_callbacks(make_config(*CONFIG, f"callbacks=[{{{path}: {{max_episodes: 3}}}}]"))
     with pytest.raises(ConfigError, match="max_episode"):
         check_user_callbacks(make_config(*CONFIG, f"callbacks=[{{{path}: {{max_episode: 3}}}}]"))
+
+
+def test_a_registered_callback_is_chosen_by_its_name(monkeypatch):
+    from stable_baselines3.common.callbacks import StopTrainingOnMaxEpisodes
+
+    import rlzoo_plus as rz
+    from rlzoo_plus.config.catalog import CALLBACKS
+
+    with pytest.raises(ConfigError, match="mine"):
+        check_user_callbacks(make_config(*CONFIG, "callbacks=[mine]"))
+    # Taken away again after the test.
+    monkeypatch.setitem(CALLBACKS, "mine", StopTrainingOnMaxEpisodes)
+    rz.register_callback("mine", StopTrainingOnMaxEpisodes)
+    check_user_callbacks(make_config(*CONFIG, "callbacks=[{mine: {max_episodes: 3}}]"))
+    with pytest.raises(ConfigError, match="BaseCallback"):
+        rz.register_callback("other", dict)

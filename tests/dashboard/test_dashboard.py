@@ -97,7 +97,7 @@ def test_curves_have_a_row_for_each_value(runs, folder):
     a, b = (next(r for r in runs if r.summary.path.name == name) for name in "ab")
     rows = view.curve_rows([a, b], "mean_return", folder)
     found = [(row["run"], row["step"], row["value"]) for row in rows]
-    names = ("ppo reach seed 1 (a)", "sac reach seed 2 (b)")
+    names = ("ppo on reach, seed 1 (a)", "sac on reach, seed 2 (b)")
     assert found == [
         *((names[0], step, step / 10 + 1) for step in (20, 60)),
         *((names[1], step, step / 10 + 2) for step in (20, 60)),

@@ -28,7 +28,9 @@ def browser():
     for flag in ("--headless=new", "--no-sandbox", "--window-size=1500,2400"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    with webdriver.Chrome(options=options) as driver:
+    # Its own driver, so that selenium asks no network for one.
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    with webdriver.Chrome(options=options, service=service) as driver:
         yield driver
 
 
@@ -60,9 +62,12 @@ def _hosts(browser):
     return {urlsplit(url).hostname for url in urls if urlsplit(url).scheme not in ("data", "blob")}
 
 
-def test_a_run_is_chosen_its_curve_moves_and_its_video_plays(browser, tmp_path):
+def test_a_run_is_chosen_its_curve_moves_its_video_plays_and_a_filter_hides_others(
+    browser, tmp_path
+):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
 
     train = [sys.executable, "-m", "rlzoo_plus", "train", "algo=ppo", "env=cartpole", *TINY[1:]]
     train += ["eval.every_steps=2048", "log.tensorboard=true", "report.plot=false"]
@@ -89,4 +94,7 @@ def test_a_run_is_chosen_its_curve_moves_and_its_video_plays(browser, tmp_path):
         ActionChains(browser).move_to_element_with_offset(table, left, top).click().perform()
         video = _wait(lambda: browser.find_element(By.TAG_NAME, "video"))
         _wait(lambda: browser.execute_script("return arguments[0].currentTime", video) > 0)
+        box = browser.find_element(By.CSS_SELECTOR, "[data-testid=stTextInput] input")
+        box.send_keys("finished", Keys.ENTER)
+        _wait(lambda: "1 of 2 in" in browser.find_element(By.TAG_NAME, "body").text)
         assert _hosts(browser) == {"127.0.0.1"}

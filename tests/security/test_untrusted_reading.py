@@ -117,8 +117,22 @@ def test_json_is_parsed_strictly(text):
         parse_json(text.encode())
 
 
-@pytest.mark.parametrize("text", ["a: &a 1\nb: *a", "a: 1\na: 2", "!!python/name:os.system", "{"])
-def test_yaml_is_parsed_strictly(text):
+STRICT_YAML = [
+    "a: &a 1\nb: *a",
+    "a: 1\na: 2",
+    "!!python/name:os.system",
+    "{",
+    "[" * 101 + "]" * 101,
+]
+# The C library would use up the stack.
+STRICT_YAML += ["[" * 200_000, "- " * 200_000, "{a: " * 200_000]
+
+
+@pytest.mark.parametrize("text", STRICT_YAML, ids=lambda text: text[:12])
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_yaml_is_parsed_strictly(text, is_fast, monkeypatch):
+    if not is_fast:
+        monkeypatch.setattr("rlzoo_plus.artifacts.untrusted._FAST", None)
     with pytest.raises(ValueError, match=r".+"):
         parse_yaml(text.encode())
 

@@ -1,0 +1,157 @@
+"""How long the dashboard's first page and a filter take for a thousand runs.
+
+    .venv/bin/python -m benchmarks.dashboard_page --runs 1000
+
+The runs are written, not trained. Headless Chromium opens the page of a server that was just
+started: once with an empty index of runs, then with the index of the first time. A text is then
+typed into the filter. Measured are the time until the page shows the result, and the server's
+processor time. Needs the extra `dashboard`, Chromium with chromedriver, and selenium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import ONE_THREAD, ROOT
+
+_EVALUATIONS, _SEEDS = 20, 10
+_LONGEST_S = 60.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3, help="page loads with the known index")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        runs = Path(folder)
+        write_runs(runs, args.runs)
+        os.environ |= {"XDG_CACHE_HOME": cache, "PYTHONPATH": str(ROOT), **ONE_THREAD}
+        with _chromium() as browser:
+            # The browser's own start is none of the page's.
+            browser.get("about:blank")
+            for number in range(1 + args.rounds):
+                what = "new index" if number == 0 else "known index"
+                _measure(browser, runs, args.runs, what)
+
+
+def write_runs(folder: Path, count: int) -> None:
+    """Write finished runs with a real configuration, that differ in `gamma` and in their seed."""
+    from rlzoo_plus.artifacts.records import append_records
+    from rlzoo_plus.artifacts.run_dir import RunDir
+    from rlzoo_plus.runs.compose import compose_run
+
+    config = compose_run(["algo=ppo", "env=cartpole_bullet"]).model_dump(mode="json")
+    for number in range(count):
+        run = RunDir(folder / "sweeps" / f"s{number % 10}" / f"run-{number:05d}")
+        run.path.mkdir(parents=True)
+        config["seed"] = number % _SEEDS
+        config["algo"]["hyperparams"]["gamma"] = 0.9 + 0.09 * (number // _SEEDS) / count
+        run.start(config, "rlzoo-plus train", {"python": "3.11"})
+        records = [
+            {"step": 1000 * i, "returns": [float(i + number % 7)] * 5, "mean_return": float(i)}
+            for i in range(1, _EVALUATIONS + 1)
+        ]
+        append_records(run.evaluations_file, records)
+        run.write_result({"state": "finished", "best": records[-1], "final": records[-1]})
+        run.write_status("finished", num_timesteps=20_000, n_timesteps=20_000)
+
+
+def _measure(browser: Any, folder: Path, count: int, what: str) -> None:
+    with _served(folder) as (port, process):
+        before = _cpu_s(process.pid)
+        page_s = _timed(
+            lambda: browser.get(f"http://127.0.0.1:{port}"),
+            lambda: f"{count} of {count}" in _text(browser) and _has_table(browser),
+        )
+        page_cpu_s = _cpu_s(process.pid) - before
+        before = _cpu_s(process.pid)
+        wanted = f"{-(-count // 10)} of {count}"
+        filter_s = _timed(lambda: _type(browser, "sweeps/s3"), lambda: wanted in _text(browser))
+        print(
+            f"{what:<12} first page {page_s:5.2f} s ({page_cpu_s:.2f} s of the server), "
+            f"filter {filter_s:.2f} s ({_cpu_s(process.pid) - before:.2f} s)",
+            flush=True,
+        )
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    from rlzoo_plus.dashboard.launch import command_of
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command_of(folder, port), cwd=ROOT, **silent) as process:
+        try:
+            _timed(lambda: None, lambda: _listens(port))
+            yield port, process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _chromium() -> Iterator[Any]:
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--window-size=1500,1200"):
+        options.add_argument(flag)
+    # Its own driver, so that selenium asks no network for one.
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    with webdriver.Chrome(options=options, service=service) as driver:
+        yield driver
+
+
+def _timed(begin: Callable[[], object], is_done: Callable[[], bool]) -> float:
+    began = time.perf_counter()
+    begin()
+    while not is_done():
+        if time.perf_counter() - began > _LONGEST_S:
+            raise TimeoutError("the page did not show it")
+        time.sleep(0.02)
+    return time.perf_counter() - began
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _text(browser: Any) -> str:
+    return str(browser.execute_script("return document.body.innerText"))
+
+
+def _has_table(browser: Any) -> bool:
+    script = "return !!document.querySelector('[data-testid=stDataFrame] canvas')"
+    return bool(browser.execute_script(script))
+
+
+def _type(browser: Any, text: str) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    box = browser.find_element(By.CSS_SELECTOR, "[data-testid=stTextInput] input")
+    box.send_keys(text, Keys.ENTER)
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
