@@ -37,7 +37,7 @@ COUNTERPARTS = {
     "robots/HalfCheetah-v0": "HalfCheetahBulletEnv-v0",
     "robots/A1Walk-v0": "AntBulletEnv-v0",
     "robots/Vision60Walk-v0": "AntBulletEnv-v0",
-    "robots/KukaReach-v0": "ReacherBulletEnv-v0",
+    "robots/KukaReach-v1": "ReacherBulletEnv-v0",
 }
 TARGETS = {
     ("physics", "robots/CartPoleBalance-v0"): 0.6,

@@ -13,13 +13,13 @@ _ENTRY_POINTS: dict[str, str] = {
     "robots/FrankaPush-v0": "robots.franka_push:FrankaPushEnv",
     "robots/FrankaPushAround-v0": "robots.franka_push_around:FrankaPushAroundEnv",
     "robots/FrankaLift-v0": "robots.franka_lift:FrankaLiftEnv",
-    "robots/KukaReach-v0": "robots.kuka_reach:KukaReachEnv",
+    "robots/KukaReach-v1": "robots.kuka_reach:KukaReachEnv",
     "robots/CartPoleSwingUp-v0": "robots.cartpole:CartPoleSwingUpEnv",
     "robots/CartPoleCamera-v0": "robots.cartpole:CartPoleCameraEnv",
     "robots/DoublePendulum-v0": "robots.double_pendulum:DoublePendulumEnv",
     "robots/HalfCheetah-v0": "robots.half_cheetah:HalfCheetahEnv",
-    "robots/HuskyDrive-v0": "robots.driving:HuskyDriveEnv",
-    "robots/RacecarDrive-v0": "robots.driving:RacecarDriveEnv",
+    "robots/HuskyDrive-v1": "robots.driving:HuskyDriveEnv",
+    "robots/RacecarDrive-v1": "robots.driving:RacecarDriveEnv",
 }
 
 ROBOT_IDS = tuple(_ENTRY_POINTS)

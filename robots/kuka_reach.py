@@ -18,6 +18,10 @@ from robots.world import WorldSpec
 
 REST = (0.0, 0.5, 0.0, -1.2, 0.0, 0.9, 0.0)
 """The arm bent forward [rad]; its flange is then at (0.60, 0, 0.61)."""
+TORQUES_N_M = (320.0, 320.0, 176.0, 176.0, 110.0, 40.0, 40.0)
+"""Greatest torque of each joint of the LBR iiwa 14 R820, from KUKA's brochure."""
+SPEEDS_RAD_S = tuple(float(speed) for speed in np.radians((85, 85, 100, 75, 130, 135, 135)))
+"""Greatest velocity of each, from the same table."""
 START_NOISE_RAD = 0.1
 GOAL_RADIUS_M = (0.4, 0.7)
 """Nearest and farthest goal from the vertical axis of the base."""
@@ -98,6 +102,8 @@ class KukaReachEnv(GoalRobotEnv):
                 action_scale=step_rad,
                 action_mode=ActionMode.DELTA_POSITION,
                 rest_position=REST,
+                max_force=TORQUES_N_M,
+                max_velocity=SPEEDS_RAD_S,
                 position_gain=0.2,
                 sensors=SensorSpec(links="lbr_iiwa_link_7"),
             ),

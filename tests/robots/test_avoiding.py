@@ -13,7 +13,7 @@ from robots.native import NativeWorlds
 from robots.sensors import State
 from robots.vec_env import RobotVecEnv
 
-HUSKY, RACECAR = "robots/HuskyDrive-v0", "robots/RacecarDrive-v0"
+HUSKY, RACECAR = "robots/HuskyDrive-v1", "robots/RacecarDrive-v1"
 FOOTPRINT = Footprint(ahead_m=0.4, behind_m=0.2, half_width_m=0.3, sensor_height_m=0.4)
 
 

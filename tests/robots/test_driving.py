@@ -13,7 +13,7 @@ from robots.drive_to_goal import DriveToGoal
 from robots.frames import yaw
 from robots.sensors import State
 
-HUSKY, RACECAR = "robots/HuskyDrive-v0", "robots/RacecarDrive-v0"
+HUSKY, RACECAR = "robots/HuskyDrive-v1", "robots/RacecarDrive-v1"
 URDFS = {HUSKY: "husky/husky.urdf", RACECAR: "racecar/racecar.urdf"}
 Controller = Callable[[np.ndarray], np.ndarray]
 

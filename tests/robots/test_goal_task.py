@@ -92,7 +92,7 @@ def test_desired_goal_stays_for_the_episode_and_changes_with_the_next(
     assert not np.array_equal(reach.reset()[0]["desired_goal"], first["desired_goal"])
 
 
-@pytest.mark.parametrize("env_id", ["robots/KukaReach-v0", "robots/FrankaPush-v0"])
+@pytest.mark.parametrize("env_id", ["robots/KukaReach-v1", "robots/FrankaPush-v0"])
 def test_hindsight_replay_of_several_environments_recomputes_its_rewards(env_id: str) -> None:
     worlds = DummyVecEnv([lambda: gymnasium.make(env_id) for _ in range(2)])
     agent = SAC(

@@ -11,7 +11,9 @@ from robots.kuka_reach import (
     GOAL_HEIGHT_M,
     GOAL_RADIUS_M,
     REST,
+    SPEEDS_RAD_S,
     START_NOISE_RAD,
+    TORQUES_N_M,
     KukaReachEnv,
     KukaReachTask,
 )
@@ -60,7 +62,7 @@ def test_driving_the_joints_to_a_solution_succeeds_in_every_episode(reach: KukaR
         reach.reset(seed=seed)
         for _ in range(reach.max_episode_steps):
             error = solution - reach.state.joint_position
-            _, _, terminated, truncated, info = reach.step(error / 0.074)
+            _, _, terminated, truncated, info = reach.step(error / 0.06)
         assert truncated
         assert not terminated
         assert info["is_success"]
@@ -100,9 +102,36 @@ def test_each_entry_of_an_action_turns_its_own_joint(reach: KukaReachEnv) -> Non
         before = reach.state.joint_position
         reach.step(np.eye(7)[joint])
         turned = reach.state.joint_position - before
-        # The motor mends a fifth of the error in each of six physics steps.
-        assert turned[joint] == pytest.approx(0.1 * (1 - 0.8**6), abs=5e-3)
+        # In each of six physics steps the motor mends a fifth of the error, as fast as it can turn.
+        left = 0.1
+        for _ in range(6):
+            left -= min(0.2 * left, SPEEDS_RAD_S[joint] / 120)
+        assert turned[joint] == pytest.approx(0.1 - left, abs=5e-3)
         assert np.abs(np.delete(turned, joint)).max() < 5e-3
+
+
+def test_motors_keep_to_the_data_sheet_whatever_the_actions(reach: KukaReachEnv) -> None:
+    read = reach.simulation.joint_reader(reach.robot.body, reach.robot.drive.motors.indices)
+    seen = []
+
+    def step() -> None:
+        for _ in range(6):
+            reach.simulation.substep()
+            seen.append([(joint[1], joint[3]) for joint in read()])
+
+    reach.simulation.step = step
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        reach.reset(seed=seed)
+        for _ in range(5):
+            action = np.sign(rng.uniform(-1, 1, 7))
+            for _ in range(10):
+                reach.step(action)
+    velocity, torque = np.abs(seen).transpose(2, 0, 1)
+    assert (torque <= TORQUES_N_M).all()
+    # A motor at its greatest torque cannot keep its neighbours from turning its joint.
+    assert (np.percentile(velocity, 99, axis=0) <= 1.05 * np.array(SPEEDS_RAD_S)).all()
+    assert (velocity.max(axis=0) >= 0.99 * np.array(SPEEDS_RAD_S)).all()
 
 
 def test_an_action_that_is_not_a_number_is_an_error(reach: KukaReachEnv) -> None:

@@ -1,0 +1,69 @@
+"""What a policy earns that does nothing stands in each task's page, and is far from solved."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.baselines import make, nothing, play, settings
+from robots import ROBOT_IDS
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "robots"
+ROW = re.compile(
+    r"^\| (.+?) \| (-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\) \| (\d+)% \|$", re.MULTILINE
+)
+TASKS = settings()
+MARGIN = 0.2
+"""Share of the threshold by which it stands above what is earned without learning."""
+MOST_SUCCESS = 10
+"""Percent of episodes that may succeed by doing nothing, or anything."""
+WITHOUT_GOAL = ("cartpole", "double_pendulum", "halfcheetah")
+WITHOUT_TABLE = (
+    "a1_walk",
+    "franka_lift",
+    "franka_push",
+    "franka_push_around",
+    "husky_avoid",
+    "racecar_avoid",
+    "vision60_walk",
+)
+NAMES = [name for name in TASKS if name not in WITHOUT_TABLE]
+
+
+def page_of(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+def stated(name: str) -> dict[str, tuple[float, ...]]:
+    """Return mean, lowest and highest return and percent of success by policy, of a page."""
+    rows = ROW.findall(page_of(name))
+    return {policy: tuple(map(float, numbers)) for policy, *numbers in rows}
+
+
+def test_every_robot_has_a_task_that_is_shipped() -> None:
+    assert {task["id"] for task in TASKS.values()} == set(ROBOT_IDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_threshold_stands_far_above_what_is_earned_without_learning(name: str) -> None:
+    solved, rows = TASKS[name]["solved_return"], stated(name)
+    assert {"zero action", "random actions"} <= rows.keys()
+    has_goal = not name.startswith(WITHOUT_GOAL)
+    assert has_goal == any(policy.endswith("not seen") for policy in rows)
+    for policy, (mean, low, high, success) in rows.items():
+        assert low <= mean <= high
+        assert mean <= solved - MARGIN * abs(solved), policy
+        assert success <= MOST_SUCCESS or policy.endswith("not seen"), policy
+    assert f"| solved from | {solved:g} | |" in page_of(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_doing_nothing_earns_what_the_page_states(name: str) -> None:
+    envs = make(TASKS[name], 2)
+    played = play(envs, nothing(envs), range(2))
+    envs.close()
+    _, low, high, _ = stated(name)["zero action"]
+    slack = 0.06 + 0.005 * abs(high)  # Rounded, and the last bits of another processor.
+    assert all(low - slack <= value <= high + slack for value in played.returns)
+    assert max(played.returns) < TASKS[name]["solved_return"]
+    assert not all(played.successes)
