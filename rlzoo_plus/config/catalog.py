@@ -192,7 +192,7 @@ WRAPPERS = Registry(
         "noisy_observation": "rlzoo_plus.envs.wrappers:NoisyObservation",
         "delayed_action": "rlzoo_plus.envs.wrappers:DelayedAction",
         "smooth_action": "rlzoo_plus.envs.wrappers:SmoothAction",
-        "atari": "stable_baselines3.common.atari_wrappers:AtariWrapper",
+        "atari": "rlzoo_plus.envs.atari:AtariPreprocessing",
     },
     bases=["gymnasium.core:Wrapper"],
 )

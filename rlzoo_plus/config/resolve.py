@@ -55,6 +55,8 @@ _WITHOUT_OUTCOME: Any = {
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
 _MOST_MISSING = 2
+# Files of conf/env for any id of a kind: a run is named after the id.
+_OF_ANY_ID = ("gym", "atari")
 # The others are checked with the hyperparameters, or when they are loaded.
 _CHECKED = (
     *(ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES),
@@ -150,7 +152,7 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
         raise ConfigError(f"env={_shown(data.get('env'))}: must be a mapping. Choose env=NAME.")
     env = dict(data["env"])
     if not env.get("name") and isinstance(env.get("id"), str):
-        env["name"] = env_name if env_name and env_name != "gym" else env_slug(env["id"])
+        env["name"] = env_name if env_name not in (None, "", *_OF_ANY_ID) else env_slug(env["id"])
     if env.get("id") == "???":
         raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
     data["env"] = env

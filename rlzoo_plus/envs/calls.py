@@ -22,7 +22,7 @@ _ASKING = ("get_", "is_", "has_", "compute_")
 _NOT_RECORDED = {
     *("reset", "step", "render", "close", "action_masks"),
     *("episode_state", "restore_episode", "forgotten", "note_call", "set_episode_seeds"),
-    "loaded_code",
+    *("loaded_code", "restore_counts"),
 }
 _OF_MONITOR = {"rewards", "total_steps", "t_start", "needs_reset"}
 

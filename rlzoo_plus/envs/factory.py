@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymnasium import spaces
+from gymnasium import Env, spaces
 
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
@@ -19,7 +19,6 @@ from rlzoo_plus.envs.single import MostSteps, make_env
 from rlzoo_plus.registry import import_user_module
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 
@@ -123,8 +122,10 @@ def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = 
     return VecTransposeImage(venv) if has_channels_last else venv
 
 
-def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv:
+def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
+    from stable_baselines3.common.monitor import Monitor
+
     from rlzoo_plus.envs.one_by_one import OneByOne
 
     kind: Any = OneByOne
@@ -134,9 +135,11 @@ def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv
         kind = ProcessVecEnv
     else:
         monitors = [make() for make in makers]
+        # What wraps a monitored environment is no robot of ours.
+        first = monitors[0].env if isinstance(monitors[0], Monitor) else monitors[0]
         if chain.vec_env == "batched":
-            require_batchable(monitors[0].env, chain.spec.id)
-        first, auto = monitors[0].env, chain.vec_env == "auto"
+            require_batchable(first, chain.spec.id)
+        auto = chain.vec_env == "auto"
         is_worth_it = auto and len(monitors) >= enough_of(first) and batch_problem(first) is None
         if chain.vec_env == "batched" or is_worth_it:
             from rlzoo_plus.envs.robot_vec_env import BatchedRobots
@@ -146,8 +149,12 @@ def _step_together(makers: list[Callable[[], Monitor]], chain: _Chain) -> VecEnv
     return (with_recorded_calls(kind) if chain.recorded else kind)(makers)
 
 
-def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Monitor:
-    """Make one environment; a process of its own first imports what its run imports."""
+def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
+    """Make one environment; a process of its own first imports what its run imports.
+
+    The `Monitor` records whole episodes with their own rewards: what ends them earlier for
+    training, or changes rewards, comes outside of it.
+    """
     from rlzoo_plus.envs.monitor import EpisodeMonitor
 
     has_own_process = chain.vec_env == "subproc"
@@ -160,7 +167,12 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Monitor:
     env = make_env(chain.spec, chain.render_mode, **options)
     env.has_own_process = has_own_process
     file = None if monitor is None else monitor.with_name(f"{monitor.name}.{EpisodeMonitor.EXT}")
-    return EpisodeMonitor(env, file)
+    monitored = EpisodeMonitor(env, file)
+    if not (chain.recorded and "atari" in str(chain.spec.wrappers)):
+        return monitored
+    from rlzoo_plus.envs.atari import for_training
+
+    return for_training(monitored, chain.spec.wrappers)
 
 
 def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:

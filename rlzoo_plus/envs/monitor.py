@@ -70,6 +70,13 @@ class EpisodeMonitor(Monitor):
             result[4]["episode"].update(episode_numbers(result[4]))
         return result
 
+    def restore_counts(
+        self, rewards: list[float], total_steps: int, t_start: float, needs_reset: bool
+    ) -> None:
+        """Go on with a running episode: its rewards, all steps so far, and the start's time."""
+        self.rewards, self.total_steps = rewards, total_steps
+        self.t_start, self.needs_reset = t_start, needs_reset
+
     def _refuse(self, error: BaseException, call: str) -> None:
         """Raise a `RunError` with the user's own line; errors of our robots stay as they are."""
         if isinstance(error, SystemExit):

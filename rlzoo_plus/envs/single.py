@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
+import os
+import sys
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -70,6 +75,7 @@ def make_env(
         ConfigError: The environment, a package or a wrapper is missing or refuses its arguments.
     """
     _refuse_several_agents(spec.id, f"{spec.id} {spec.packages}")
+    _let_mujoco_render()
     import_packages(spec)
     options: dict[str, Any] = reveal(spec.kwargs, "env.kwargs")
     if spec.time_limit is not None:
@@ -85,6 +91,7 @@ def make_env(
     known = [part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)]
     # Our robots end their episodes themselves.
     known.append(getattr(env.unwrapped, "max_episode_steps", None))
+    known.append(_longest_game(env))
     whole = (steps for steps in known if isinstance(steps, int))
     limit = _limits[spec.model_dump_json()] = min(whole, default=None)
     if most_steps == "auto":
@@ -93,6 +100,17 @@ def make_env(
         env = EpisodeLimit(env, most_steps)
     # Outermost: a warm-up must not use up an episode's seed.
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
+
+
+def _longest_game(env: gym.Env) -> int | None:
+    """Return the steps after which an Atari game is truncated by its emulator, None if never."""
+    ale = getattr(env.unwrapped, "ale", None)
+    frames = ale.getInt("max_num_frames_per_episode") if hasattr(ale, "getInt") else 0
+    skips = [getattr(layer, "frames_per_step", 1) for layer in layers_of(env)]
+    # A number, or the least and the most.
+    repeats = getattr(env.unwrapped, "_frameskip", 1)
+    least = repeats if isinstance(repeats, int) else min(repeats)
+    return -(-frames // max([least, *skips])) if frames > 0 else None
 
 
 def longest_episode(config: RunConfig) -> int | None:
@@ -114,6 +132,24 @@ def longest_episode(config: RunConfig) -> int | None:
 def scheduled(config: RunConfig) -> RunConfig:
     """Return a configuration with numbers for its automatic evaluations, see `with_schedule`."""
     return with_schedule(config, lambda: longest_episode(config))
+
+
+@functools.cache
+def _let_mujoco_render() -> None:
+    """Choose how MuJoCo draws where there is no display, before it is imported.
+
+    It would choose a window, which fails. What the user has set stays.
+    """
+    is_headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    is_linux = sys.platform.startswith("linux")
+    if not is_linux or not is_headless or "MUJOCO_GL" in os.environ or not find_spec("mujoco"):
+        return
+    for name, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
+        # A backend whose library is missing would break the import of MuJoCo.
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(library)
+            os.environ["MUJOCO_GL"] = name
+            return
 
 
 def import_packages(spec: EnvConfig) -> None:

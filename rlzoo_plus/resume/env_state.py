@@ -105,10 +105,9 @@ def _restore_chains(base: VecEnv, state: dict[str, Any], *, may_call: bool) -> l
         if problem is not None:
             problems.append(f"environment {rank}: {problem}")
         # Monitor's values of the running episode.
-        base.set_attr("rewards", rewards.tolist(), indices=rank)
-        base.set_attr("total_steps", state["total_steps"][rank], indices=rank)
-        base.set_attr("t_start", state["clock"][rank], indices=rank)
-        base.set_attr("needs_reset", episode["episode"] is None, indices=rank)
+        counts = (rewards.tolist(), state["total_steps"][rank], state["clock"][rank])
+        # By a method: what wraps a `Monitor` would take an attribute for its own.
+        base.env_method("restore_counts", *counts, episode["episode"] is None, indices=rank)
         for name, value in attributes[rank].items():
             base.set_attr(name, value, indices=rank)
     return problems
