@@ -314,7 +314,9 @@ def _print_robot(console: Console, robot: RobotFacts) -> None:
     if robot.clearance_m is not None:
         where = "above" if robot.clearance_m >= 0 else "below"
         _line(console, "start", f"lowest point {abs(robot.clearance_m):.3f} m {where} the ground")
-    table = _table("joint", "kind", "limits", "rest", "action 1", "max force", "use")
+    table = _table(
+        "joint", "kind", "limits", "rest", "action 1", "max force", "max velocity", "use"
+    )
     for joint in robot.joints:
         limits = "none"
         if joint.limits is not None:
@@ -325,6 +327,7 @@ def _print_robot(console: Console, robot: RobotFacts) -> None:
             limits,
             *("-" if value is None else f"{value:.4g}" for value in (joint.rest, joint.scale)),
             f"{joint.max_force:.4g} {'N m' if joint.unit == 'rad' else 'N'}",
+            "any" if joint.max_velocity is None else f"{joint.max_velocity:.4g} {joint.unit}/s",
             joint.use,
         )
     console.print("", table, "", sep="\n")

@@ -32,6 +32,7 @@ class JointRow:
         limits: Lower and upper limit, None without.
         rest: Rest position; None if it is not read.
         max_force: Maximum force of its motor, or that of the URDF if it has none [N m or N].
+        max_velocity: Highest velocity that its motor drives to [rad/s or m/s]; None: any.
         scale: What the action 1 commands; None if no action drives it by itself.
         use: `driven` by actions, `read` by the sensors alone, or `passive`.
     """
@@ -42,6 +43,7 @@ class JointRow:
     limits: tuple[float, float] | None
     rest: float | None
     max_force: float
+    max_velocity: float | None
     scale: float | None
     use: str
 
@@ -114,6 +116,7 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
     driven = {joint.index: i for i, joint in enumerate(robot.actuated)}
     # The end effector's scale is one of displacements.
     scales = None if isinstance(robot.drive, EndEffectorDrive) else motors.scale.tolist()
+    tops = motors.max_velocity
     rows = []
     for joint in env.simulation.movable_joints(robot.body):
         info = env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)
@@ -128,6 +131,7 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
                 limits=(joint.lower, joint.upper) if joint.lower < joint.upper else None,
                 rest=read.get(joint.index),
                 max_force=joint.max_force if number is None else motors.max_force[number],
+                max_velocity=None if number is None or not tops else tops[number],
                 scale=None if number is None or scales is None else scales[number],
                 use=use if number is None else "driven",
             )

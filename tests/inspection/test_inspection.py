@@ -73,7 +73,7 @@ def test_a_sound_robot_has_no_notes(facts):
 
 
 def test_masses_and_joints_are_those_of_the_simulation(facts):
-    found = facts(actuated=".*wheel_joint", max_force=2.0)
+    found = facts(actuated=".*wheel_joint", max_force=2.0, max_velocity=9.0)
     assert sum(found.masses_kg.values()) == pytest.approx(65.25)
     assert found.masses_kg["head"] == 10.0
     uses = {joint.name: joint.use for joint in found.joints}
@@ -81,6 +81,8 @@ def test_masses_and_joints_are_those_of_the_simulation(facts):
     assert uses["left_back_wheel_joint"] == "driven"
     forces = {joint.name: joint.max_force for joint in found.joints}
     assert (forces["left_back_wheel_joint"], forces["head_swivel"]) == (2.0, 1000.0)
+    velocities = {joint.name: joint.max_velocity for joint in found.joints}
+    assert (velocities["left_back_wheel_joint"], velocities["head_swivel"]) == (9.0, None)
 
 
 @pytest.mark.parametrize(
