@@ -23,7 +23,7 @@ from rlzoo_plus.config.compose import compose_once, conf_dir, config_dirs, group
 from rlzoo_plus.config.literals import PlainDumper
 from rlzoo_plus.config.references import REFERENCE
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import EvalConfig, RunConfig
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ def _build_on(values: dict[str, Any], root: Path) -> tuple[dict[str, str], dict[
         if name != _NEUTRAL_ENV and base["env"].get("id") != values["env"]["id"]:
             continue
         base["env"].setdefault("name", None if name == _NEUTRAL_ENV else name)
-        # Left out of a configuration that does not set it.
-        base["eval"].pop("beside", None)
+        # A configuration leaves out what came later and is not set.
+        for key, field in EvalConfig.model_fields.items():
+            if key not in values["eval"] and base["eval"].get(key) == field.default:
+                base["eval"].pop(key, None)
         try:
             content = _difference(base, values)
         except _NotMergeableError as error:
