@@ -80,6 +80,8 @@ def _print_findings(outcome: Outcome) -> None:
     if outcome.is_sweep and configs and configs[0].infra.name in ON_THIS_MACHINE:
         what += f", {slots_for(configs)} at once"
     console.print(f"{what}: {outcome.counts()}", markup=False)
+    if outcome.work:
+        console.print(f"{outcome.work}; pruning ends some trials early", markup=False)
 
 
 def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
@@ -130,8 +132,7 @@ def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
         if names:
             console.print(f"{label}: {names}", markup=False)
     if outcome.estimate is not None:
-        console.print(outcome.estimate.text(outcome.n_jobs, outcome.work), markup=False)
-        if outcome.work:
-            console.print("pruning ends some trials early; n_trials and retrain set the rest")
+        is_study = outcome.draws is not None
+        console.print(outcome.estimate.text(outcome.n_jobs, is_study=is_study), markup=False)
     if outcome.overrides:
         console.print(f"fastest with: {' '.join(outcome.overrides)}", markup=False)

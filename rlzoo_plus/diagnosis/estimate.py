@@ -29,11 +29,10 @@ class Estimate:
     with_evaluations_s: float | None  # With the longest evaluations [s]; None if not known
     workers: int  # Jobs at once
 
-    def text(self, n_jobs: int, work: str = "") -> str:
-        """Return how long it will take, in a line; `work` says what the jobs of a study are."""
-        what = "the run"
-        if n_jobs > 1 or work:
-            what = f"{work or f'{n_jobs} jobs'}, {self.workers} at once"
+    def text(self, n_jobs: int, *, is_study: bool = False) -> str:
+        """Return how long it will take, in a line."""
+        what = f"{n_jobs} jobs, {self.workers} at once" if n_jobs > 1 else "the run"
+        what = f"all runs of the study, {self.workers} at once" if is_study else what
         training = duration(self.training_s)
         text = f"{what}: about {training} of training"
         if self.with_evaluations_s is None:

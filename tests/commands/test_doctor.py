@@ -133,6 +133,7 @@ def test_a_study_is_looked_at_by_drawing_trials(look, monkeypatch):
     code, text = look(*line)
     assert code == 0
     assert "the study, checked with 5 draws" in text
+    assert "3 runs of trials, 40,960 steps each, and 9 of the best again, 40,960 steps" in text
     code, text = look(*line, "device=cuda:77", "hpo.sampler=tpee", "hpo.storage=sqlite:///x")
     assert code == 2
     for said in ("device=cuda:77", "Did you mean 'tpe'", "hpo.storage=sqlite"):
