@@ -64,20 +64,20 @@ class MemoryPlan:
 
     def is_planned(self, slot: Slot) -> bool:
         """Whether memory can be planned for a result."""
-        tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
+        place, start, _ = self._recording.span(slot)
         return (
             place not in self._leaving
             and place != 0
-            and tensor.storage_offset() == 0
-            and tensor.untyped_storage().nbytes() <= _LARGEST
-            and type(tensor) is Tensor
+            and start == place
+            and self._recording.n_bytes[slot] <= _LARGEST
+            and type(self._recording.tensors[slot]) is Tensor
         )
 
     def buffer(self, slot: Slot) -> Tensor:
         """Return the memory of a result; that of others which nobody reads any more is used."""
         tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
         if place not in self._made:
-            n_items = tensor.untyped_storage().nbytes() // tensor.element_size()
+            n_items = self._recording.n_bytes[slot] // tensor.element_size()
             key = tensor.dtype, n_items
             free = self._free_in[self._lane].get(key) if self._lane is not None else None
             free = free or self._free.get(key)
@@ -120,7 +120,7 @@ class MemoryPlan:
             return False
         to, what = recording.tensors[target], recording.tensors[source]
         place = recording.storage(source)
-        whole = what.untyped_storage().nbytes() == what.numel() * what.element_size()
+        whole = recording.n_bytes[source] == what.numel() * what.element_size()
         fits = to.shape == what.shape and to.dtype == what.dtype and whole
         fits = fits and to.is_contiguous() and what.is_contiguous() and place not in self._made
         first = self._first[place]
@@ -128,23 +128,14 @@ class MemoryPlan:
             return False
         numbers = {*range(first, number), *self._beside.get(first, ())}
         numbers |= set(self._beside.get(number, ()))
-        between = [slot for k in numbers for slot in slots[k]]
-        if any(_overlap(recording.tensors[slot], to) for slot in between):
+        spans = {recording.span(slot) for k in numbers for slot in slots[k]}
+        there, start, end = recording.span(target)
+        if any(at == there and low < end and start < high for at, low, high in spans):
             return False
         known = self._known[target]
         self._made[place] = known.as_strided((known.numel(),), (1,), known.storage_offset())
         self._given.add(place)
         return True
-
-
-def _overlap(tensor: Tensor, other: Tensor) -> bool:
-    """Whether two tensors may have memory in common; the other one is contiguous."""
-    if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
-        return False
-    if not tensor.is_contiguous():
-        return True
-    ends = [t.data_ptr() + t.numel() * t.element_size() for t in (tensor, other)]
-    return tensor.data_ptr() < ends[1] and other.data_ptr() < ends[0]
 
 
 def _beside(segments: Sequence[Segment]) -> dict[int, range]:

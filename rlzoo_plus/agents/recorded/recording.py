@@ -177,6 +177,7 @@ class Recording:
         inputs: Slots of the inputs.
         outputs: What is wanted of each part.
         changeable: Memory that the function may change.
+        n_bytes: How large the memory is of which each slot has a part.
     """
 
     calls: list[Call]
@@ -186,16 +187,26 @@ class Recording:
     outputs: list[list[Slot]]
     changeable: set[int]
 
+    def __post_init__(self) -> None:
+        """Note where each tensor is, as long as all are there."""
+        self._spans = [_span(tensor) for tensor in self.tensors]
+        self.n_bytes = [tensor.untyped_storage().nbytes() for tensor in self.tensors]
+
+    def let_go(self, kept: Iterable[Slot] = ()) -> None:
+        """Keep numbers of inputs, constants and these only, and shapes of the others."""
+        left = {*kept, *self.constants, *self.inputs}
+        self.tensors = [
+            tensor if slot in left else _shape_of(tensor)
+            for slot, tensor in enumerate(self.tensors)
+        ]
+
     def storage(self, slot: Slot) -> int:
         """Return where the memory of a tensor begins."""
-        return _memory(self.tensors[slot])
+        return self._spans[slot][0]
 
     def span(self, slot: Slot) -> tuple[int, int, int]:
         """Return where a tensor's memory begins, and its own first and last bytes in it."""
-        tensor = self.tensors[slot]
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-        start, size = tensor.data_ptr(), tensor.element_size()
-        return self.storage(slot), start, start + (reach * size if tensor.numel() else 0)
+        return self._spans[slot]
 
     def is_view(self, call: Call) -> bool:
         """Whether a call returns another handle of the memory of one of its arguments."""
@@ -239,6 +250,16 @@ def record(
 
 def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def _span(tensor: Tensor) -> tuple[int, int, int]:
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    start, size = tensor.data_ptr(), tensor.element_size()
+    return _memory(tensor), start, start + (reach * size if tensor.numel() else 0)
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def require_same(first: Recording, second: Recording) -> None:

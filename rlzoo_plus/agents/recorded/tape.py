@@ -69,13 +69,14 @@ class Tape:
             changed: Which of these it changes in place itself; recording leaves them as they are.
         """
         readable = [*readable, *changed]
-        first, second = (
-            record(function, inputs, _sentinels(numbers, which), readable, changed)
-            for which in (0, 1)
-        )
-        recordings.require_same(first, second)
+        made = []
+        for which in (0, 1):
+            made.append(record(function, inputs, _sentinels(numbers, which), readable, changed))
+            if not which:
+                made[0].let_go()  # before the memory of the other one is needed
+        recordings.require_same(made[1], made[0])
         self._numbers = tuple(numbers)
-        self._build(first, _sentinels(numbers, 0))
+        self._build(made[1], _sentinels(numbers, 1))
 
     def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
         """Return registers with these inputs and numbers."""
@@ -95,6 +96,7 @@ class Tape:
         calls = recordings.needed(calls, recording)
         fixed, calls = recordings.hoisted(calls, recording)
         known = {s: recording.tensors[s].detach() for s in (*recording.constants, *fixed)}
+        recording.let_go(fixed)
         n_slots = len(recording.tensors)
         self._number_slots = [n_slots + k for k in range(len(self._numbers))]
         self._registers: list[Any] = [None] * (n_slots + len(self._numbers))
