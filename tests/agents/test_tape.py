@@ -1,6 +1,6 @@
 """A recording makes the calls of a function again: the same numbers, nothing superfluous."""
 
-import time
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rlzoo_plus.agents.recorded import graphs, lanes, memory, tape
+from rlzoo_plus.agents.recorded import graphs, lanes, memory, recording, tape
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 
 pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
@@ -18,6 +18,9 @@ pytestmark = pytest.mark.filterwarnings("error:An output with one or more elemen
 def way(request, monkeypatch):
     """Each test is for all ways of making the calls."""
     monkeypatch.setattr(graphs, "may_use_lanes", lambda: request.param == "on two lanes")
+    if request.param != "from Python":
+        # As if all were worth forgetting.
+        monkeypatch.setattr(recording, "_LARGE", 0)
     if request.param == "on two lanes":
         # As if starting a lane saved time.
         for name, value in {"_LEAST": 0, "_START": -1.0}.items():
@@ -110,6 +113,30 @@ def test_changes_in_place_are_made_each_time(way):
     for value in (1.0, 2.0):
         (result,) = replay(tape, [torch.full((2, 3), value)])
         assert torch.equal(result, torch.full((2, 1, 3), 6 * value))
+
+
+def test_memory_of_large_results_is_free_before_the_recording_ends():
+    found = []
+
+    def parts(inputs, numbers):
+        values = inputs[0] * 2
+        first = weakref.ref(values)
+        for _ in range(3):
+            values = torch.tanh(values)
+        found.append(first())
+        weight = torch.ones(2**16, requires_grad=True)
+        product = values * weight
+        kept = weakref.ref(product)
+        loss = (product * product).sum()  # its gradient needs the product
+        del product
+        found.append(kept())
+        yield [loss.detach(), *torch.autograd.grad(loss, [weight])]
+
+    inputs = [torch.linspace(-1, 1, 2**16)]
+    tape = Tape(parts, inputs, [], [])
+    assert [value is None for value in found] == [True, False] * 2
+    expected = next(parts(inputs, None))
+    assert all(map(torch.equal, replay(tape, inputs), expected))
 
 
 def test_what_is_wanted_is_not_written_again_by_the_next_run():
@@ -250,13 +277,14 @@ def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypat
 
 
 @pytest.mark.parametrize("faster", [0, 1])
-def test_the_faster_way_is_chosen(faster, way):
-    made = []
+def test_the_faster_way_is_chosen(faster, way, monkeypatch):
+    made, now = [], [0.0]
+    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
 
     def waiting(which):
         def way(registers):
             made.append(which)
-            time.sleep(0.004 if which != faster else 0.0005)
+            now[0] += 0.004 if which != faster else 0.0005
             return ()
 
         return way

@@ -68,7 +68,7 @@ class MemoryPlan:
         return (
             place not in self._leaving
             and place != 0
-            and start == place
+            and start == 0
             and self._recording.n_bytes[slot] <= _LARGEST
             and type(self._recording.tensors[slot]) is Tensor
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "a
 # What they return depends on the shapes of their arguments only.
 # What a call costs from Python beside what it does [s].
 _FROM_PYTHON = 6e-6
+# Tensors of so many bytes are let go when the function has no use for them any more.
+_LARGE = 2**16
+# How many there are of a tensor, in Python (as one) and in C++; several where torch cannot tell.
+_owners: Callable[[Tensor], int] = getattr(Tensor, "_use_count", lambda tensor: 2)
 _OF_SHAPES = (
     *("ones", "zeros", "full", "arange", "scalar_tensor"),
     *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
@@ -90,7 +95,13 @@ class Call:
 class _Recorder(TorchDispatchMode):
     """Notes every call below autograd.
 
-    Tensors are known by identity: each is kept, so that no other takes its place.
+    Tensors are known by identity: each is kept, so that no other takes its place. Large ones that
+    nobody else holds are forgotten, and another in their memory counts as memory of its own.
+
+    Attributes:
+        spans: The memory of each slot, by its address or another number, with the first and last
+            bytes of the slot in it.
+        n_bytes: How large that memory is.
     """
 
     def __init__(
@@ -101,8 +112,16 @@ class _Recorder(TorchDispatchMode):
         self.tensors: list[Tensor] = []
         self.constants: set[Slot] = set()
         self.part = 0
+        self.spans: list[tuple[int, int, int]] = []
+        self.n_bytes: list[int] = []
         self._slots: dict[int, Slot] = {}
         self._kept: list[Any] = []
+        self._large: dict[int, tuple[Tensor, Slot]] = {}
+        self._fixed: set[Slot] = set()
+        # By address: the number of the memory there, and how many handles of it are kept.
+        self._memory: dict[int, list[int]] = {}
+        self._n_forgotten = 0
+        self._alone = _references((torch.empty(0), Slot(0)))
         self._readable = {id(tensor): tensor for tensor in readable}
         self._changeable = {_memory(tensor) for tensor in changed}
         self.inputs = [self.new_slot(tensor) for tensor in inputs]
@@ -111,7 +130,51 @@ class _Recorder(TorchDispatchMode):
         slot = Slot(len(self.tensors))
         self.tensors.append(tensor)
         self._slots[id(tensor)] = slot
+        self.spans.append(_span(tensor, self._hold(tensor)))
+        self.n_bytes.append(tensor.untyped_storage().nbytes())
         return slot
+
+    def _hold(self, tensor: Tensor) -> int:
+        """Count a handle; return the number of its memory."""
+        address = _memory(tensor)
+        entry = self._memory.setdefault(address, [address, 0])
+        if not entry[1] and entry[0] != address:
+            self._n_forgotten += 1
+            entry[0] = -self._n_forgotten
+        entry[1] += 1
+        return entry[0]
+
+    def _may_be_forgotten(self, call: Call, results: Iterable[Tensor | None]) -> None:
+        """Note large results whose numbers nobody needs but the function."""
+        inputs = call.inputs
+        # What is computed once, `hoisted` will want.
+        if call.name in _OF_SHAPES or (inputs and self._fixed.issuperset(inputs)):
+            self._fixed |= {slot for slot in call.outs if slot is not None}
+            return
+        lasting = {self.spans[slot][0] for slot in (*self.inputs, *self.constants)}
+        for slot, result in zip(call.outs, results, strict=True):
+            if slot is None or result is None or self.spans[slot][0] in lasting:
+                continue
+            if self.n_bytes[slot] >= _LARGE:
+                self._large[id(result)] = result, slot
+
+    def _forget(self) -> None:
+        """Let go of large tensors that nobody else holds."""
+        for key, held in list(self._large.items()):
+            tensor, slot = held
+            is_own = self.tensors[slot] is tensor
+            del tensor
+            if _owners(held[0]) > 1 or _references(held) > self._alone + is_own:
+                continue
+            del self._large[key]
+            if self._slots.get(key) == slot:
+                del self._slots[key]
+            entry = self._memory[_memory(held[0])]
+            entry[1] -= 1
+            if not entry[1]:
+                entry[0] = 0  # what comes here next is something else
+            if is_own:
+                self.tensors[slot] = _shape_of(held[0])
 
     def slot_of(self, tensor: Tensor) -> Slot:
         slot = self._slots.get(id(tensor))
@@ -133,14 +196,21 @@ class _Recorder(TorchDispatchMode):
             result = func(*args)
             self.constants.add(self.new_slot(result))
             return result
+        self._forget()
         given = _mapped(args, self.slot_of), _mapped(kwargs, self.slot_of)
         reshaped = args[0].detach() if func is aten.unsqueeze_.default else None
         started = time.perf_counter()
         result = func(*args, **kwargs)
         cost = max(time.perf_counter() - started - _FROM_PYTHON, 0.0)
         if func in _SAME:
-            self._kept.append(result)
-            self._slots[id(result)] = given[0][0]
+            slot = given[0][0]
+            self._slots[id(result)] = slot
+            self._hold(result)
+            is_large = any(slot == known for _, known in self._large.values())
+            if is_large:
+                self._large[id(result)] = result, slot
+            else:
+                self._kept.append(result)
             return result
         if reshaped is not None:
             # The handle's new shape is a new value; the slot of the old one keeps the old shape.
@@ -162,6 +232,7 @@ class _Recorder(TorchDispatchMode):
             call.outs = [self.slot_of(result)]
         else:
             call.outs = [None if r is None else self.new_slot(r) for r in results]
+            self._may_be_forgotten(call, results)
         self.calls.append(call)
         return result
 
@@ -177,6 +248,7 @@ class Recording:
         inputs: Slots of the inputs.
         outputs: What is wanted of each part.
         changeable: Memory that the function may change.
+        spans: Where each slot is, see `span`.
         n_bytes: How large the memory is of which each slot has a part.
     """
 
@@ -186,11 +258,8 @@ class Recording:
     inputs: list[Slot]
     outputs: list[list[Slot]]
     changeable: set[int]
-
-    def __post_init__(self) -> None:
-        """Note where each tensor is, as long as all are there."""
-        self._spans = [_span(tensor) for tensor in self.tensors]
-        self.n_bytes = [tensor.untyped_storage().nbytes() for tensor in self.tensors]
+    spans: list[tuple[int, int, int]]
+    n_bytes: list[int]
 
     def let_go(self, kept: Iterable[Slot] = ()) -> None:
         """Keep numbers of inputs, constants and these only, and shapes of the others."""
@@ -201,12 +270,12 @@ class Recording:
         ]
 
     def storage(self, slot: Slot) -> int:
-        """Return where the memory of a tensor begins."""
-        return self._spans[slot][0]
+        """Return the number of a tensor's memory."""
+        return self.spans[slot][0]
 
     def span(self, slot: Slot) -> tuple[int, int, int]:
-        """Return where a tensor's memory begins, and its own first and last bytes in it."""
-        return self._spans[slot]
+        """Return the number of a tensor's memory, and its own first and last bytes in it."""
+        return self.spans[slot]
 
     def is_view(self, call: Call) -> bool:
         """Whether a call returns another handle of the memory of one of its arguments."""
@@ -244,7 +313,7 @@ def record(
         call.args, call.kwargs = _named(call.args, names), _named(call.kwargs, names)
     return Recording(
         *(recorder.calls, recorder.tensors, recorder.constants, recorder.inputs, outputs),
-        {_memory(tensor) for tensor in changed},
+        *({_memory(tensor) for tensor in changed}, recorder.spans, recorder.n_bytes),
     )
 
 
@@ -252,10 +321,15 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _span(tensor: Tensor) -> tuple[int, int, int]:
+def _span(tensor: Tensor, memory: int) -> tuple[int, int, int]:
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    start, size = tensor.data_ptr(), tensor.element_size()
-    return _memory(tensor), start, start + (reach * size if tensor.numel() else 0)
+    size = tensor.element_size()
+    start = tensor.storage_offset() * size
+    return memory, start, start + (reach * size if tensor.numel() else 0)
+
+
+def _references(held: tuple[Tensor, Slot]) -> int:
+    return sys.getrefcount(held[0])
 
 
 def _shape_of(tensor: Tensor) -> Tensor:
