@@ -120,13 +120,25 @@ def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tupl
         raise ConfigError(f"{printable(name)} in {store.url} is damaged: {error}.") from error
 
 
+def _trust_option(path: Path, *, to_train: bool) -> str:
+    """Return the option that a command about a run needs, or nothing."""
+    from rlzoo_plus.runs.open import Place, foreign_code_of, read_config
+
+    try:
+        return " --trust" if foreign_code_of(read_config(Place(path)), to_train=to_train) else ""
+    except ConfigError:
+        return ""
+
+
 def _pull(store: ArtifactStore, name: str, options: argparse.Namespace) -> None:
     path, step = _bring(store, name, options)
     print(path)
     if options.best:
-        tell(f"next: rlzoo-plus enjoy {path}\n      rlzoo-plus export {path}")
+        trust = _trust_option(path, to_train=False)
+        tell(f"next: rlzoo-plus enjoy {path}{trust}\n      rlzoo-plus export {path}{trust}")
     if step is not None:
-        tell(f"next: rlzoo-plus resume {path}   (from step {step:,})")
+        trust = _trust_option(path, to_train=True)
+        tell(f"next: rlzoo-plus resume {path}{trust}   (from step {step:,})")
     elif options.state:
         print("it has no checkpoint, so it cannot be resumed")
 

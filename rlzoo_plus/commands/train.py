@@ -122,13 +122,13 @@ def print_done(console: Console, plan: Plan) -> None:
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     """Return the commands that are useful after a run."""
-    from rlzoo_plus.config.own_code import own_code
+    from rlzoo_plus.runs.open import foreign_code_of
 
-    options = _saved_policy(run_dir) + (" --trust" if own_code(config, "play") else "")
+    plays_own = foreign_code_of(config, to_train=False)
+    options = _saved_policy(run_dir) + (" --trust" if plays_own else "")
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
-    is_foreign = config.callbacks or config.tracker or config.store
-    trust = " --trust" if "--trust" in options or is_foreign else ""
+    trust = " --trust" if foreign_code_of(config) else ""
     resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     beside = Path(sys.executable).parent / "tensorboard"
     program = program_path(beside) if beside.is_file() else "tensorboard"

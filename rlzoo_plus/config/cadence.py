@@ -26,9 +26,11 @@ def check_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     """Check what is set, and resolve what needs no environment.
 
     Raises:
-        ConfigError: Evaluations or checkpoints are more frequent than rollouts.
+        ConfigError: Evaluations or checkpoints are more frequent than rollouts, or a condition to
+            stop needs evaluations. It names all such mistakes.
     """
     rollout = rollout_steps(config.algo, spec, config.n_envs)
+    mistakes = []
     for key in ("eval", "checkpoint"):
         every = getattr(config, key).every_steps
         if isinstance(every, int) and every < rollout:
@@ -37,10 +39,18 @@ def check_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
                 how = f"n_steps {n_steps} x n_envs {config.n_envs} = {rollout}"
             else:
                 how = f"one update every {rollout} steps of n_envs {config.n_envs}"
-            raise ConfigError(
+            mistakes.append(
                 f"{key}.every_steps={every} is below one rollout ({how}). Set it to at least "
                 f"{rollout}."
             )
+    if config.eval.every_steps is None:
+        mistakes += [
+            f"stop.{key} needs evaluations, but eval.every_steps=null. Set eval.every_steps=auto."
+            for key in ("reward_threshold", "no_improvement_evals")
+            if getattr(config.stop, key) is not None
+        ]
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
     episodes = config.eval.episodes
     if config.eval.every_steps is None and episodes == "auto":
         episodes = _MOST  # never played, but part of the hash

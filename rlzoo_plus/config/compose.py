@@ -321,6 +321,14 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
         )
     if "Parse" in type(error).__name__:
         return _unreadable(text, arguments)
+    several = re.search(r"Ambiguous value for argument '([^']+)'", text)
+    if several:
+        word = several.group(1).lstrip("+")
+        key, _, values = word.partition("=")
+        return (
+            f"{_shortened(word)}: several values are for a sweep. Add -m to run one job for each; "
+            f"a list is written {key}=[{_shortened(values)}]."
+        )
     first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
     bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
     about = f"{bad}: " if bad and not text.startswith("Error parsing override") else ""

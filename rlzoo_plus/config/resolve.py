@@ -401,11 +401,4 @@ def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:
             f"algo.hyperparams.learning_starts={learning_starts} is not below "
             f"n_timesteps={config.n_timesteps}: nothing will be learned."
         )
-    if config.eval.every_steps is None:
-        for key in ("reward_threshold", "no_improvement_evals"):
-            if getattr(config.stop, key) is not None:
-                raise ConfigError(
-                    f"stop.{key} needs evaluations, but eval.every_steps=null. "
-                    "Set eval.every_steps=auto."
-                )
     return warnings

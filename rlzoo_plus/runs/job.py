@@ -19,6 +19,7 @@ from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, 
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
+from rlzoo_plus.runs.open import foreign_code_of
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
 from rlzoo_plus.runs.printing import (
     make_progress,
@@ -164,7 +165,8 @@ def run_plan(
         config, run_dir, request, console, resumes=is_resumed, take_ended=may_replace
     )
     try:
-        with keep as sync, _explained(run_dir, is_resumed=is_resumed):
+        trust = " --trust" if foreign_code_of(config) else ""
+        with keep as sync, _explained(run_dir, is_resumed=is_resumed, trust=trust):
             print_header(console, config, run_dir, problem)
             manager = ExpManager(
                 config,
@@ -189,8 +191,11 @@ def run_plan(
 
 
 @contextlib.contextmanager
-def _explained(run_dir: RunDir, *, is_resumed: bool) -> Iterator[None]:
-    """Discard a new run that is refused, and say from where one that failed goes on."""
+def _explained(run_dir: RunDir, *, is_resumed: bool, trust: str) -> Iterator[None]:
+    """Discard a new run that is refused, and say from where one that failed goes on.
+
+    `trust` is the option that the command for that needs, or empty.
+    """
     try:
         yield
     except ConfigError:
@@ -201,7 +206,8 @@ def _explained(run_dir: RunDir, *, is_resumed: bool) -> Iterator[None]:
         steps = run_dir.checkpoints().steps()
         kept = f"There is no checkpoint yet; {run_dir.path} has the logs."
         if steps:
-            kept = f"Its last checkpoint: step {steps[-1]:,}. rlzoo-plus resume {run_dir.path}"
+            resume = f"rlzoo-plus resume {run_dir.path}{trust}"
+            kept = f"Its last checkpoint: step {steps[-1]:,}. {resume}"
         raise RunError(f"{error} {kept}") from error
 
 

@@ -120,8 +120,8 @@ class Multirun:
         """
         self.view.end_count()
         batch, self._batch = self._batch, []
-        # Jobs that differ only in what is shown are the same run.
-        jobs = list({job.key: job for job in batch}.values())
+        # Jobs that differ only in what is shown are the same run; of two sweeps they are refused.
+        jobs = list({(job.sweep, job.key): job for job in batch}.values())
         launcher = self._check(jobs)
         if launcher is not None:
             if len(batch) > len(jobs):

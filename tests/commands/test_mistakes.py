@@ -108,7 +108,7 @@ MISTAKES = {
     "log level": ("log.level=loud", ["log.level=loud", "'debug'"]),
     "directory that cannot be": ("run_dir=/proc/nowhere", ["run_dir=/proc/nowhere"]),
     "missing equals sign": ("algo ppo", ["algo", "key=value"]),
-    "list without brackets": ("network.net_arch=64,64", ["64,64", "[value1,value2]"]),
+    "list without brackets": ("network.net_arch=64,64", ["64,64", "network.net_arch=[64,64]"]),
     "unknown option": ("--confg-dir=x", ["--confg-dir"]),
     "missing directory": ("--config-dir=/nowhere", ["/nowhere", "not found"]),
     "sweep into one directory": ("-m seed=1,2 run_dir=x", ["run_dir", "Leave it out"]),
