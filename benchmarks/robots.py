@@ -35,8 +35,8 @@ COUNTERPARTS = {
     "robots/CartPoleSwingUp-v0": "InvertedPendulumSwingupBulletEnv-v0",
     "robots/DoublePendulum-v0": "InvertedDoublePendulumBulletEnv-v0",
     "robots/HalfCheetah-v0": "HalfCheetahBulletEnv-v0",
-    "robots/A1Walk-v0": "AntBulletEnv-v0",
-    "robots/Vision60Walk-v0": "AntBulletEnv-v0",
+    "robots/A1Walk-v1": "AntBulletEnv-v0",
+    "robots/Vision60Walk-v1": "AntBulletEnv-v0",
     "robots/KukaReach-v1": "ReacherBulletEnv-v0",
 }
 TARGETS = {

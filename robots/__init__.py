@@ -8,8 +8,8 @@ from gymnasium.envs.registration import register, registry
 
 _ENTRY_POINTS: dict[str, str] = {
     "robots/CartPoleBalance-v0": "robots.cartpole:SimpleRobotEnv",
-    "robots/A1Walk-v0": "robots.quadruped:A1WalkEnv",
-    "robots/Vision60Walk-v0": "robots.quadruped:Vision60WalkEnv",
+    "robots/A1Walk-v1": "robots.quadruped:A1WalkEnv",
+    "robots/Vision60Walk-v1": "robots.quadruped:Vision60WalkEnv",
     "robots/FrankaPush-v0": "robots.franka_push:FrankaPushEnv",
     "robots/FrankaPushAround-v0": "robots.franka_push_around:FrankaPushAroundEnv",
     "robots/FrankaLift-v0": "robots.franka_lift:FrankaLiftEnv",

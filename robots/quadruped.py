@@ -1,262 +1,105 @@
-"""Quadruped walking: the trot, the task of following a commanded velocity, and two robots."""
+"""Quadrupeds that follow a commanded velocity: the trot they start from, and two robots."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
-from gymnasium import spaces
-from numpy.typing import NDArray
 
 from robots.camera import Camera
 from robots.drives import Drive, WrappedDrive
 from robots.env import BaseRobotEnv, EnvOptions
-from robots.frames import columns, gravity_direction, rotate_back, sum_of_squares, yaw
+from robots.follow_velocity import CommandRanges, FollowVelocity, Range, Stance, smoothed
+from robots.frames import columns, yaw
 from robots.rendering import add_sphere, move, paint
-from robots.rewards import tolerance
-from robots.robot import ActionMode, InitialState, RobotSpec
-from robots.sensors import Floats, Memory, SensorSpec, State
-from robots.task import Bools, Task, observation_of
+from robots.robot import ActionMode, RobotSpec
+from robots.sensors import Floats, SensorSpec, State
 from robots.world import WorldSpec
 
-Range = Sequence[float]
-"""Lowest and highest value that is drawn."""
+FRICTION = 0.8
+"""Coefficient of friction of feet and ground together."""
 
-MAX_MEAN_ERROR_M_S = 0.25
-"""Mean distance from the commanded velocity that still counts as success."""
-MAX_TILT_COSINE = 0.6
-"""Cosine of the tilt at which the robot counts as fallen: 53 degrees."""
+
+CORRECTION = 0.2
+"""Share of a joint's deflection that the action for that joint alone can set."""
+STRIDES = ("ahead", "sideways", "turning")
+"""What the first actions set."""
 
 
 @dataclass(frozen=True)
-class Stance:
-    """How a quadruped stands, and when it counts as fallen."""
+class Trot:
+    """How the legs step on the spot, and how they swing; a row or an entry for each leg."""
 
-    joint_position: tuple[float, ...]
-    """Positions of the joints that are read [rad]."""
-    height_m: float
-    """Height of the base's centre of mass in this stance."""
-    lifted: tuple[float, ...]
-    """Deflection of each joint when its leg is lifted for a step [rad]."""
-    trot: tuple[bool, ...]
-    """Whether each joint's leg is in the first diagonal pair to step."""
-    fallen_m: float
-    """Height below which the robot counts as fallen."""
-    power_w: float
-    """Mechanical power that counts as 1 in the reward term for it."""
+    lifted: tuple[float, float, float]
+    """Deflection of hip, upper and lower leg when a leg is lifted for a step [rad]."""
+    to_left: float
+    """Sign of the hips' swing that walks to the left."""
+    front: tuple[float, ...]
+    """1 for a front leg, -1 for a rear one."""
+    right: tuple[float, ...]
+    """1 for a right leg, -1 for a left one."""
+    turning: float
+    """Share of a full swing in the stride that turns."""
+
+    @property
+    def pair(self) -> tuple[float, ...]:
+        """1 for the legs of the diagonal pair that steps first, -1 for the other."""
+        signs = [f * r for f, r in zip(self.front, self.right, strict=True)]
+        return tuple(signs[0] * sign for sign in signs)
+
+    @property
+    def mixing(self) -> tuple[tuple[float, ...], ...]:
+        """Share of each action in each joint's deflection; see ``RobotSpec.mixing``.
+
+        The first three actions are strides, the others corrections of one joint each.
+        """
+        rows = []
+        for front, right, pair in zip(self.front, self.right, self.pair, strict=True):
+            hip = (0.0, pair * self.to_left, pair * self.to_left * front * self.turning)
+            upper = (pair, 0.0, pair * right * self.turning)
+            rows += [hip, upper, (0.0, 0.0, 0.0)]
+        own = np.eye(len(rows)) * CORRECTION
+        return tuple((*row, *each) for row, each in zip(rows, own.tolist(), strict=True))
 
 
 class TrotDrive(WrappedDrive):
-    """Adds actions to a trot on the spot: a clock lifts the two diagonal pairs of legs in turn.
+    """A trot on the spot whose strides the actions set.
 
-    A policy starts with stepping instead of standing, the idea of Iscen et al. (2018,
-    https://arxiv.org/abs/1910.02812). The clock only lifts: the actions decide where the feet go.
+    A clock lifts the two diagonal pairs of legs in turn. It also swings hips and upper legs, ahead
+    while their leg is lifted and back while it stands. The first three actions are the amplitudes
+    of these swings, ahead, to the left and turning; 0 steps on the spot. The others are added to
+    the joints as they are. A policy that modulates a given motion learns in a fraction of the
+    steps: Iscen et al. (2018, https://arxiv.org/abs/1910.02812).
     """
 
-    def __init__(self, drive: Drive, stance: Stance, lift: float, radians_per_step: float) -> None:
-        """Wrap the drive of a robot whose actions are positions.
+    def __init__(self, drive: Drive, trot: Trot, lift: float, radians_per_step: float) -> None:
+        """Wrap the drive of a robot whose actions are positions, mixed by ``trot.mixing``.
 
         Args:
             drive: Drive of the joints.
-            stance: How the legs are lifted.
-            lift: Factor on ``stance.lifted``; 0 keeps all feet down.
+            trot: How the legs are lifted and swing.
+            lift: Factor on ``trot.lifted``; 0 keeps all feet down.
             radians_per_step: Advance of the clock in a control step.
         """
         super().__init__(drive)
         self._radians_per_step = radians_per_step
-        first = np.array(stance.trot, np.float64)
-        self._first_pair = lift * first * stance.lifted
-        self._second_pair = lift * (1.0 - first) * stance.lifted
+        first = np.repeat(trot.pair, 3) > 0
+        # As the corrections that lift.
+        lifted = lift * np.tile(trot.lifted, 4) / (CORRECTION * self.motors.scale)
+        self._first_pair = lifted * first
+        self._second_pair = lifted * ~first
 
     def targets(self, action: Floats, state: State) -> Floats:
         """Return target positions [rad] within the limits, shape (..., n_joints)."""
-        wave = np.sin(self._radians_per_step * np.asarray(state.memory["count"]))[..., None]
+        clock = self._radians_per_step * np.asarray(state.memory["count"])
+        wave, swing = np.sin(clock)[..., None], np.cos(clock)[..., None]
         first, second = np.maximum(wave, 0.0), np.maximum(-wave, 0.0)
         lifted = first * self._first_pair + second * self._second_pair
-        return self.wrapped.targets(action + lifted / self.motors.scale, state)
-
-
-@dataclass(frozen=True)
-class CommandRanges:
-    """What velocities are commanded, in the frame of the body."""
-
-    forward_m_s: Range = (0.3, 0.8)
-    """Velocity along the body's x axis."""
-    sideways_m_s: Range = (0.0, 0.0)
-    """Velocity along the body's y axis, positive to the left."""
-    turn_rad_s: Range = (-0.5, 0.5)
-    """Turn rate about the body's z axis, positive to the left."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: If one is not a lowest and a highest value.
-        """
-        for name, values in vars(self).items():
-            if len(values) != 2 or values[0] > values[1]:
-                raise ValueError(
-                    f"{name}={values} is no range. Give the lowest and the highest value, for "
-                    "example [0.3, 0.8]."
-                )
-
-    def sample(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Draw forward and sideways velocity [m/s] and turn rate [rad/s], shape (3,)."""
-        low, high = np.array([self.forward_m_s, self.sideways_m_s, self.turn_rad_s]).T
-        command: NDArray[np.float64] = rng.uniform(low, high)
-        return command
-
-
-class FollowVelocity(Task):
-    """Walk at a velocity that is drawn for the episode.
-
-    Terms and observation are in the manner of Rudin et al. (2022,
-    https://arxiv.org/abs/2109.11978), without a height map; what is wanted is rewarded by bells
-    in [0, 1].
-    """
-
-    reward_weights: ClassVar[Mapping[str, float]] = {
-        "velocity": 0.6,
-        "turn": 0.2,
-        "posture": 0.2,
-        "vertical": 0.2,
-        "rocking": 0.01,
-        "power": 0.02,
-        "action_change": 0.005,
-    }
-
-    def __init__(
-        self,
-        stance: Stance,
-        commands: CommandRanges,
-        radians_per_step: float,
-        reward: Mapping[str, float] | None = None,
-    ) -> None:
-        """Set what is commanded.
-
-        Args:
-            stance: How the robot stands.
-            commands: What velocities are drawn.
-            radians_per_step: How far the clock of the steps goes in a step of control.
-            reward: Weights that replace the defaults of the terms they name.
-        """
-        super().__init__(reward)
-        self._stance = stance
-        self._commands = commands
-        self._rest = np.array(stance.joint_position)
-        self._n_joints = len(stance.joint_position)
-        self._radians_per_step = radians_per_step
-        n_observations = 14 + 3 * self._n_joints
-        self.observation_space = spaces.Box(-np.inf, np.inf, (n_observations,), np.float32)
-
-    def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
-        """Draw a command, and a stance whose joints are within 0.08 rad of the one at rest."""
-        command = self._commands.sample(rng)
-        position = self._rest + rng.uniform(-0.08, 0.08, self._n_joints)
-        memory = {
-            "command": command,
-            "action": np.zeros(self._n_joints),
-            "error_sum": np.zeros(()),
-            "count": np.zeros(()),
-        }
-        # A little above the ground, so that no leg starts in it.
-        height = self._stance.height_m + 0.02
-        return InitialState(position, np.zeros(self._n_joints), (0.0, 0.0, height), memory=memory)
-
-    def remember(self, state: State, action: Floats) -> Memory:
-        """Keep the action, and add up the distance from the commanded velocity."""
-        return {
-            "command": state.memory["command"],
-            "action": action,
-            "error_sum": state.memory["error_sum"] + self._velocity_error(state),
-            "count": state.memory["count"] + 1.0,
-        }
-
-    def observation_names(self, joints: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the entries of ``observation``."""
-        vectors = ("velocity", "angular velocity", "gravity")
-        base = [f"{name} {axis}" for name in vectors for axis in "xyz"]
-        command = ("command ahead", "command left", "command turning", "sin clock", "cos clock")
-        of_joints = [f"{name}{of}" for of in ("", " velocity", " last action") for name in joints]
-        return (*base, *command, *of_joints)
-
-    def observation(self, state: State) -> NDArray[np.float32]:
-        """Return motion, tilt, command and clock, the joints, and the last action.
-
-        Returns:
-            Velocity [m/s], angular velocity [rad/s] and direction of gravity, each 3, the command
-            [m/s, m/s, rad/s], sine and cosine of the clock, positions relative to rest [rad] and
-            velocities [rad/s] of the joints, and the action of the last step; shape
-            (..., 14 + 3 n_joints).
-        """
-        orientation = columns(state.base_orientation)
-        clock = self._radians_per_step * state.memory["count"]
-        return observation_of(
-            *rotate_back(orientation, columns(state.base_velocity)),
-            *rotate_back(orientation, columns(state.base_angular_velocity)),
-            *gravity_direction(orientation),
-            *columns(state.memory["command"]),
-            np.sin(clock),
-            np.cos(clock),
-            *columns(state.joint_position - self._rest),
-            *columns(state.joint_velocity),
-            *columns(state.memory["action"]),
-        )
-
-    def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
-        """Return the terms before weighting, each of shape (...).
-
-        ``velocity``: 1 at the commanded velocity and 0.1 at 0.8 m/s from it; ``turn``: 1 at the
-        commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture``: 1 when level and at the
-        height of standing; and costs, at most 0: ``vertical``: minus the squared vertical velocity,
-        ``rocking``: minus the squared roll and pitch rates, ``power``: minus the power of the
-        motors, ``action_change``: minus the squared change of the action.
-        """
-        orientation = columns(state.base_orientation)
-        roll_rate, pitch_rate, turn = rotate_back(orientation, columns(state.base_angular_velocity))
-        _, _, turn_command = columns(state.memory["command"])
-        _, _, height = columns(state.base_position)
-        _, _, vertical = columns(state.base_velocity)
-        _, _, down = gravity_direction(orientation)
-        level = tolerance(1.0 + down, margin=0.2)
-        return {
-            "velocity": tolerance(self._velocity_error(state), margin=0.8),
-            "turn": tolerance(turn - turn_command, margin=0.5),
-            "posture": level * tolerance(height - self._stance.height_m, margin=0.15),
-            "vertical": -(vertical * vertical),
-            "rocking": -(roll_rate * roll_rate + pitch_rate * pitch_rate),
-            "power": -(motor_power(state) / self._stance.power_w),
-            "action_change": -sum_of_squares(columns(action - state.memory["action"])),
-        }
-
-    def terminations(self, state: State) -> dict[str, Any]:
-        """Return whether the robot ``fell``: its base is too low or tilted too far."""
-        _, _, height = columns(state.base_position)
-        _, _, down = gravity_direction(columns(state.base_orientation))
-        return {"fell": (height < self._stance.fallen_m) | (down > -MAX_TILT_COSINE)}
-
-    def success(self, state: State, survived: Bools) -> Bools:
-        """Return whether it stayed on its feet and kept to the commanded velocity on average."""
-        mean_error = state.memory["error_sum"] / state.memory["count"]
-        walked: Bools = survived & (mean_error <= MAX_MEAN_ERROR_M_S)
-        return walked
-
-    def _velocity_error(self, state: State) -> Any:
-        """Return the distance from the commanded horizontal velocity [m/s], shape (...)."""
-        forward, sideways, _ = rotate_back(
-            columns(state.base_orientation), columns(state.base_velocity)
-        )
-        to_forward, to_sideways, _ = columns(state.memory["command"])
-        ahead, aside = forward - to_forward, sideways - to_sideways
-        return np.sqrt(ahead * ahead + aside * aside)
-
-
-def motor_power(state: State) -> Any:
-    """Return the mechanical power of all motors [W], braking counted as driving, shape (...)."""
-    total: Any = 0.0
-    for power in columns(state.joint_effort * state.joint_velocity):
-        total = total + abs(power)
-    return total
+        action = smoothed(action, state)
+        strides, corrections = action[..., : len(STRIDES)], action[..., len(STRIDES) :]
+        mixed = np.concatenate([swing * strides, corrections + lifted], axis=-1)
+        return self.wrapped.targets(mixed, state)
 
 
 class QuadrupedEnv(BaseRobotEnv):
@@ -264,18 +107,25 @@ class QuadrupedEnv(BaseRobotEnv):
 
     urdf: ClassVar[str]
     stance: ClassVar[Stance]
+    trot: ClassVar[Trot]
+    hip_share: ClassVar[float]
+    toes: ClassVar[str]
+    toe_friction: ClassVar[float]
     default_lift: ClassVar[float]
     default_torque_n_m: ClassVar[float]
+    max_velocity_rad_s: ClassVar[tuple[float, float, float]]
 
     def __init__(
         self,
         *,
-        forward_m_s: Range = (0.3, 0.8),
-        sideways_m_s: Range = (0.0, 0.0),
-        turn_rad_s: Range = (-0.5, 0.5),
+        forward_m_s: Range = (-0.4, 0.8),
+        sideways_m_s: Range = (-0.25, 0.25),
+        turn_rad_s: Range = (-0.6, 0.6),
+        standing: float = 0.1,
+        command_s: float = 2.5,
         lift: float | None = None,
         steps_hz: float = 2.5,
-        action_scale_rad: float = 0.4,
+        action_scale_rad: float = 0.5,
         max_torque_n_m: float | None = None,
         reward: Mapping[str, float] | None = None,
         **options: Unpack[EnvOptions],
@@ -283,51 +133,68 @@ class QuadrupedEnv(BaseRobotEnv):
         """Build the environment.
 
         Args:
-            forward_m_s: Lowest and highest commanded velocity along the body.
+            forward_m_s: Lowest and highest commanded velocity along the body; negative is backward.
             sideways_m_s: The same to the left.
             turn_rad_s: Lowest and highest commanded turn rate.
+            standing: Share of the commands that are to stay where it is.
+            command_s: Time after which the next command follows.
             lift: Factor on the height to which the clock lifts the legs; 0 turns it off, None is
                 ``default_lift``.
             steps_hz: Steps of each leg in a second.
-            action_scale_rad: Deflection of a joint from the stance at action 1, half of it at
-                the hips.
+            action_scale_rad: Swing of an upper leg at action 1, ``hip_share`` of it at the hips.
             max_torque_n_m: Strength of a joint's motor; ``default_torque_n_m`` if None.
             reward: Weights of the terms of ``FollowVelocity`` to change.
             options: See ``BaseRobotEnv``.
         """
         stance = self.stance
+        self.steps_hz = steps_hz
         lift = self.default_lift if lift is None else lift
         world = WorldSpec(
-            time_step_s=1 / 150,
-            substeps=3,
+            time_step_s=1 / 200,
+            substeps=4,
             # Bullet's 50 take two thirds longer and move the stance by 1 mm.
             solver_iterations=10,
-            ground_friction=1.0,
+            # Bullet multiplies the coefficients of two bodies.
+            ground_friction=FRICTION / self.toe_friction,
         )
-        radians_per_step = 2.0 * np.pi * steps_hz * world.time_step_s * world.substeps
-        commands = CommandRanges(forward_m_s, sideways_m_s, turn_rad_s)
+        step_s = world.time_step_s * world.substeps
+        commands = CommandRanges(forward_m_s, sideways_m_s, turn_rad_s, standing, command_s)
+        n_commands = math.ceil(options.get("episode_s", 10.0) / command_s)
         super().__init__(
             RobotSpec(
                 urdf=self.urdf,
                 action_mode=ActionMode.POSITION,
-                # Wide swings of the hips tip the robot over before it has learned anything.
-                action_scale=(0.5 * action_scale_rad, action_scale_rad, action_scale_rad) * 4,
+                action_scale=(self.hip_share * action_scale_rad, action_scale_rad, action_scale_rad)
+                * 4,
+                mixing=self.trot.mixing,
                 rest_position=stance.joint_position,
                 max_force=self.default_torque_n_m if max_torque_n_m is None else max_torque_n_m,
-                position_gain=0.15,
-                velocity_gain=1.0,
+                max_velocity=self.max_velocity_rad_s * 4,
+                position_gain=0.06,
+                velocity_gain=0.7,
                 base_position=(0.0, 0.0, stance.height_m),
                 fixed_base=False,
                 # Bullet's inertia, computed from the shapes, is five times off at the A1's thighs.
                 inertia_from_file=True,
-                sensors=SensorSpec(efforts=True, base=True),
+                sensors=SensorSpec(
+                    efforts=True, base=True, links=self.toes, links_as_left=True, contacts=self.toes
+                ),
             ),
-            FollowVelocity(stance, commands, radians_per_step, reward),
+            FollowVelocity(
+                stance,
+                commands,
+                step_s,
+                n_actions=len(self.trot.mixing[0]),
+                n_commands=n_commands,
+                steps_hz=steps_hz,
+                reward=reward,
+            ),
             world,
             **options,
         )
         # Each step asks the robot for its drive, so that this one takes effect.
-        self.robot.drive = TrotDrive(self.robot.drive, stance, lift, radians_per_step)
+        radians_per_step = 2.0 * np.pi * steps_hz * step_s
+        self.robot.drive = TrotDrive(self.robot.drive, self.trot, lift, radians_per_step)
 
     def build_scenery(self) -> None:
         """Add the ball that shows the command."""
@@ -353,13 +220,24 @@ class A1WalkEnv(QuadrupedEnv):
     stance = Stance(
         joint_position=(0.0, 0.9, -1.8) * 4,
         height_m=0.27,
-        lifted=(0.0, 0.2, -0.4) * 4,
-        trot=(True,) * 3 + (False,) * 6 + (True,) * 3,
         fallen_m=0.16,
         power_w=100.0,
+        foot_radius_m=0.02,
     )
+    trot = Trot(
+        lifted=(0.0, 0.2, -0.4),
+        to_left=-1.0,
+        front=(1.0, 1.0, -1.0, -1.0),
+        right=(1.0, -1.0, 1.0, -1.0),
+        turning=0.25,
+    )
+    hip_share = 1.0
+    toes = r"\w+_toe"
+    toe_friction = 0.5  # Bullet's, since the file has none.
     default_lift = 1.0  # 7 cm.
-    default_torque_n_m = 33.5  # The peak that Unitree states.
+    # Both as Unitree states them.
+    default_torque_n_m = 33.5
+    max_velocity_rad_s = (21.0, 21.0, 21.0)
 
 
 class Vision60WalkEnv(QuadrupedEnv):
@@ -375,13 +253,24 @@ class Vision60WalkEnv(QuadrupedEnv):
     stance = Stance(
         joint_position=(0.0, 0.8, 1.6) * 4,
         height_m=0.437,
-        lifted=(0.0, 0.2, 0.4) * 4,
-        trot=(True,) * 3 + (False,) * 6 + (True,) * 3,
         fallen_m=0.25,
         power_w=200.0,
+        foot_radius_m=0.03,
     )
-    default_lift = 0.5  # 8 cm.
-    default_torque_n_m = 87.5  # That of the legs in the file.
+    trot = Trot(
+        lifted=(0.0, 0.2, 0.4),
+        to_left=1.0,
+        front=(1.0, -1.0, 1.0, -1.0),
+        right=(-1.0, -1.0, 1.0, 1.0),
+        turning=0.8,
+    )
+    hip_share = 0.7
+    toes = r"toe\d"
+    toe_friction = 3.0
+    default_lift = 0.8
+    # Those of the file, but for the hips' torque of 375 N m.
+    default_torque_n_m = 87.5
+    max_velocity_rad_s = (8.6, 30.0, 30.0)
 
     def build_scenery(self) -> None:
         """Paint body and legs, which the file gives a colour for each side."""

@@ -41,6 +41,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
     Attributes:
         envs: The environments; nothing else should step them.
         num_envs: Their number.
+        state: What the sensors of all worlds read last.
     """
 
     def __init__(self, envs: Sequence[BaseRobotEnv]) -> None:
@@ -81,7 +82,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         self._images: Any = None
         if first.state.image is not None:
             self._images = np.stack([env.state.image for env in self.envs])
-        self._state = self._state_of_rows()
+        self.state = self._state_of_rows()
 
     def reset(
         self,
@@ -132,7 +133,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             # A copy, since what a task keeps may be part of what it was given.
             self._memory[name] = np.array(self._memory[name])
             self._memory[name][index] = entry
-        self._state = self._state_of_rows()
+        self.state = self._state_of_rows()
 
     def give_back(self, index: int) -> None:
         """Write the state of a world into its environment; the opposite of ``take_over``."""
@@ -201,7 +202,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         if conditions:
             rows = zip(conditions, commands, generators, strict=True)
             applied = np.stack([one.apply(command, rng) for one, command, rng in rows])
-        targets = self._worlds[0].robot.drive.targets(applied, self._state)
+        targets = self._worlds[0].robot.drive.targets(applied, self.state)
         self._rows = self._step_physics(targets)
         if self._images is not None:
             images: list[Any] = [world.image() for world in self._worlds]
@@ -220,7 +221,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         if conditions:
             ends[REASON] = self._per_world(conditions[0].end(broken))
         self._memory = dict(self._task.remember(state, commands))
-        self._state = state = state._replace(memory=self._memory)
+        self.state = state = state._replace(memory=self._memory)
         terminated = np.zeros(self.num_envs, np.bool_)
         for flags in ends.values():
             terminated |= flags

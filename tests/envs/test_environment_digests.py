@@ -60,11 +60,11 @@ def test_the_text_names_the_id_to_register_and_the_package_that_changed():
     numbers = [[0, 0, 1.0, 0.0]]
     other = [[0, 0, 1.5, 0.0]]
     ours = explain(
-        "robots/A1Walk-v0 constrained",
+        "robots/A1Walk-v1 constrained",
         {"package": None, "numbers": numbers},
         {"package": None, "numbers": other},
     )
-    assert "robots/A1Walk-v1" in ours
+    assert "robots/A1Walk-v2" in ours
     foreign = explain(
         "HopperBulletEnv-v0 (hopper_bullet)",
         {"package": "pybullet_envs_gymnasium 0.6.0", "numbers": numbers},

@@ -1,17 +1,33 @@
-"""The quadrupeds: command, trot, reward, ends and success."""
+"""The quadrupeds: commands, trot, reward, ends and success."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 
-from robots.quadruped import MAX_MEAN_ERROR_M_S, CommandRanges, FollowVelocity, Stance, motor_power
+from benchmarks.tracking import best_blind_return
+from robots.follow_velocity import (
+    MAX_ERRORS,
+    CommandRanges,
+    FollowVelocity,
+    Stance,
+    foot_slip,
+    motor_power,
+)
+from robots.frames import columns, yaw
+from robots.quadruped import CORRECTION, STRIDES
 from robots.sensors import State
 
-IDS = ("robots/A1Walk-v0", "robots/Vision60Walk-v0")
-FORWARD, CLOCK = 0, slice(12, 14)
-STANCE = Stance((0.0,) * 3, 0.3, (0.0, 0.2, -0.4), (True,) * 3, 0.15, 100.0)
+N_ACTIONS = 15
+IDS = ("robots/A1Walk-v1", "robots/Vision60Walk-v1")
+FORWARD, COMMAND, CLOCK = 0, slice(9, 12), slice(15, 17)
+STANCE = Stance((0.0,) * 3, 0.3, 0.15, power_w=100.0, foot_radius_m=0.02)
+CONF = Path(__file__).parents[2] / "conf" / "env"
+# What the mean return of a policy that does not see its command must stay below.
+SHARE_OF_SOLVED = 0.8
 
 
 @pytest.fixture(params=IDS)
@@ -22,17 +38,30 @@ def env(request: pytest.FixtureRequest) -> Iterator[gymnasium.Env]:
     env.close()
 
 
-def walker(**ranges: tuple[float, float]) -> FollowVelocity:
-    """Return the task of a robot with three joints."""
-    return FollowVelocity(STANCE, CommandRanges(**ranges), radians_per_step=0.3)
+def solved_return(env: gymnasium.Env) -> float:
+    """Return the threshold of the shipped task."""
+    files = {"A1WalkEnv": "a1_walk.yaml", "Vision60WalkEnv": "vision60_walk.yaml"}
+    text = (CONF / files[type(env).__name__]).read_text(encoding="utf-8")
+    return float(yaml.safe_load(text)["solved_return"])
 
 
-def walking(task: FollowVelocity, **changes: np.ndarray) -> State:
+def walker(n_commands: int = 4, **ranges: object) -> FollowVelocity:
+    """Return the task of a robot with three joints, a command of which lasts 2 s: 20 steps."""
+    commands = CommandRanges(**{"command_s": 2.0, **ranges})
+    return FollowVelocity(STANCE, commands, 0.1, n_actions=3, n_commands=n_commands)
+
+
+def walking(**changes: np.ndarray) -> State:
     """Return a state of that robot: level, at its height, exactly at its command."""
+    command = np.array([0.5, 0.0, 0.2])
     memory = {
-        "command": np.array([0.5, 0.0, 0.2]),
+        "schedule": np.stack([command] * 4),
+        "command": command,
         "action": np.zeros(3),
-        "error_sum": np.zeros(()),
+        "velocity": command,
+        "deviation": np.zeros(3),
+        "errors": np.zeros(3),
+        "n_errors": np.zeros(()),
         "count": np.zeros(()),
     }
     at_command = State(
@@ -43,21 +72,30 @@ def walking(task: FollowVelocity, **changes: np.ndarray) -> State:
         base_orientation=np.array([0.0, 0.0, 0.0, 1.0]),
         base_velocity=np.array([0.5, 0.0, 0.0]),
         base_angular_velocity=np.array([0.0, 0.0, 0.2]),
+        link_velocity=np.zeros((1, 3)),
+        link_angular_velocity=np.zeros((1, 3)),
+        contact=np.ones(1),
         memory=memory,
     )
     return at_command._replace(**changes)
 
 
-def play(env: gymnasium.Env, steps: int, sweep: float = 0.0) -> dict:
-    """Step with the upper legs swept in time with the clock; return the last info."""
-    observation, _ = env.reset(seed=0)
+def moved(task: FollowVelocity, state: State, steps: int) -> State:
+    """Return the state after that many steps at the same velocity; the first call is the reset."""
+    for _ in range(steps + 1):
+        state = state._replace(memory=task.remember(state, np.zeros(3)))
+    return state
+
+
+def play(env: gymnasium.Env, steps: int, **strides: float) -> dict:
+    """Step with constant strides, named as in ``STRIDES``; return the last info."""
+    env.reset(seed=0)
+    action = np.zeros(N_ACTIONS)
+    for name, stride in strides.items():
+        action[STRIDES.index(name)] = stride
     info: dict = {}
     for _ in range(steps):
-        _, cosine = observation[CLOCK]
-        action = np.zeros(12)
-        # Lifted legs swing forward: the outer pairs first, then the inner ones.
-        action[[1, 10]], action[[4, 7]] = sweep * cosine, -sweep * cosine
-        observation, _, terminated, truncated, info = env.step(action)
+        _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             break
     return info
@@ -69,15 +107,53 @@ def test_zero_actions_step_on_the_spot_without_falling(env: gymnasium.Env) -> No
     assert np.hypot(*env.state.base_position[:2]) < 1.5
 
 
-def test_stepping_on_the_spot_is_no_success(env: gymnasium.Env) -> None:
-    assert not play(env, 500)["is_success"]
+def test_the_zero_action_stays_far_below_the_threshold_and_fails(env: gymnasium.Env) -> None:
+    returns = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        total, done = 0.0, False
+        while not done:
+            _, reward, terminated, done, info = env.step(np.zeros(N_ACTIONS))
+            total += reward
+            assert not terminated
+        assert not info["is_success"]
+        returns.append(total)
+    assert np.mean(returns) < SHARE_OF_SOLVED * solved_return(env)
+
+
+def test_no_policy_that_ignores_its_command_comes_near_the_threshold(env: gymnasium.Env) -> None:
+    assert best_blind_return(env.task) < SHARE_OF_SOLVED * solved_return(env)
+
+
+def test_what_any_blind_policy_can_earn_is_earned_by_a_constant_motion() -> None:
+    always_the_same = walker(forward_m_s=[0.5, 0.5], sideways_m_s=[0, 0], turn_rad_s=[0.2, 0.2])
+    always_the_same.commands = CommandRanges([0.5, 0.5], [0, 0], [0.2, 0.2], standing=0.0)
+    assert best_blind_return(always_the_same) == pytest.approx(500)
+    assert best_blind_return(walker(forward_m_s=[-9, 9], turn_rad_s=[-9, 9])) < 150
+
+
+@pytest.mark.parametrize("motion", [(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.5, 0.1, 0.4)])
+def test_a_constant_motion_fails_success(motion: tuple[float, ...]) -> None:
+    task, episodes = FollowVelocity(STANCE, CommandRanges(), 0.1, n_actions=3), 400
+    rng = np.random.default_rng(0)
+    starts = [task.sample_initial_state(rng).memory for _ in range(episodes)]
+    memory = {name: np.stack([start[name] for start in starts]) for name in starts[0]}
+    state = walking(
+        base_orientation=np.tile([0.0, 0.0, 0.0, 1.0], (episodes, 1)),
+        base_velocity=np.tile([*motion[:2], 0.0], (episodes, 1)),
+        base_angular_velocity=np.tile([0.0, 0.0, motion[2]], (episodes, 1)),
+        memory=memory,
+    )
+    ended = moved(task, state, 100)
+    assert (ended.memory["n_errors"] == 4).all()
+    assert task.success(ended, np.ones(episodes, bool)).mean() < 0.02
 
 
 def test_diagonal_pairs_of_legs_are_lifted_in_turn(env: gymnasium.Env) -> None:
     env.reset(seed=0)
     bends = []
     for _ in range(120):
-        env.step(np.zeros(12))
+        env.step(np.zeros(N_ACTIONS))
         bends.append(abs(env.state.joint_position[2::3] - env.robot.rest_position[2::3]))
     settled = np.array(bends[20:])
     together = np.corrcoef(settled.T)
@@ -88,18 +164,46 @@ def test_diagonal_pairs_of_legs_are_lifted_in_turn(env: gymnasium.Env) -> None:
 
 
 def test_without_lift_the_robot_stands_still() -> None:
-    env = gymnasium.make("robots/A1Walk-v0", lift=0.0).unwrapped
+    env = gymnasium.make("robots/A1Walk-v1", lift=0.0).unwrapped
     play(env, 100)
     assert abs(env.state.joint_velocity).max() < 0.05
     assert env.state.base_position[2] == pytest.approx(0.27, abs=0.02)
     env.close()
 
 
-def test_sweeping_the_lifted_legs_forward_walks_forward(env: gymnasium.Env) -> None:
-    play(env, 200)
-    on_the_spot = env.state.base_position[0]
-    play(env, 200, sweep=0.25)
-    assert env.state.base_position[0] > on_the_spot + 0.5
+@pytest.mark.parametrize("stride", [-0.5, 0.5])
+def test_each_stride_moves_its_own_way(env: gymnasium.Env, stride: float) -> None:
+    play(env, 150, ahead=stride)
+    assert np.sign(stride) * env.state.base_position[0] > 0.5
+    play(env, 150, sideways=stride)
+    assert np.sign(stride) * env.state.base_position[1] > 0.3
+    play(env, 100, turning=stride)
+    assert 0.3 < np.sign(stride) * yaw(columns(env.state.base_orientation)) < 2.0
+
+
+def test_further_actions_correct_one_joint_each() -> None:
+    env = gymnasium.make("robots/A1Walk-v1", lift=0.0).unwrapped
+    play(env, 60)
+    at_rest = env.state.joint_position
+    action = np.zeros(N_ACTIONS)
+    action[3 + 4] = 1.0
+    for _ in range(60):
+        env.step(action)
+    bent = env.state.joint_position - at_rest
+    env.close()
+    assert bent[4] == pytest.approx(CORRECTION * 0.5, abs=0.03)
+    assert abs(np.delete(bent, 4)).max() < 0.06
+
+
+def test_an_action_is_smoothed() -> None:
+    task, full = walker(), np.ones(3)
+    state, shares = walking(), []
+    for _ in range(30):
+        state = state._replace(memory=task.remember(state, full))
+        shares.append(state.memory["action"][0])
+    assert shares[0] == pytest.approx(0.15)
+    assert shares[-1] > 0.99
+    assert np.all(np.diff(shares) > 0)
 
 
 def test_legs_that_give_way_end_the_episode_as_a_fall(env: gymnasium.Env) -> None:
@@ -118,43 +222,81 @@ def test_masses_and_inertias_are_those_of_a_body(env: gymnasium.Env) -> None:
 
 
 def test_commands_fill_their_ranges_and_stay_inside() -> None:
-    task = walker(forward_m_s=(0.2, 0.4), sideways_m_s=(-0.1, 0.1), turn_rad_s=(-0.5, 0.0))
-    rng = np.random.default_rng(0)
-    drawn = np.stack([task.sample_initial_state(rng).memory["command"] for _ in range(300)])
-    low, high = np.array([0.2, -0.1, -0.5]), np.array([0.4, 0.1, 0.0])
+    ranges = {"forward_m_s": (0.2, 0.4), "sideways_m_s": (-0.1, 0.1), "turn_rad_s": (-0.5, 0.0)}
+    task = walker(n_commands=300, standing=0.0, **ranges)
+    drawn = task.sample_initial_state(np.random.default_rng(0)).memory["schedule"]
+    low, high = np.array(list(ranges.values())).T
     assert ((low <= drawn) & (drawn <= high)).all()
     assert np.allclose(drawn.min(axis=0), low, atol=0.02)
     assert np.allclose(drawn.max(axis=0), high, atol=0.02)
 
 
-def test_a_command_is_part_of_the_observation_and_stays() -> None:
-    env = gymnasium.make("robots/A1Walk-v0", forward_m_s=[0.6, 0.6], turn_rad_s=[0.0, 0.0])
+def test_shipped_commands_go_every_way_and_some_are_to_stand(env: gymnasium.Env) -> None:
+    drawn = env.task.commands.sample(np.random.default_rng(0), 1000)
+    for column in drawn.T:
+        assert (column < -0.1).mean() > 0.1
+        assert (column > 0.1).mean() > 0.1
+    assert 0.07 < (drawn == 0.0).all(axis=1).mean() < 0.13
+
+
+def test_commands_are_observed_and_change_every_few_seconds() -> None:
+    env = gymnasium.make("robots/A1Walk-v1", command_s=1.2, episode_s=3.6, standing=0.0).unwrapped
     observation, _ = env.reset(seed=0)
-    later = env.step(np.zeros(12, np.float32))[0]
+    seen = [observation[COMMAND]] + [env.step(np.zeros(N_ACTIONS))[0][COMMAND] for _ in range(179)]
+    schedule = env.state.memory["schedule"]
     env.close()
-    assert observation[9:12].tolist() == pytest.approx([0.6, 0.0, 0.0])
-    assert later[9:12].tolist() == observation[9:12].tolist()
+    assert len(schedule) == 3
+    assert len(np.unique(schedule, axis=0)) == 3
+    assert np.allclose(seen, np.repeat(schedule, 60, axis=0))
+
+
+def test_after_the_last_command_comes_the_first() -> None:
+    task = walker(n_commands=2)
+    state = walking()
+    schedule = np.array([[0.1, 0.0, 0.0], [0.2, 0.0, 0.0]])
+    state = state._replace(memory={**state.memory, "schedule": schedule})
+    commands = []
+    for _ in range(50):
+        state = moved(task, state, 0)
+        commands.append(state.memory["command"][0])
+    assert commands == [0.1] * 20 + [0.2] * 20 + [0.1] * 10
+
+
+def test_a_step_is_judged_by_the_command_that_was_seen_before_it() -> None:
+    task, seen = walker(), np.array([0.5, 0.0, 0.2])
+    next_one = np.array([-0.4, 0.0, 0.0])
+    state = walking()
+    state = state._replace(memory={**state.memory, "schedule": np.stack([seen, next_one])})
+    state = moved(task, state, 19)
+    assert task.reward_terms(state, np.zeros(3))["velocity"] == pytest.approx(1.0)
+    state = moved(task, state, 0)
+    assert task.reward_terms(state, np.zeros(3))["velocity"] < 0.1
+
+
+def test_a_command_shorter_than_settling_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"command_s=1\.0 must be more than 1 s"):
+        gymnasium.make("robots/A1Walk-v1", command_s=1.0)
 
 
 @pytest.mark.parametrize("bad", [(0.8, 0.3), (0.5,)])
 def test_a_range_that_is_none_is_refused(bad: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"forward_m_s=.* is no range"):
-        gymnasium.make("robots/A1Walk-v0", forward_m_s=bad)
+        gymnasium.make("robots/A1Walk-v1", forward_m_s=bad)
 
 
 def test_walking_exactly_as_commanded_earns_one_a_step() -> None:
     task = walker()
-    terms = task.reward_terms(walking(task), np.zeros(3))
+    terms = task.reward_terms(walking(), np.zeros(3))
     assert sum(task.weights[name] * term for name, term in terms.items()) == pytest.approx(1.0)
 
 
 def test_velocity_is_measured_in_the_frame_of_the_body() -> None:
     task = walker()
     facing_left = np.array([0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5)])
-    along = walking(task, base_orientation=facing_left, base_velocity=np.array([0.0, 0.5, 0.0]))
+    along = walking(base_orientation=facing_left, base_velocity=np.array([0.0, 0.5, 0.0]))
     assert task.reward_terms(along, np.zeros(3))["velocity"] == pytest.approx(1.0)
     assert task.observation(along)[FORWARD] == pytest.approx(0.5)
-    across = walking(task, base_orientation=facing_left)
+    across = moved(task, walking(base_orientation=facing_left), 30)
     assert task.reward_terms(across, np.zeros(3))["velocity"] < 0.2
 
 
@@ -167,18 +309,20 @@ def test_velocity_is_measured_in_the_frame_of_the_body() -> None:
         ("posture", {"base_orientation": np.array([0.2, 0.0, 0.0, np.sqrt(0.96)])}),
         ("vertical", {"base_velocity": np.array([0.5, 0.0, 0.5])}),
         ("rocking", {"base_angular_velocity": np.array([1.0, 0.0, 0.2])}),
+        ("slip", {"link_velocity": np.array([[0.5, 0.5, 0.0]])}),
     ],
 )
 def test_each_deviation_lowers_its_term(term: str, changes: dict[str, np.ndarray]) -> None:
     task = walker()
-    good = task.reward_terms(walking(task), np.zeros(3))[term]
-    assert task.reward_terms(walking(task, **changes), np.zeros(3))[term] < good - 0.05
+    good = task.reward_terms(walking(), np.zeros(3))[term]
+    deviating = moved(task, walking(**changes), 30)
+    assert task.reward_terms(deviating, np.zeros(3))[term] < good - 0.05
 
 
 def test_power_and_a_changed_action_cost() -> None:
     task = walker()
     busy = walking(
-        task, joint_effort=np.array([10.0, -20.0, 0.0]), joint_velocity=np.array([1.0, 2.0, 3.0])
+        joint_effort=np.array([10.0, -20.0, 0.0]), joint_velocity=np.array([1.0, 2.0, 3.0])
     )
     assert motor_power(busy) == 50.0
     terms = task.reward_terms(busy, np.array([0.5, 0.0, -1.0]))
@@ -188,26 +332,60 @@ def test_power_and_a_changed_action_cost() -> None:
 
 def test_a_low_or_tilted_base_is_a_fall() -> None:
     task = walker()
-    assert not task.terminations(walking(task))["fell"]
-    assert task.terminations(walking(task, base_position=np.array([0.0, 0.0, 0.1])))["fell"]
+    assert not task.terminations(walking())["fell"]
+    assert task.terminations(walking(base_position=np.array([0.0, 0.0, 0.1])))["fell"]
     on_its_side = np.array([np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)])
-    assert task.terminations(walking(task, base_orientation=on_its_side))["fell"]
+    assert task.terminations(walking(base_orientation=on_its_side))["fell"]
 
 
-@pytest.mark.parametrize(("error", "succeeds"), [(-0.01, True), (0.01, False)])
-def test_success_needs_a_small_mean_error(error: float, succeeds: bool) -> None:
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize(("further", "succeeds"), [(-0.01, True), (0.01, False)])
+def test_success_needs_a_small_error_on_every_axis(
+    axis: int, further: float, succeeds: bool
+) -> None:
     task = walker()
-    speed = np.array([0.5 - MAX_MEAN_ERROR_M_S - error, 0.0, 0.0])
-    state = walking(task, base_velocity=speed)
-    for _ in range(20):
-        state = state._replace(memory=task.remember(state, np.zeros(3)))
-    assert bool(task.success(state, np.array(True))) is succeeds
-    assert not task.success(state, np.array(False))
+    motion = np.array([0.5, 0.0, 0.2])
+    motion[axis] += MAX_ERRORS[axis] + further
+    state = walking(
+        base_velocity=np.array([*motion[:2], 0.0]),
+        base_angular_velocity=np.array([0.0, 0.0, motion[2]]),
+    )
+    ended = moved(task, state, 80)
+    assert bool(task.success(ended, np.array(True))) is succeeds
+    assert not task.success(ended, np.array(False))
+
+
+def test_the_time_to_settle_does_not_count_for_success() -> None:
+    task = walker()
+    still = np.zeros(3)
+    state = moved(task, walking(base_velocity=still), 10)
+    state = state._replace(base_velocity=np.array([0.5, 0.0, 0.0]))
+    for _ in range(10):
+        state = moved(task, state, 0)
+    assert state.memory["n_errors"] == 1
+    assert np.allclose(state.memory["errors"], 0.0)
+
+
+def test_success_needs_a_whole_command() -> None:
+    task = walker()
+    assert not task.success(moved(task, walking(), 19), np.array(True))
+    assert task.success(moved(task, walking(), 20), np.array(True))
+
+
+def test_a_rolling_foot_does_not_slip_and_one_in_the_air_neither() -> None:
+    rolling = {
+        "link_velocity": np.array([[0.1, 0.2, 0.0]]),
+        "link_angular_velocity": np.array([[-10.0, 5.0, 0.0]]),
+    }
+    assert np.allclose(foot_slip(walking(**rolling), 0.02), 0.0)
+    sliding = {"link_velocity": np.array([[0.1, 0.2, 0.0]])}
+    assert np.allclose(foot_slip(walking(**sliding), 0.02), [(0.1, 0.2)])
+    assert np.allclose(foot_slip(walking(**sliding, contact=np.zeros(1)), 0.02), 0.0)
 
 
 def test_the_clock_of_the_steps_is_observed(env: gymnasium.Env) -> None:
     env.reset(seed=0)
     radians = 2 * np.pi * 2.5 / 50
     for count in range(2, 30):
-        clock = env.step(np.zeros(12))[0][CLOCK]
+        clock = env.step(np.zeros(N_ACTIONS))[0][CLOCK]
         assert np.allclose(clock, [np.sin(count * radians), np.cos(count * radians)], atol=1e-4)
