@@ -135,7 +135,8 @@ class BaseRobotEnv(ExactState, View):
                     "Leave it out."
                 )
             world = replace(world, terrain=TerrainSpec.read(terrain))
-        self.world = World(world, robot, gui=gui, renderer=renderer)
+        draws = render_mode is not None or robot.sensors.camera is not None
+        self.world = World(world, robot, gui=gui, renderer=renderer, draws=draws)
         step_s = self.simulation.step_s
         self.max_episode_steps = round(episode_s / step_s)
         if self.max_episode_steps < 1:

@@ -77,7 +77,13 @@ class World:
     """
 
     def __init__(
-        self, spec: WorldSpec, robot: RobotSpec, *, gui: bool = False, renderer: str = "tiny"
+        self,
+        spec: WorldSpec,
+        robot: RobotSpec,
+        *,
+        gui: bool = False,
+        renderer: str = "tiny",
+        draws: bool = True,
     ) -> None:
         """Build the world; ``save`` what an episode starts from when it is complete.
 
@@ -86,6 +92,7 @@ class World:
             robot: The robot to load.
             gui: Open a window.
             renderer: Renderer of images, "tiny" or "egl".
+            draws: Whether images are drawn; see ``Simulation``.
 
         Raises:
             ValueError: If the renderer is unknown, or the robot is not valid.
@@ -96,6 +103,7 @@ class World:
         self.spec, self._robot_spec = spec, robot
         torques = robot.action_mode == ActionMode.TORQUE
         self.simulation = Simulation(spec, hold_torques=torques, gui=gui)
+        self.simulation.draws = draws
         try:
             if renderer == "egl" and not gui:
                 load_egl(self.simulation)
@@ -132,8 +140,8 @@ class World:
         return Sensors(self.simulation, *parts[0], self.objects, specs[0].sensors, others)
 
     def copy(self) -> "World":
-        """Return a world made alike, as it was before anything happened in this one."""
-        return World(self.spec, self._robot_spec)
+        """Return a world made alike, as it was before anything happened; for physics alone."""
+        return World(self.spec, self._robot_spec, draws=False)
 
     def save(self) -> None:
         """Make the present poses those in which episodes start that draw no others.

@@ -2,6 +2,7 @@
 
 import gymnasium
 import numpy as np
+import pybullet
 import pytest
 
 from robots import client as egl
@@ -44,3 +45,23 @@ def test_egl_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(egl, "egl_problem", lambda: "EGL found no device to render with")
     with pytest.raises(egl.RendererError, match=r"no device.*Use renderer='tiny'"):
         gymnasium.make(CARTPOLE, renderer="egl")
+
+
+@pytest.mark.parametrize("env_id", ["robots/FrankaLift-v0", "robots/HuskyDrive-v1"])
+def test_worlds_that_draw_nothing_load_no_looks_and_move_alike(env_id: str) -> None:
+    read, shapes = [], []
+    for mode in (None, "rgb_array"):
+        env = gymnasium.make(env_id, render_mode=mode).unwrapped
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        rows = []
+        for _ in range(40):
+            env.step(env.action_space.sample())
+            rows.append(list(env.readings))
+        read.append(rows)
+        found = env.simulation.bind(pybullet.getVisualShapeData)(env.robot.body)
+        shapes.append({shape[4].decode() for shape in found})
+        env.close()
+    assert read[0] == read[1]
+    # What Bullet then takes for looks are the shapes that collide.
+    assert shapes[0] != shapes[1]
