@@ -111,6 +111,7 @@ class RecordedUpdates:
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Let the algorithm update itself, then do the same from a recording, and compare."""
+        self._update = None  # its memory is free for the new one
         before = _State(agent)
         update_class = _class_of(UPDATES[_owner_of_train(type(agent))])
         kind = update_class(agent).kind(*args, **kwargs)
