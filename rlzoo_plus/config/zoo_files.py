@@ -168,10 +168,13 @@ class ZooImport:
 
 
 def load_env_files(folder: Path) -> dict[str, EnvFile]:
-    """Return the environment files of a folder such as conf/env, by environment id."""
+    """Return the environment files of a folder such as conf/env, by environment id.
+
+    Of several with one id, it is the one that sets the fewest arguments.
+    """
     found: dict[str, EnvFile] = {}
-    for path in sorted(folder.glob("[!_]*.yaml")):
-        content = read_zoo_file(path)
+    contents = [(path, read_zoo_file(path)) for path in sorted(folder.glob("[!_]*.yaml"))]
+    for path, content in sorted(contents, key=lambda pair: len(pair[1].get("kwargs") or {})):
         env_id = content.get("id")
         if isinstance(env_id, str) and env_id != "???":
             found.setdefault(env_id, EnvFile(path.stem, content.get("wrappers") or []))

@@ -441,7 +441,8 @@ def test_a_shipped_tuned_file_holds_only_known_keys_and_names_its_source(path):
     assert (CONF / "env" / path.name).is_file()
     values = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     assert values == yaml.safe_load(text)
-    assert values.keys() <= {"n_timesteps", "n_envs", "normalize", "env", "algo", "network"}
+    known = {"n_timesteps", "n_envs", "normalize", "env", "algo", "network", "eval"}
+    assert values.keys() <= known
     assert type(values["n_timesteps"]) is type(values["n_envs"]) is int
     normalize = values["normalize"]
     assert isinstance(normalize, bool) or normalize.keys() <= NORMALIZE_KEYS
@@ -465,7 +466,11 @@ def test_the_hyperparameters_of_a_shipped_tuned_file_are_constructor_arguments(p
         parse_schedule(hyperparams.get(key, 1e-3), key)
 
 
-def test_the_shipped_environment_files_have_one_id_each():
-    assert load_env_files(CONF / "env")["HalfCheetahBulletEnv-v0"].name == "halfcheetah_bullet"
-    count = sum(1 for path in (CONF / "env").glob("[!_]*.yaml") if path.stem != "gym")
-    assert len(load_env_files(CONF / "env")) == count
+def test_the_shipped_environment_files_have_one_id_each_or_add_arguments_to_it():
+    found = load_env_files(CONF / "env")
+    assert found["HalfCheetahBulletEnv-v0"].name == "halfcheetah_bullet"
+    assert found["robots/HuskyDrive-v1"].name == "husky_drive"
+    others = {path.stem for path in (CONF / "env").glob("[!_]*.yaml")} - {
+        file.name for file in found.values()
+    }
+    assert others == {"gym", "husky_avoid", "racecar_avoid"}
