@@ -156,14 +156,14 @@ def best_blind_return(task: FollowVelocity, steps: int = 500) -> float:
     most 1 for the posture and 0 for the costs.
     """
     commands = task.commands.sample(np.random.default_rng(0), 4000)
-    forward, sideways, turn = (np.linspace(r[0], r[1], 25) for r in task.commands.ranges)
-    velocity = max(
-        following(commands[:, 0] - x, commands[:, 1] - y, 0.0)["velocity"].mean()
-        for x, y in product(forward, sideways)
-    )
-    turning = max(following(0.0, 0.0, commands[:, 2] - z)["turn"].mean() for z in turn)
-    weights = task.weights
-    a_step = weights["velocity"] * velocity + weights["turn"] * turning + weights["posture"]
+    a_step = task.weights["posture"]
+    for axis, name in enumerate(AXES):
+        errors = np.zeros((3, len(commands)))
+        best = -np.inf
+        for motion in np.linspace(*task.commands.ranges[axis], 101):
+            errors[axis] = commands[:, axis] - motion
+            best = max(best, float(following(*errors)[name].mean()))
+        a_step += task.weights[name] * best
     return float(steps * a_step)
 
 

@@ -23,7 +23,7 @@ AXES = ("ahead", "left", "turning")
 """What is commanded, in this order."""
 SETTLING_S = 1.0
 """Time after a new command that does not count for success."""
-MAX_ERRORS = (0.1, 0.1, 0.15)
+MAX_ERRORS = (0.1, 0.06, 0.15)
 """Mean errors that still count as success: forward, sideways [m/s], turn [rad/s]."""
 SMOOTHING = 0.15
 """Share of the way to a new action that is gone in a control step."""
@@ -110,8 +110,9 @@ class FollowVelocity(Task):
     """
 
     reward_weights: ClassVar[Mapping[str, float]] = {
-        "velocity": 0.6,
-        "turn": 0.3,
+        "forward": 0.35,
+        "sideways": 0.3,
+        "turn": 0.25,
         "posture": 0.1,
         "vertical": 0.2,
         "rocking": 0.01,
@@ -234,8 +235,9 @@ class FollowVelocity(Task):
     def reward_terms(self, state: State, action: Floats) -> dict[str, Any]:
         """Return the terms before weighting, each of shape (...).
 
-        ``velocity``: 1 where the average is the commanded velocity and 0.1 at 0.4 m/s from it;
-        ``turn``: 1 where it is the commanded turn rate and 0.1 at 0.5 rad/s from it; ``posture``: 1
+        ``forward``: 1 where the average is the commanded velocity and 0.1 at 0.4 m/s from it;
+        ``sideways``: the same, 0.1 at 0.2 m/s; ``turn``: the same, 0.1 at 0.4 rad/s; both minus a
+        share of the distance, so that the way back is felt from afar; ``posture``: 1
         when level and at the height of standing; and costs, at most 0: ``vertical``: minus the
         squared vertical velocity, ``rocking``: minus the squared roll and pitch rates, ``power``:
         minus the power of the motors, ``action_change``: minus the squared distance of the action
@@ -317,10 +319,10 @@ def following(ahead: Any, aside: Any, turn: Any) -> dict[str, Any]:
         aside: The same of the sideways velocity.
         turn: The same of the turn rate [rad/s].
     """
-    distance = np.sqrt(ahead * ahead + aside * aside)
     return {
-        "velocity": tolerance(distance, margin=0.4) - 0.5 * distance,
-        "turn": tolerance(turn, margin=0.5) - 0.5 * abs(turn),
+        "forward": tolerance(ahead, margin=0.4) - 0.5 * abs(ahead),
+        "sideways": tolerance(aside, margin=0.2) - abs(aside),
+        "turn": tolerance(turn, margin=0.4) - 0.5 * abs(turn),
     }
 
 

@@ -268,9 +268,9 @@ def test_a_step_is_judged_by_the_command_that_was_seen_before_it() -> None:
     state = walking()
     state = state._replace(memory={**state.memory, "schedule": np.stack([seen, next_one])})
     state = moved(task, state, 19)
-    assert task.reward_terms(state, np.zeros(3))["velocity"] == pytest.approx(1.0)
+    assert task.reward_terms(state, np.zeros(3))["forward"] == pytest.approx(1.0)
     state = moved(task, state, 0)
-    assert task.reward_terms(state, np.zeros(3))["velocity"] < 0.1
+    assert task.reward_terms(state, np.zeros(3))["forward"] < 0.1
 
 
 def test_a_command_shorter_than_settling_is_refused() -> None:
@@ -294,16 +294,17 @@ def test_velocity_is_measured_in_the_frame_of_the_body() -> None:
     task = walker()
     facing_left = np.array([0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5)])
     along = walking(base_orientation=facing_left, base_velocity=np.array([0.0, 0.5, 0.0]))
-    assert task.reward_terms(along, np.zeros(3))["velocity"] == pytest.approx(1.0)
+    assert task.reward_terms(along, np.zeros(3))["forward"] == pytest.approx(1.0)
     assert task.observation(along)[FORWARD] == pytest.approx(0.5)
     across = moved(task, walking(base_orientation=facing_left), 30)
-    assert task.reward_terms(across, np.zeros(3))["velocity"] < 0.2
+    assert task.reward_terms(across, np.zeros(3))["forward"] < 0.2
 
 
 @pytest.mark.parametrize(
     ("term", "changes"),
     [
-        ("velocity", {"base_velocity": np.array([0.2, 0.0, 0.0])}),
+        ("forward", {"base_velocity": np.array([0.2, 0.0, 0.0])}),
+        ("sideways", {"base_velocity": np.array([0.5, 0.1, 0.0])}),
         ("turn", {"base_angular_velocity": np.array([0.0, 0.0, -0.2])}),
         ("posture", {"base_position": np.array([0.0, 0.0, 0.2])}),
         ("posture", {"base_orientation": np.array([0.2, 0.0, 0.0, np.sqrt(0.96)])}),
