@@ -214,7 +214,7 @@ class BaseRobotEnv(ExactState, View):
     def begin(self) -> None:
         """Put the world at the start of an episode that the environment's generator draws."""
         rng = self.np_random
-        was_reset = self.episode.start is not None and self.episode.num_steps == 0
+        was_reset = self.episode.start is not None and not self.episode.actions
         start = {"np_random": rng.bit_generator.state, "np_random_seed": self.np_random_seed}
         self.episode = Episode(start, dict.fromkeys(self.term_names, 0.0))
         conditions = self.conditions

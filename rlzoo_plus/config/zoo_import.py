@@ -31,6 +31,7 @@ from rlzoo_plus.errors import ConfigError
 # Classes of rl_zoo3, sb3_contrib, Gymnasium and Stable-Baselines3 that have a name here.
 WRAPPER_NAMES = {
     **{path.split(":")[1]: name for name, path in WRAPPERS.items()},
+    "AtariWrapper": "atari",
     "HistoryWrapper": "history",
     "HistoryWrapperObsDict": "history",
     "ActionNoiseWrapper": "noisy_action",

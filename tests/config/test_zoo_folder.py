@@ -97,7 +97,7 @@ def test_one_command_converts_every_entry_but_the_old_ones(imported, capsys):
 
 def test_each_id_has_one_environment_file_and_states_it_in_full(imported):
     out, _ = imported
-    shipped = [yaml.safe_load(p.read_text())["id"] for p in conf_dir().glob("env/[!_]*.yaml")]
+    shipped = {yaml.safe_load(p.read_text())["id"] for p in conf_dir().glob("env/[!_]*.yaml")}
     new = [yaml.safe_load(path.read_text())["id"] for path in out.glob("env/*.yaml")]
     assert len({*shipped, *new}) == len([*shipped, *new])
     known = {RENAMED.get(entry, entry) for _, entry in ENTRIES}

@@ -66,7 +66,7 @@ def test_episodes_lie_on_different_places_and_repeat_with_their_seed() -> None:
         for seed in (0, 1, 0):
             env.reset(seed=seed)
             for _ in range(20):
-                env.step(np.zeros(12))
+                env.step(np.zeros(env.action_space.shape))
             final.append(env.state.base_position.tolist())
         assert final[0] == final[2] != final[1]
 
@@ -78,7 +78,7 @@ def test_worlds_side_by_side_and_a_loaded_state_give_the_same_numbers() -> None:
         worlds.reset(seed=3)
         single.reset(seed=3)
         for step in range(30):
-            actions = rng.uniform(-0.5, 0.5, (2, 12))
+            actions = rng.uniform(-0.5, 0.5, (2, *single.action_space.shape))
             seen = worlds.step(actions)[0][0].tolist()
             assert seen == single.step(actions[0])[0].tolist()
             if step == 15:
