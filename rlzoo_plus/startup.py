@@ -36,8 +36,8 @@ _MANY = 1_000_000
 # How often an idle thread of PyTorch looks for work before it sleeps: some 40 microseconds, longer
 # than the pause between two operations. GNU OpenMP's own 300,000 keep others from the core for
 # milliseconds; among other programs, one operation then takes as long as their turns.
-_SPINS = ("GOMP_SPINCOUNT", "2000")
-_SPINS_OF_THE_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+SPINS = ("GOMP_SPINCOUNT", "2000")
+_OF_THE_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _usual_thresholds: tuple[int, int, int] | None = None
 
 
@@ -80,9 +80,9 @@ def import_libraries(config: RunConfig) -> None:
 
 
 def _import_torch(config: RunConfig) -> None:
-    if os.environ.keys().isdisjoint(_SPINS_OF_THE_USER):
+    if os.environ.keys().isdisjoint(_OF_THE_USER):
         # Read as the library is loaded. The number of threads, and so the bits, stay the same.
-        os.environ.update([_SPINS])
+        os.environ.update([SPINS])
     with contextlib.ExitStack() as stack:
         if not own_code(config) and find_spec("torch") is not None:
             stack.enter_context(_known_frames())
