@@ -29,6 +29,27 @@ READY = (0.0, 0.266, 0.0, -2.7785, 0.0, 3.0445, 0.7853, 0.0, 0.0)
 """Joints with that point at (0.37, 0, 0.03), hand down and fingers closed [rad and m]."""
 
 
+def sample_push(rng: np.random.Generator, spread: float) -> tuple[InitialState, float]:
+    """Draw a place for the cube, and distance and direction of the goal from it.
+
+    Args:
+        rng: Generator of the world.
+        spread: Greatest angle of the direction from the x axis, to both sides [rad].
+
+    Returns:
+        The state, with the goal in its memory, and the distance [m].
+    """
+    cube = np.array(CENTRE) + rng.uniform(-START_HALF_WIDTH_M, START_HALF_WIDTH_M, 2)
+    distance, direction = rng.uniform(*PUSH_DISTANCE_M), rng.uniform(-spread, spread)
+    goal = cube + distance * np.array([np.cos(direction), np.sin(direction)])
+    return InitialState(
+        READY,
+        np.zeros(len(READY)),
+        object_position=np.array([[*cube, CUBE_HALF_EDGE_M]]),
+        memory={"goal": goal},
+    ), distance
+
+
 class FrankaPushTask(GoalTask):
     """Push a cube to a point; a goal is where its centre should be, x and y [m].
 
@@ -42,15 +63,7 @@ class FrankaPushTask(GoalTask):
 
     def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
         """Draw a place for the cube, and a goal beyond it as the arm sees it [m]."""
-        cube = np.array(CENTRE) + rng.uniform(-START_HALF_WIDTH_M, START_HALF_WIDTH_M, 2)
-        distance, direction = rng.uniform(*PUSH_DISTANCE_M), rng.uniform(-self.spread, self.spread)
-        goal = cube + distance * np.array([np.cos(direction), np.sin(direction)])
-        return InitialState(
-            READY,
-            np.zeros(len(READY)),
-            object_position=np.array([[*cube, CUBE_HALF_EDGE_M]]),
-            memory={"goal": goal},
-        )
+        return sample_push(rng, self.spread)[0]
 
     def achieved_goal(self, state: State) -> Floats:
         """Return where the cube is, x and y [m], shape (..., 2)."""

@@ -16,9 +16,9 @@ from robots.franka_push import (
     CUBE_HALF_EDGE_M,
     PUSH_DISTANCE_M,
     READY,
-    START_HALF_WIDTH_M,
     WORKSPACE,
     FrankaPushEnv,
+    sample_push,
 )
 from robots.rendering import move
 from robots.robot import InitialState
@@ -67,15 +67,9 @@ class PushAroundTask(Task):
 
     def sample_initial_state(self, rng: np.random.Generator) -> InitialState:
         """Draw a place for the cube, and distance and direction of the goal from it [m]."""
-        cube = np.array(CENTRE) + rng.uniform(-START_HALF_WIDTH_M, START_HALF_WIDTH_M, 2)
-        distance, direction = rng.uniform(*PUSH_DISTANCE_M), rng.uniform(-np.pi, np.pi)
-        goal = cube + distance * np.array([np.cos(direction), np.sin(direction)])
-        return InitialState(
-            READY,
-            np.zeros(len(READY)),
-            object_position=np.array([[*cube, CUBE_HALF_EDGE_M]]),
-            memory={"goal": goal, "way": np.array(distance - self.tolerance_m)},
-        )
+        initial, distance = sample_push(rng, np.pi)
+        way = np.array(distance - self.tolerance_m)
+        return initial._replace(memory={**initial.memory, "way": way})
 
     def remember(self, state: State, action: Floats) -> Memory:
         """Keep the goal and the way, and renew what is left of the two ways and the action."""
