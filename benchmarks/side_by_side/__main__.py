@@ -8,35 +8,46 @@ with the same environment, values and steps; ours also with `fast=true`. A train
 twice: the whole of it, and the shortest one, which is the start-up; training alone is the
 difference. rl_zoo3 is measured as it comes and with one thread; the better of both counts. It gets
 a virtual environment of its own, below build/, with the same versions.
+
+--save writes after each case and keeps the other cases of the file, so that a measurement of hours
+may be made in parts; each case has its own date, commit and number of rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from benchmarks.processes import ROOT
 from benchmarks.side_by_side import tools as tools_module
 from benchmarks.side_by_side.cases import CASES, Case, write_sb3_file
 from benchmarks.side_by_side.tools import FAST, OURS, SB3, ZOO_DEFAULT, ZOO_ONE, Took, Tool, run
 
-# Of a training; `start` is the shortest one.
-METRICS = ("training", "training, processor", "whole", "start", "memory")
 HELP, SWEEP, LIMITS = "help", "sweep", "limits"
 _SWEEP, _JOBS, _AT_ONCE = Case("ppo", "cartpole", 256, 20_000), 8, 2
 _LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "sac HalfCheetah", "ppo CartPole")
 _EXTRAS = (HELP, SWEEP, LIMITS)
+# By tool and metric, one value a round.
 Found = dict[str, dict[str, list[float]]]
+
+
+class Measured(TypedDict):
+    """A case, and the machine, versions and number of rounds of its measurement."""
+
+    about: dict[str, Any]
+    tools: Found
 
 
 def main() -> None:
@@ -49,19 +60,21 @@ def main() -> None:
     options = parser.parse_args()
     cores = set(sorted(os.sched_getaffinity(0))[: options.cores])
     everything = tools_module.tools()
-    results: dict[str, Found] = {}
+    results: dict[str, Measured] = {}
+    if options.save is not None and options.save.exists():
+        results = json.loads(options.save.read_text(encoding="utf-8"))
+    about = _machine(cores) | {"rounds": options.rounds}
     for name in options.cases or [*CASES, *_EXTRAS]:
         found: Found = {}
         for number in range(options.rounds):
             _round(name, number, everything, cores, found)
-        results[name] = found
+        results[name] = {"about": about, "tools": found}
         print(f"{name}: {_summary(found)}", flush=True)
-    about = _machine(cores) | {"rounds": options.rounds}
+        if options.save is not None:
+            options.save.parent.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(results, indent=1) + "\n"
+            options.save.write_text(text, encoding="utf-8")
     print(f"\n{about}\n\n{table(results)}")
-    if options.save is not None:
-        options.save.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"about": about, "results": results}, indent=1)
-        options.save.write_text(text + "\n", encoding="utf-8")
 
 
 def _round(name: str, number: int, everything: list[Tool], cores: set[int], found: Found) -> None:
@@ -136,58 +149,61 @@ def _limits(folder: Path, cores: set[int]) -> dict[str, float]:
     return found
 
 
-def table(results: dict[str, Found]) -> str:
-    """Return the ratios as Markdown: what the others take, divided by what ours takes."""
+def table(results: Mapping[str, Measured]) -> str:
+    """Return the cases as Markdown: medians, and medians of ratios with the lowest and highest."""
+    found = {name: measured["tools"] for name, measured in results.items()}
+    limits = found.pop(LIMITS, {}).get(SB3, {})
     lines = [
-        "| case | metric | ours | rl_zoo3, best | rl_zoo3, as it comes | SB3 "
-        "| ours, fast=true | rl_zoo3, best |",
-        "|---|---|---|---|---|---|---|---|",
+        "| case | ours [s] | ours, fast=true [s] | rl_zoo3 [s] | SB3 [s] | rl_zoo3 / ours "
+        "| rl_zoo3 / fast=true | shortest training: ours / rl_zoo3 | memory: ours / rl_zoo3 |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in results.items():
-        if name == LIMITS:
-            continue
-        for metric in METRICS:
-            if metric not in found[OURS]:
-                continue
-            unit = "MiB" if metric == "memory" else "s"
-            ours = statistics.median(found[OURS][metric])
-            cells = [name, metric, f"{ours:,.1f} {unit}"]
-            others = (_best(found, metric), ZOO_DEFAULT, SB3)
-            cells += [_ratio(found, metric, other) for other in others]
-            if metric in found.get(FAST, {}):
-                fast = statistics.median(found[FAST][metric])
-                cells += [f"{fast:,.1f} {unit}", _ratio(found, metric, others[0], FAST)]
-            else:
-                cells += ["", ""]
-            lines.append(f"| {' | '.join(cells)} |")
-    limits = results.get(LIMITS, {}).get(SB3, {})
-    lines += [
-        f"| {name} | limit | {statistics.median(s):.1f} s | | | | | |" for name, s in limits.items()
-    ]
+    for name, tools in found.items():
+        metric = _time_of(tools)
+        zoo = _best(tools, metric)
+        cells = [name, *(_median(tools, tool, metric) for tool in (OURS, FAST, zoo, SB3))]
+        cells += [_ratio(tools, metric, zoo, OURS), _ratio(tools, metric, zoo, FAST)]
+        for other in ("start", "memory"):
+            cells.append(_ratio(tools, other, OURS, _best(tools, other)))
+        lines.append(f"| {' | '.join(cells)} |")
+    if limits:
+        lines += ["", "| limit | [s] |", "|---|---|"]
+        lines += [f"| {name} | {statistics.median(s):.1f} |" for name, s in limits.items()]
     return "\n".join(lines)
+
+
+def _time_of(found: Found) -> str:
+    """Return the metric of time of a case: what is no training has only the whole."""
+    return "training" if "training" in found[OURS] else "whole"
 
 
 def _best(found: Found, metric: str) -> str:
     """Return the setting of rl_zoo3 with the lower median."""
-    return min(ZOO_DEFAULT, ZOO_ONE, key=lambda name: statistics.median(found[name][metric]))
+
+    def median(name: str) -> float:
+        return statistics.median(found.get(name, {}).get(metric, [math.inf]))
+
+    return min(ZOO_DEFAULT, ZOO_ONE, key=median)
 
 
-def _ratio(found: Found, metric: str, other: str, ours: str = OURS) -> str:
-    theirs = found.get(other, {}).get(metric)
-    if theirs is None:
-        return ""
-    ratios = [a / max(b, 1e-9) for a, b in zip(theirs, found[ours][metric], strict=True)]
+def _median(found: Found, tool: str, metric: str) -> str:
+    values = found.get(tool, {}).get(metric)
+    return "-" if values is None else f"{statistics.median(values):.1f}"
+
+
+def _ratio(found: Found, metric: str, first: str, second: str) -> str:
+    above, below = (found.get(name, {}).get(metric) for name in (first, second))
+    if above is None or below is None:
+        return "-"
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def _summary(found: Found) -> str:
-    metric = next((m for m in METRICS if m in found.get(OURS, {})), None)
-    if metric is None:
+    if OURS not in found:
         return ", ".join(f"{n} {statistics.median(s):.1f} s" for n, s in found[SB3].items())
-    each = (
-        f"{tool} {statistics.median(m[metric]):.1f}" for tool, m in found.items() if metric in m
-    )
-    return f"{metric} {', '.join(each)}"
+    metric = _time_of(found)
+    return f"{metric} " + ", ".join(f"{tool} {_median(found, tool, metric)}" for tool in found)
 
 
 def _machine(cores: set[int]) -> dict[str, Any]:
