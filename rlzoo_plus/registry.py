@@ -74,10 +74,9 @@ class Registry(dict[str, Any]):
         """Tell whether a name imports something that is neither shipped nor registered."""
         return name not in self and ("." in name or name in self._installed())
 
-    def installed_module(self, name: str) -> str | None:
-        """Return the module of an entry point, None if there is none of this name."""
-        entry = None if name in self or "." in name else self._installed().get(name)
-        return None if entry is None else entry.module
+    def module_of(self, name: str) -> str:
+        """Return the module that a name of the user's imports; nothing is imported."""
+        return name.rpartition(".")[0] if "." in name else self._installed()[name].module
 
     def check_name(self, name: str) -> None:
         """Check that a name can belong to an object; imports nothing.
@@ -159,6 +158,11 @@ class Registry(dict[str, Any]):
         return f"{rule}, e.g. my_module.MyClass."
 
 
+def is_module_name(text: str) -> bool:
+    """Tell whether a text can be the dotted name of a module."""
+    return _MODULE.fullmatch(text) is not None
+
+
 def import_user_module(key: str, name: str, install: str | None = None) -> ModuleType:
     """Import a module that a configuration names, from the current folder or installed.
 
@@ -170,7 +174,7 @@ def import_user_module(key: str, name: str, install: str | None = None) -> Modul
     Raises:
         ConfigError: There is none, or its import fails; the text says where.
     """
-    if not _MODULE.fullmatch(name):
+    if not is_module_name(name):
         raise ConfigError(
             f"{key}: {name!r} is not the name of a module. Write it as after import, e.g. "
             "my_package.my_module."

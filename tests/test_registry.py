@@ -112,7 +112,7 @@ def installed(tmp_path, monkeypatch):
 
 def test_an_installed_package_offers_an_object_under_a_name(installed):
     assert installed.is_own("theirs")
-    assert installed.installed_module("theirs") == "their_package"
+    assert installed.module_of("theirs") == "their_package"
     assert "their_package" not in sys.modules
     assert installed.load("theirs").__name__ == "Thing"
 

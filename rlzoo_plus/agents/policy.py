@@ -25,6 +25,7 @@ from rlzoo_plus.artifacts.untrusted import (
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
+from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 from rlzoo_plus.errors import ConfigError, RunError
 
@@ -213,11 +214,14 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
         raise ConfigError(f"the policy's description cannot be read: {one_line(error)}.") from error
     if trust:
         import_packages(config)
-    elif names := own_code(config, "act"):
+    elif names := left_to_trust(config, "act"):
         raise ConfigError(
             f"the policy needs code that is not ours: {printable(', '.join(names))}. If you know "
             "where it comes from, add --trust to the command, or load_policy(..., trust=True)."
+            f"{how_to_trust(names, config)}"
         )
+    elif own_code(config, "act"):
+        import_trusted(config, "act")
     network = _build(config, observation_space, action_space, bundle.weights)
     maskable = get_algorithm(config.algo.name).maskable
     return Policy(network, normalizer, maskable=maskable, config=config, about=bundle.about)

@@ -43,6 +43,7 @@ VERBS = {
     "ls": "list the sweeps in S3 or in a shared folder",
     "push": "send a run to S3 or to a shared folder",
     "pull": "bring a run from S3 or a shared folder, or the best one",
+    "trust": "trust packages of your own once, for all runs",
     "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
     "export": "export a policy as ONNX, TorchScript or an SB3 zip",
     "import-sb3": "import a Stable-Baselines3 zip as a run",

@@ -122,10 +122,10 @@ def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tupl
 
 def _trust_option(path: Path, *, to_train: bool) -> str:
     """Return the option that a command about a run needs, or nothing."""
-    from rlzoo_plus.runs.open import Place, foreign_code_of, read_config
+    from rlzoo_plus.runs.open import Place, read_config, trust_option
 
     try:
-        return " --trust" if foreign_code_of(read_config(Place(path)), to_train=to_train) else ""
+        return trust_option(read_config(Place(path)), to_train=to_train)
     except ConfigError:
         return ""
 

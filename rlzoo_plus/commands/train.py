@@ -122,13 +122,12 @@ def print_done(console: Console, plan: Plan) -> None:
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     """Return the commands that are useful after a run."""
-    from rlzoo_plus.runs.open import foreign_code_of
+    from rlzoo_plus.runs.open import trust_option
 
-    plays_own = foreign_code_of(config, to_train=False)
-    options = _saved_policy(run_dir) + (" --trust" if plays_own else "")
+    options = _saved_policy(run_dir) + trust_option(config, to_train=False)
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"
-    trust = " --trust" if foreign_code_of(config) else ""
+    trust = trust_option(config, to_train=True)
     resume = f"  rlzoo-plus resume {run_dir.path}{trust}\n" if state == "interrupted" else ""
     beside = Path(sys.executable).parent / "tensorboard"
     program = program_path(beside) if beside.is_file() else "tensorboard"

@@ -36,9 +36,10 @@ _NO_NAMES = ("null", "type", "std", "theta", "dt")
 # Kinds of objects that a policy needs to act, and those that only training needs.
 _TO_ACT = ("algorithm", "policy", "features_extractor", "activation", "optimizer")
 _TO_TRAIN = ("action_noise", "replay_buffer", "callback", "tracker")
+Use = Literal["train", "play", "act"]
 
 
-def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") -> list[str]:
+def own_code(config: RunConfig, use: Use = "train") -> list[str]:
     """Return the packages and names in a configuration whose import runs code of the user.
 
     Args:
@@ -46,30 +47,45 @@ def own_code(config: RunConfig, use: Literal["train", "play", "act"] = "train") 
         use: What it is opened for: to train, to play its policy in its environment, or to let the
             policy act without one. An algorithm that is registered already needs no package.
     """
+    return list(dict.fromkeys(name for name, _ in named_modules(config, use)))
+
+
+def named_modules(config: RunConfig, use: Use = "train") -> list[tuple[str, str]]:
+    """Return each name that `own_code` returns, with the module that it imports."""
     names = packages_of(config)
     if use == "act":
         names = [] if config.algo.name in ALGORITHMS else names
-        kinds = set(_TO_ACT)
     else:
         module, colon, _ = config.env.id.partition(":")
         packages = [*config.env.packages, *([module] if colon else [])]
         names = [*(n for n in packages if n.split(".")[0] not in _SHIPPED_PACKAGES), *names]
-        # A launcher starts jobs and is no part of one.
-        left_out = ("launcher", *(_TO_TRAIN if use == "play" else ()))
-        kinds = {registry.kind for registry in REGISTRIES}.difference(left_out)
-    for registry in REGISTRIES:
-        if registry.kind in kinds:
-            names += [name for name in chosen_names(config, registry) if registry.is_own(name)]
-    return list(dict.fromkeys(names))
+    of_classes = [(name, registry.module_of(name)) for registry, name in _own_classes(config, use)]
+    return list(dict.fromkeys([*((name, name) for name in names), *of_classes]))
 
 
 def own_modules(config: RunConfig) -> list[str]:
     """Return the top-level modules of what `own_code` returns."""
-    modules: dict[str, None] = {}
-    for name in own_code(config):
-        installed = (registry.installed_module(name) for registry in REGISTRIES)
-        modules |= dict.fromkeys([module for module in installed if module] or [name])
-    return [name.partition(".")[0].partition(":")[0] for name in modules]
+    return list(dict.fromkeys(module.partition(".")[0] for _, module in named_modules(config)))
+
+
+def import_own_classes(config: RunConfig, use: Use) -> dict[str, type]:
+    """Import the classes of the user that a configuration names; return them by these names.
+
+    Raises:
+        ConfigError: One cannot be imported, or is of another kind.
+    """
+    return {name: registry.load(name) for registry, name in _own_classes(config, use)}
+
+
+def _own_classes(config: RunConfig, use: Use) -> list[tuple[Registry, str]]:
+    """Return the names of classes that are not shipped, each with the registry that loads it."""
+    kinds = {registry.kind for registry in REGISTRIES}
+    # A launcher starts jobs and is no part of one.
+    kinds -= {"launcher", *(_TO_TRAIN if use == "play" else ())}
+    if use == "act":
+        kinds = set(_TO_ACT)
+    of_use = [registry for registry in REGISTRIES if registry.kind in kinds]
+    return [(r, name) for r in of_use for name in chosen_names(config, r) if r.is_own(name)]
 
 
 def import_packages(config: RunConfig) -> None:

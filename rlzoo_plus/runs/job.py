@@ -19,7 +19,7 @@ from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, 
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError
 from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_SIGINT, EXIT_SIGTERM
-from rlzoo_plus.runs.open import foreign_code_of
+from rlzoo_plus.runs.open import trust_option
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
 from rlzoo_plus.runs.printing import (
     make_progress,
@@ -165,7 +165,7 @@ def run_plan(
         config, run_dir, request, console, resumes=is_resumed, take_ended=may_replace
     )
     try:
-        trust = " --trust" if foreign_code_of(config) else ""
+        trust = trust_option(config, to_train=True)
         with keep as sync, _explained(run_dir, is_resumed=is_resumed, trust=trust):
             print_header(console, config, run_dir, problem)
             manager = ExpManager(

@@ -156,16 +156,43 @@ def require_trust(
     Raises:
         ConfigError: The run needs trust.
     """
-    foreign = foreign_code_of(config, to_train=to_train)
-    if foreign and not trust:
+    from rlzoo_plus.config.own_code import import_packages
+    from rlzoo_plus.config.trusted import how_to_trust, import_trusted
+
+    if trust or not foreign_code_of(config, to_train=to_train):
+        import_packages(config)
+        return
+    if foreign := needs_trust_of(config, to_train=to_train):
         raise ConfigError(
             f"{printable(path)} needs what rlzoo_plus does not ship: "
             f"{printable(', '.join(foreign))}. If you know where the run comes from, add --trust "
-            "to import it (trust=True in Python)."
+            f"to import it (trust=True in Python).{how_to_trust(foreign, config, Path(path))}"
         )
-    from rlzoo_plus.config.own_code import import_packages
+    import_trusted(config, "train" if to_train else "play")
 
-    import_packages(config)
+
+def needs_trust_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
+    """Return what of `foreign_code_of` the user's trust file does not cover.
+
+    Raises:
+        ConfigError: The trust file is not used.
+    """
+    from rlzoo_plus.config.own_code import Use, own_code
+    from rlzoo_plus.config.trusted import left_to_trust
+
+    foreign = foreign_code_of(config, to_train=to_train)
+    use: Use = "train" if to_train else "play"
+    covered = {*own_code(config, use)}.difference(left_to_trust(config, use))
+    return [name for name in foreign if name not in covered]
+
+
+def trust_option(config: RunConfig, *, to_train: bool) -> str:
+    """Return ` --trust` if a command about a run needs it, else nothing."""
+    try:
+        return " --trust" if needs_trust_of(config, to_train=to_train) else ""
+    except ConfigError:
+        # The next command tells what is wrong.
+        return " --trust"
 
 
 def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
