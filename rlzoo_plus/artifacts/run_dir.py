@@ -32,6 +32,8 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 
 # Longer than `is_held_elsewhere` of another process holds a lock.
 _PATIENCE_S = 0.5
+# No run has as many steps; a damaged record may claim them.
+_MOST_STEPS = 10**15
 # Bytes that systems allow in a name and in a path, and that a path below a run directory needs.
 _LONGEST_NAME, _LONGEST_PATH, _LONGEST_BELOW = 255, 4096, 200
 
@@ -176,8 +178,12 @@ class RunDir:
         """Record that the run is resumed: its present configuration, and one more command line."""
         write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
         append_lines(self.command_file, f"{command}\n")
-        # Left by a finished run that is extended; a run in progress has no outcome yet.
-        self.result_file.unlink(missing_ok=True)
+        # A finished run is extended: it has no outcome yet, and keeps the one of its first steps.
+        if self.result_file.is_file():
+            steps = self.read_result().get("num_timesteps")
+            is_known = isinstance(steps, int) and 0 <= steps < _MOST_STEPS
+            name = f"result-{steps}.json" if is_known else "result-before.json"
+            os.replace(self.result_file, self.path / name)
 
     def read_config(self) -> dict[str, Any]:
         """Return the configuration as plain data; nothing in it is instantiated.

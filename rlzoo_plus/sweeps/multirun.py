@@ -13,6 +13,7 @@ from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job, sweep_dir
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.longer import place_longer
 from rlzoo_plus.sweeps.states import tell_causes
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ class Multirun:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
         self.view.end_count()
-        batch, self._batch = self._batch, []
+        placed, self._batch = place_longer(self._batch), []
+        batch = placed.jobs
+        self._notes += placed.notes()
+        self._mistakes += placed.mistakes
         # Jobs that differ only in what is shown are the same run; of two sweeps they are refused.
         jobs = list({(job.sweep, job.key): job for job in batch}.values())
         launcher = self._check(jobs)
