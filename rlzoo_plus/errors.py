@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 # How many near names are shown, and up to how many are all shown.
@@ -21,6 +22,30 @@ class RunError(RuntimeError):
 
     Everything that the run saved before stays, and it can be resumed.
     """
+
+
+class Mistakes:
+    """The mistakes that several checks have found, to be told together."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> None:
+        """Add a mistake."""
+        self._texts.append(text)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Add the `ConfigError` of a check inside, and go on after it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.add(str(error))
+
+    def tell(self) -> None:
+        """Raise one `ConfigError` with all mistakes, if there are any."""
+        if self._texts:
+            raise ConfigError("\n".join(dict.fromkeys(self._texts)))
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -22,7 +22,7 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import LARGEST, AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
-from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 
 # Schedules that may end at 0, but not start there.
 _POSITIVE_SCHEDULES = ("clip_range_vf", "delta_std")
@@ -32,24 +32,26 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
     """Check names and types against the algorithm's constructor; return fitted values.
 
     Raises:
-        ConfigError: An argument is unknown, set elsewhere, or of the wrong type.
+        ConfigError: An argument is unknown, set elsewhere, or of the wrong type; it names all.
     """
-    for key in algo.hyperparams:
-        if key in MANAGED:
-            raise ConfigError(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
+    mistakes = Mistakes()
     known = constructor_arguments(spec.entry_point)
-    if known is None:
-        return algo
     fitted = {}
     for key, value in algo.hyperparams.items():
-        if key not in known:
+        if key in MANAGED:
+            mistakes.add(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
+        elif known is None:
+            fitted[key] = value
+        elif key not in known:
             what, settable = f"hyperparameter of {spec.name}", known.keys() - MANAGED.keys()
             listed_by = f"rlzoo-plus train algo={spec.name} --cfg job"
-            raise ConfigError(unknown_name(what, key, settable, listed_by))
-        try:
-            fitted[key] = fit_type(value, known[key])
-        except ValueError as error:
-            raise ConfigError(f"algo.hyperparams.{key}={value}: {error}.") from None
+            mistakes.add(unknown_name(what, key, settable, listed_by))
+        else:
+            try:
+                fitted[key] = fit_type(value, known[key])
+            except ValueError as error:
+                mistakes.add(f"algo.hyperparams.{key}={value}: {error}.")
+    mistakes.tell()
     if all(fitted[key] is value for key, value in algo.hyperparams.items()):
         return algo  # jobs of a sweep may share it
     return algo.model_copy(update={"hyperparams": fitted})
@@ -59,30 +61,44 @@ def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> lis
     """Check schedules, bounds and combinations; return warnings.
 
     Raises:
-        ConfigError: A hyperparameter cannot work.
+        ConfigError: Hyperparameters cannot work; it names all.
     """
-    values = algo.hyperparams
+    values, mistakes, warnings = algo.hyperparams, Mistakes(), []
     for key in spec.schedules:
         if (value := values.get(key)) is not None:
-            schedule = parse_schedule(value, f"algo.hyperparams.{key}")
-            if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
-                raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
+            with mistakes.kept():
+                schedule = parse_schedule(value, f"algo.hyperparams.{key}")
+                if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
+                    raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
+    outside = set()
     for key, value in values.items():
         limit = limit_of(key, spec.entry_point)
         if limit is not None and not limit.allows(value):
-            raise ConfigError(f"algo.hyperparams.{key}={value}: needs {limit.rule}.")
-    _check_off_policy_parts(algo, spec)
-    if spec.family is Family.ON_POLICY:
-        return _check_batches(values, n_envs)
-    top, directions = values.get("n_top"), values.get("n_delta")
-    if top is not None and directions is not None and top > directions:
-        raise ConfigError(
-            f"algo.hyperparams.n_top={top} is above n_delta={directions}. Set it to at most "
-            f"{directions}, or to null for all."
-        )
+            outside.add(key)
+            mistakes.add(f"algo.hyperparams.{key}={value}: needs {limit.rule}.")
+    with mistakes.kept():
+        _check_off_policy_parts(algo, spec)
+    if spec.family is Family.ON_POLICY and not outside & {"n_steps", "batch_size"}:
+        with mistakes.kept():
+            warnings = _check_batches(values, n_envs)
     if spec.family is Family.OFF_POLICY:
-        _check_train_freq(values.get("train_freq", 1), n_envs)
-    return []
+        with mistakes.kept():
+            _check_train_freq(values.get("train_freq", 1), n_envs)
+    if not outside & {"n_top", "n_delta"}:
+        with mistakes.kept():
+            _check_directions(values.get("n_top"), values.get("n_delta"))
+    mistakes.tell()
+    return warnings
+
+
+def has_rollout(algo: AlgoConfig, spec: AlgorithmSpec) -> bool:
+    """Return whether the hyperparameters that decide `rollout_steps` can work."""
+    values = algo.hyperparams
+    if spec.family is Family.ON_POLICY:
+        return _COUNT.allows(values.get("n_steps", 2048))
+    if spec.family is Family.OFF_POLICY:
+        return _count_and_unit(values.get("train_freq", 1)) is not None
+    return True
 
 
 def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
@@ -147,18 +163,32 @@ def _check_batches(values: dict[str, Any], n_envs: int) -> list[str]:
     return []
 
 
+def _check_directions(top: int | None, directions: int | None) -> None:
+    if top is not None and directions is not None and top > directions:
+        raise ConfigError(
+            f"algo.hyperparams.n_top={top} is above n_delta={directions}. Set it to at most "
+            f"{directions}, or to null for all."
+        )
+
+
 def _check_train_freq(train_freq: Any, n_envs: int) -> None:
     where = f"algo.hyperparams.train_freq={train_freq}"
-    is_pair = isinstance(train_freq, (list, tuple)) and len(train_freq) == 2
-    count, unit = train_freq if is_pair else (train_freq, "step")
-    is_count = isinstance(count, int) and not isinstance(count, bool) and count >= 1
-    if not is_count or unit not in ("step", "episode"):
+    found = _count_and_unit(train_freq)
+    if found is None:
         raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")
-    if unit == "episode" and n_envs > 1:
+    if found[1] == "episode" and n_envs > 1:
         raise ConfigError(
             f"{where}: updates counted in episodes need one environment, not n_envs={n_envs}. "
             "Set n_envs=1, or count in steps."
         )
+
+
+def _count_and_unit(train_freq: Any) -> tuple[int, str] | None:
+    """Return how often, and of what, `train_freq` updates; None if it does not say so."""
+    is_pair = isinstance(train_freq, (list, tuple)) and len(train_freq) == 2
+    count, unit = train_freq if is_pair else (train_freq, "step")
+    is_count = isinstance(count, int) and not isinstance(count, bool) and count >= 1
+    return (count, unit) if is_count and unit in ("step", "episode") else None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,12 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
-from rlzoo_plus.config.hyperparams import check_hyperparams, fit_hyperparams, rollout_steps
+from rlzoo_plus.config.hyperparams import (
+    check_hyperparams,
+    fit_hyperparams,
+    has_rollout,
+    rollout_steps,
+)
 from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
@@ -41,7 +46,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+from rlzoo_plus.errors import HELP, ConfigError, Mistakes, unknown_name
 
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
@@ -106,23 +111,30 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         env_name: The environment's name in directories and tables.
 
     Raises:
-        ConfigError: A name is unknown, a value has the wrong type, or values contradict each other.
+        ConfigError: Names are unknown, or values have the wrong type, cannot work or contradict
+            each other. It names all that can be told at once.
     """
     config = validate_config(_with_defaults(values, env_name), check_types)
     refuse_secrets(config.model_dump())
     import_packages(config)
     spec = get_algorithm(config.algo.name)
-    config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
-    warnings = check_hyperparams(config.algo, spec, config.n_envs)
-    _check_names(config)
-    _check_network(config, spec)
-    _check_init(config, spec)
-    if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
-        raise ConfigError(
-            f"n_envs={config.n_envs} with vec_env=subproc starts that many processes. Set it to at "
-            f"most {MOST_PROCESSES}, or vec_env=auto."
-        )
-    config = check_cadence(config, spec)
+    mistakes, warnings = Mistakes(), []
+    with mistakes.kept():
+        config = config.model_copy(update={"algo": fit_hyperparams(config.algo, spec)})
+        with mistakes.kept():
+            warnings += check_hyperparams(config.algo, spec, config.n_envs)
+        with mistakes.kept():
+            if has_rollout(config.algo, spec):
+                config = check_cadence(config, spec)
+        with mistakes.kept():
+            _check_network(config, spec)
+    with mistakes.kept():
+        _check_names(config)
+    with mistakes.kept():
+        _check_init(config, spec)
+    with mistakes.kept():
+        _check_processes(config)
+    mistakes.tell()
     warnings += _check_length(config, spec)
     return Resolved(config, warnings)
 
@@ -321,6 +333,14 @@ def _check_names(config: RunConfig) -> None:
         raise ConfigError(
             f"eval.max_episode_steps={most}: vec_env={config.vec_env} steps all environments at "
             "once, and no episode can be cut alone. End long episodes in the environment."
+        )
+
+
+def _check_processes(config: RunConfig) -> None:
+    if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
+        raise ConfigError(
+            f"n_envs={config.n_envs} with vec_env=subproc starts that many processes. Set it to at "
+            f"most {MOST_PROCESSES}, or vec_env=auto."
         )
 
 

@@ -26,3 +26,41 @@ def test_all_rules_about_intervals_are_told_together(answer):
     assert "checkpoint.every_steps=20" in text
     assert "stop.reward_threshold needs" in text
     assert "stop.no_improvement_evals needs" in text
+
+
+def test_hyperparameters_and_intervals_are_told_together(answer):
+    mistakes = {
+        "algo.hyperparams.batch_size=9000": "batch_size=9000 is above one rollout",
+        "algo.hyperparams.gamma=2": "gamma=2: needs a number from 0 to 1",
+        "algo.hyperparams.learning_rate=lin": "learning_rate=lin is neither a number",
+        "eval.every_steps=10": "eval.every_steps=10 is below one rollout",
+        "checkpoint.every_steps=20": "checkpoint.every_steps=20 is below one rollout",
+        "init.which=none": "init.* says what a warm start takes",
+        "network.lstm.n_layers=2": "network.lstm is for recurrent_ppo",
+        "env.wrappers=[clip_rewerd]": "Did you mean 'clip_reward'?",
+    }
+    code, text = answer("train", "algo=ppo", "tuned=none", *mistakes)
+    assert code == 2
+    assert [part for part in mistakes.values() if part not in text] == []
+    assert len(text.splitlines()) == len(mistakes)
+
+
+def test_a_rollout_that_cannot_be_hides_no_other_mistake(answer):
+    wrong = ["algo.hyperparams.n_steps=0", "algo.hyperparams.gae_lambda=-1"]
+    code, text = answer("train", "algo=ppo", "tuned=none", *wrong, "eval.every_steps=10")
+    assert code == 2
+    assert "n_steps=0: needs a whole number" in text
+    assert "gae_lambda=-1: needs" in text
+    assert "eval.every_steps" not in text
+
+
+def test_unknown_and_mistyped_hyperparameters_are_told_together(answer):
+    wrong = [
+        "algo.hyperparams.gama=0.9",
+        "algo.hyperparams.n_epochs=many",
+        "algo.hyperparams.seed=1",
+    ]
+    code, text = answer("train", "algo=ppo", *wrong, "env.wrappers=[clip_rewerd]")
+    assert code == 2
+    for part in ("'gama'", "n_epochs=many", "hyperparams.seed is not set here", "clip_rewerd"):
+        assert part in text
