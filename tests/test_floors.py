@@ -19,7 +19,7 @@ LIGHT = (
     *("rlzoo_plus.sweeps.multirun", "rlzoo_plus.sweeps.job", "rlzoo_plus.diagnosis.diagnose"),
     *("rlzoo_plus.sweeps.worker", "rlzoo_plus.commands.worker"),
     *("rlzoo_plus.runs.compose", "rlzoo_plus.runs.plan", "rlzoo_plus.runs.open"),
-    *("rlzoo_plus.runs.job", "rlzoo_plus.runs.printing", "rlzoo_plus.envs.checks"),
+    *("rlzoo_plus.runs.job", "rlzoo_plus.runs.printing", "rlzoo_plus.envs.fit"),
     *("rlzoo_plus.runs.store_sync", "rlzoo_plus.runs.store_sender", "rlzoo_plus.commands.push"),
     "rlzoo_plus.commands.train",
 )

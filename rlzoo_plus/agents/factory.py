@@ -35,7 +35,7 @@ from rlzoo_plus.config.catalog import (
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import with_sequences
-from rlzoo_plus.envs.checks import GIB, policy_kind, total_memory_bytes
+from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.startup import import_compiler_late
 

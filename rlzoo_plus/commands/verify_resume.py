@@ -20,7 +20,8 @@ def main(arguments: list[str]) -> int:
     """Train with and without kills, and compare; return 0 if all is the same."""
     options = _parse(arguments)
     config = _config(options)
-    from rlzoo_plus.envs.checks import N_TRIED, inspect_env
+    from rlzoo_plus.envs.exactness import N_TRIED
+    from rlzoo_plus.envs.fit import inspect_env
 
     facts = inspect_env(config)
     if facts.replay_problem is not None:

@@ -200,7 +200,7 @@ def try_all(data: dict[str, Any]) -> int:
     """Try the environments of `configs`; append a line with what was found to `answers`."""
     from rlzoo_plus.config.own_code import import_packages
     from rlzoo_plus.config.resolve import validate_config
-    from rlzoo_plus.envs.checks import inspect_env
+    from rlzoo_plus.envs.fit import inspect_env
 
     with Path(data["answers"]).open("a", encoding="utf-8") as answers:
         for values in data["configs"]:

@@ -12,8 +12,9 @@ from gymnasium import Env, spaces
 
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
+from rlzoo_plus.envs.batching import batch_problem, enough_of, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
-from rlzoo_plus.envs.checks import batch_problem, enough_of, is_image, require_batchable
+from rlzoo_plus.envs.fit import is_image
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import MostSteps, make_env
 from rlzoo_plus.registry import import_user_module

@@ -78,7 +78,7 @@ def check_before_building(plan: Plan) -> str | None:
     Returns:
         Why the run cannot be resumed bit for bit, None if it can.
     """
-    from rlzoo_plus.envs.checks import check_memory, inspect_env
+    from rlzoo_plus.envs.fit import check_memory, inspect_env
 
     facts = inspect_env(plan.config)
     for text in facts.warnings:

@@ -7,7 +7,7 @@ from support.processes import PLUS, commands_in, environ_of_tests
 from support.training import start_run, tiny_config
 
 from rlzoo_plus.diagnosis.refusals import Refusals, Tried, try_environments
-from rlzoo_plus.envs.checks import inspect_env
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.runs.exp_manager import ExpManager
 

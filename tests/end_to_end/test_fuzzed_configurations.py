@@ -4,7 +4,7 @@ import pytest
 from support.fuzz import Tally, play
 
 from rlzoo_plus.agents import factory
-from rlzoo_plus.envs import checks
+from rlzoo_plus.envs import fit
 
 DRAWS, PARTS = 2000, 20
 
@@ -12,7 +12,7 @@ DRAWS, PARTS = 2000, 20
 @pytest.fixture
 def small_machine(monkeypatch):
     """Let a machine of 1 GiB decide what is too large, whatever this one has."""
-    for module in (checks, factory):
+    for module in (fit, factory):
         monkeypatch.setattr(module, "total_memory_bytes", lambda: 2**30)
 
 

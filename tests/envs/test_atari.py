@@ -10,8 +10,8 @@ pytest.importorskip("ale_py", reason="Atari games need rlzoo-plus[atari]")
 pytest.importorskip("cv2", reason="Atari games need rlzoo-plus[atari]")
 
 from rlzoo_plus.callbacks.beside import make_evaluation_env
-from rlzoo_plus.envs.checks import inspect_env
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
 

@@ -9,7 +9,7 @@ from support.training import assert_same_tree, make_config
 from test_robot_vec_env import play, state_of
 
 from rlzoo_plus.artifacts.tree import pack, unpack
-from rlzoo_plus.envs.checks import batch_problem
+from rlzoo_plus.envs.batching import batch_problem
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.envs.single import make_env

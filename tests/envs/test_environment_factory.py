@@ -11,8 +11,8 @@ from support import tiny_envs
 from support.processes import environ_of_tests
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.envs.checks import inspect_env
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.errors import ConfigError
 
 PANDA = ("algo=her", "env=panda_reach")

@@ -7,9 +7,9 @@ import pytest
 from support.tiny_envs import TinyReach
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.envs import checks
-from rlzoo_plus.envs.checks import replay_problem
+from rlzoo_plus.envs import exactness
 from rlzoo_plus.envs.episodes import RecordedEpisodes
+from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.errors import ConfigError
 
 PACKAGE = "env.packages=[support.forgetful_envs]"
@@ -54,7 +54,7 @@ def test_wrappers_decided_by_the_seed_have_no_problem(wrapper):
 
 @pytest.mark.parametrize("discrete", ["true", "false"])
 def test_our_robot_has_no_problem_and_need_not_be_played(discrete, monkeypatch):
-    monkeypatch.setattr(checks, "_play", lambda *_: pytest.fail("it was played"))
+    monkeypatch.setattr(exactness, "_play", lambda *_: pytest.fail("it was played"))
     config = make_config("env=cartpole_bullet", f"env.kwargs.discrete={discrete}")
     assert replay_problem(config.env) is None
 
@@ -128,10 +128,10 @@ def test_a_difference_in_the_next_step_is_told(what, monkeypatch):
         played.unwrapped.first = True
         return real(played, fresh)
 
-    real = checks._next_differs
-    monkeypatch.setattr(checks, "make_env", make)
-    monkeypatch.setattr(checks, "_next_differs", next_differs)
-    assert what in checks.replay_problem(None)
+    real = exactness._next_differs
+    monkeypatch.setattr(exactness, "make_env", make)
+    monkeypatch.setattr(exactness, "_next_differs", next_differs)
+    assert what in exactness.replay_problem(None)
     assert len(made) == 2
 
 
@@ -140,8 +140,8 @@ def test_an_environment_that_draws_at_its_reset_from_elsewhere_is_told(monkeypat
         def reset(self, *, seed=None, options=None):
             return super().reset(seed=None if seed is None else np.random.randint(2**31))
 
-    monkeypatch.setattr(checks, "make_env", lambda *_, **__: RecordedEpisodes(Elsewhere()))
-    assert "the episode differs" in checks.replay_problem(None)
+    monkeypatch.setattr(exactness, "make_env", lambda *_, **__: RecordedEpisodes(Elsewhere()))
+    assert "the episode differs" in exactness.replay_problem(None)
 
 
 @pytest.mark.parametrize("env_id", ["tests/TinyReach-v0", "tests/TinyClock-v0", "Pendulum-v1"])
@@ -163,7 +163,7 @@ def test_both_environments_are_closed_also_after_an_error(monkeypatch):
         def close(self):
             closed.append(self)
 
-    monkeypatch.setattr(checks, "make_env", lambda *_, **__: RecordedEpisodes(Fragile()))
+    monkeypatch.setattr(exactness, "make_env", lambda *_, **__: RecordedEpisodes(Fragile()))
     with pytest.raises(ConfigError, match="RuntimeError: the gearbox broke"):
-        checks.replay_problem(None)
+        exactness.replay_problem(None)
     assert len(closed) == 2

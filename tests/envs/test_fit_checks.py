@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 from support.training import make_config, tiny_config
 
-from rlzoo_plus.envs.checks import inspect_env, is_image, policy_kind
+from rlzoo_plus.envs.fit import inspect_env, is_image, policy_kind
 from rlzoo_plus.errors import ConfigError
 
 

@@ -5,8 +5,8 @@ import pytest
 from gymnasium import spaces
 from support.training import make_config
 
-from rlzoo_plus.envs import checks
-from rlzoo_plus.envs.checks import inspect_env
+from rlzoo_plus.envs import fit
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.errors import ConfigError
 
 WRONG = {
@@ -55,7 +55,7 @@ def test_only_boxes_are_stacked():
 @pytest.fixture
 def small_machine(monkeypatch):
     """A machine with 64 MiB."""
-    monkeypatch.setattr(checks, "total_memory_bytes", lambda: 2**26)
+    monkeypatch.setattr(fit, "total_memory_bytes", lambda: 2**26)
 
 
 BOX = spaces.Box(-1, 1, (100,), np.float32)
@@ -74,14 +74,14 @@ BOX = spaces.Box(-1, 1, (100,), np.float32)
 def test_buffers_beyond_the_memory_name_their_key(line, key):
     config = make_config("env.id=Pendulum-v1", *line.split())
     with pytest.raises(ConfigError, match=rf"{key} needs .* GiB of memory"):
-        checks.check_memory(config, BOX, spaces.Box(-1, 1, (2,)))
+        fit.check_memory(config, BOX, spaces.Box(-1, 1, (2,)))
 
 
 @pytest.mark.usefixtures("small_machine")
 def test_a_buffer_that_is_never_filled_takes_no_memory():
     config = make_config("env.id=Pendulum-v1", "algo=sac", "n_timesteps=100")
-    checks.check_memory(config, BOX, spaces.Box(-1, 1, (2,)))
+    fit.check_memory(config, BOX, spaces.Box(-1, 1, (2,)))
 
 
 def test_the_memory_of_this_machine_is_known():
-    assert checks.total_memory_bytes() > 2**28
+    assert fit.total_memory_bytes() > 2**28

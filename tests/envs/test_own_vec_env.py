@@ -10,8 +10,8 @@ from support.tiny_envs import TinyDict, TinyReach
 from support.training import evaluations, make_config, tiny_config, train_run
 
 from rlzoo_plus.config.resolve import config_hash
-from rlzoo_plus.envs.checks import inspect_env
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.evaluation import evaluate

@@ -9,8 +9,9 @@ from stable_baselines3.common.monitor import Monitor
 from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.artifacts.tree import pack, unpack
-from rlzoo_plus.envs.checks import ENOUGH, inspect_env
+from rlzoo_plus.envs.batching import ENOUGH
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
+from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.resume.env_state import capture_envs, restore_envs

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from support.tiny_envs import TinyGoal
 from support.training import tiny_config
 
-from rlzoo_plus.envs.checks import replay_problem
+from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.envs.wrappers import (
     DelayedReward,

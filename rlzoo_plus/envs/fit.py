@@ -10,28 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gymnasium import Env, spaces
-from gymnasium.wrappers import OrderEnforcing, TimeLimit
+from gymnasium import spaces
 
 from rlzoo_plus.config.cadence import longest_evaluated
 from rlzoo_plus.config.catalog import ALGORITHMS, AlgorithmSpec, Family, get_algorithm
-from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
-from rlzoo_plus.envs.episodes import (
-    RecordedEpisodes,
-    ReproducibleResets,
-    WarmupResets,
-    has_exact_state,
-    layers_of,
-)
-from rlzoo_plus.envs.seeding import generators_kept
+from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
+from rlzoo_plus.envs.batching import require_batchable
+from rlzoo_plus.envs.episodes import has_exact_state
+from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import longest_episode, make_env
-from rlzoo_plus.envs.trial import Trial, check_interface, errors_in_one_line, sample_action
+from rlzoo_plus.envs.trial import Trial, check_interface
 from rlzoo_plus.errors import ConfigError
 
 _GOAL_KEYS = {"observation", "achieved_goal", "desired_goal"}
-# A prime number: few episodes are so long that nothing is left to replay.
-_FIRST_STEPS, _STEPS, _SEED = 12, 23, 20_000
-N_TRIED = _FIRST_STEPS + _STEPS
 GIB = 2**30
 _PLAIN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # What the three convolutions of NatureCNN leave something of.
@@ -41,13 +32,6 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _FLOAT_BYTES = 4
 # Reward, end and time-out of a transition; value, advantage, return and the like of a rollout's.
 _PER_TRANSITION, _PER_ROLLOUT_STEP = 12, 24
-# With fewer, one pass costs more than it saves: cart-poles, arms and walkers in fours were stepped
-# at 0.7 to 1.0 of the rate of one by one, in eights at 0.9 to 1.2, in sixteens at 1.1 to 1.2.
-ENOUGH = 8
-# The batch itself does what these do at a step.
-_PASSED_BY = (RecordedEpisodes, ReproducibleResets, OrderEnforcing)
-_PASSED_BY_OF_PYBULLET = (*_PASSED_BY, TimeLimit, WarmupResets)
-_OF_PYBULLET = "pybullet_envs_gymnasium.env_bases"
 
 
 @dataclass(frozen=True)
@@ -262,137 +246,6 @@ def _check_observation(part: spaces.Space, env_id: str, stack: int) -> None:
         raise ConfigError(
             f"env.frame_stack={stack} stacks Box observations; {env_id} has {kind}. Set "
             "env.frame_stack=1, or add env.wrappers=[flatten_observation]."
-        )
-
-
-def replay_problem(
-    spec: EnvConfig, trial: Trial | None = None, *, in_worker: bool = False
-) -> str | None:
-    """Return what differs if a moment is restored in a fresh environment after a little play.
-
-    An environment that was reset before must not differ from one that was not: hidden state, the
-    time of day and random numbers out of the seed's reach show here. None means that both agree bit
-    for bit so far, which proves nothing of later steps. With `in_worker` it will train in a process
-    of its own, whose global generators each episode seeds. A `trial` looks at every step.
-
-    Raises:
-        ConfigError: The environment raises, or the trial finds a mistake.
-    """
-    played, fresh = make_env(spec, recorded=True), make_env(spec, recorded=True)
-    assert isinstance(played, RecordedEpisodes)
-    assert isinstance(fresh, RecordedEpisodes)
-    played.has_own_process = fresh.has_own_process = in_worker
-    try:
-        if played.has_state:
-            return None
-        with generators_kept() if in_worker else contextlib.nullcontext():
-            played.action_space.seed(_SEED)
-            with errors_in_one_line(getattr(spec, "id", ""), "reset() or step() in a trial"):
-                _play(played, _FIRST_STEPS, _SEED, trial)
-                rewards = _play(played, _STEPS, _SEED + 1, trial)
-            state = played.episode_state()
-            problem = fresh.restore_episode(state, np.array(rewards))
-            return problem or fresh.forgotten(state) or _next_differs(played, fresh)
-    except ConfigError:
-        raise
-    except Exception as error:
-        return f"trying it out failed: {type(error).__name__}: {error}"
-    finally:
-        played.close()
-        fresh.close()
-
-
-def _play(env: Env, n_steps: int, seed: int, trial: Trial | None) -> list[float]:
-    """Play an episode's first steps with random actions; return its rewards."""
-    first = env.reset(seed=seed)
-    rewards: list[float] = []
-    for _ in range(n_steps):
-        if trial is not None and not rewards:
-            trial.look_at_reset(first)
-        found = env.step(sample_action(env))
-        if trial is not None:
-            trial.look_at_step(found)
-        rewards.append(float(found[1]))
-        if found[2] or found[3]:
-            first = env.reset(seed=seed + 2)
-            rewards = []
-    return rewards
-
-
-def _next_differs(played: RecordedEpisodes, fresh: RecordedEpisodes) -> str | None:
-    """Compare one more step of both, and the beginning of another episode."""
-    action = sample_action(played)
-    # Each in a process of its own would draw the same.
-    with generators_kept() if played.has_own_process else contextlib.nullcontext():
-        expected = played.step(action)
-    found = fresh.step(action)
-    if float(expected[1]) != float(found[1]):
-        return "the reward after the replayed episode differs"
-    if expected[2:4] != found[2:4]:
-        return "the end after the replayed episode differs"
-    last = [env.episode_state()["episode"]["observation"] for env in (played, fresh)]
-    if last[0] != last[1]:
-        return "the observation after the replayed episode differs"
-    for env in (played, fresh):
-        env.reset()
-    first = [env.episode_state()["episode"] for env in (played, fresh)]
-    if first[0]["seed"] != first[1]["seed"]:
-        return "the seed of the next episode differs"
-    if first[0]["observation"] != first[1]["observation"]:
-        return "the first observation of the next episode differs, with the same seed"
-    return None
-
-
-def enough_of(env: Env) -> int:
-    """Return how many environments are stepped faster together, if they can be."""
-    if not _is_of_pybullet(env):
-        return ENOUGH
-    from rlzoo_plus.envs.bullet_kinds import enough_of_kind
-
-    return enough_of_kind(type(env.unwrapped))
-
-
-def _is_of_pybullet(env: Env) -> bool:
-    return any(kind.__module__ == _OF_PYBULLET for kind in type(env.unwrapped).__mro__)
-
-
-def batch_problem(env: Env) -> str | None:
-    """Return why an environment from `make_env` cannot be stepped with others; None if it can."""
-    robot = env.unwrapped
-    # Only these need PyBullet, which the modules with the answer import.
-    is_ours = any(kind.__module__ == "robots.env" for kind in type(robot).__mro__)
-    are_of_pybullet = _is_of_pybullet(env)
-    if not is_ours and not are_of_pybullet:
-        return f"{type(robot).__name__} is none of the robots that are stepped together"
-    if robot.render_mode == "human":
-        return "a window shows one environment"
-    for layer in layers_of(env):
-        if type(layer) not in (_PASSED_BY_OF_PYBULLET if are_of_pybullet else _PASSED_BY):
-            return f"it is wrapped in {type(layer).__name__}"
-    if are_of_pybullet:
-        from rlzoo_plus.envs.bullet_kinds import why_not_known
-
-        return why_not_known(env)
-    from robots.vec_env import why_not_batched
-
-    if problem := why_not_batched(robot):
-        return problem
-    if isinstance(env, RecordedEpisodes) and not env.has_state:
-        return f"{type(robot).__name__} cannot give its state exactly"
-    return None
-
-
-def require_batchable(env: Env, env_id: str) -> None:
-    """Check that `vec_env=batched` is possible.
-
-    Raises:
-        ConfigError: The environment cannot be stepped with others.
-    """
-    problem = batch_problem(env)
-    if problem is not None:
-        raise ConfigError(
-            f"vec_env=batched steps many robots of ours in one pass, and {env_id} cannot be "
-            f"stepped so: {problem}. Set vec_env=auto, which does so wherever it is possible."
         )
 
 
