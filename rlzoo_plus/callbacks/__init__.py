@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks.base import InterruptCallback, RunCallback, StopCallback, StopRequest
+from rlzoo_plus.callbacks.base import (
+    EpisodeInterruptCallback,
+    InterruptCallback,
+    RunCallback,
+    StopCallback,
+    StopRequest,
+)
 from rlzoo_plus.callbacks.beside import EvaluatorBeside
 from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
 from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
 from rlzoo_plus.config.catalog import CALLBACKS
+from rlzoo_plus.config.hyperparams import trains_by_episode
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.metrics import load_metrics
 from rlzoo_plus.registry import where_raised
@@ -66,7 +74,9 @@ def make_callbacks(
     """
     evaluation = None if player is None else EvaluationCallback(config, run_dir, player, stop)
     checkpoint = CheckpointCallback(config, run_dir, evaluation)
-    stopping = (StopCallback(config.stop, evaluation), InterruptCallback(stop, checkpoint))
+    may_not_end = trains_by_episode(config.algo) and longest_episode(config) is None
+    interrupt = EpisodeInterruptCallback if may_not_end else InterruptCallback
+    stopping = (StopCallback(config.stop, evaluation), interrupt(stop, checkpoint))
     acting: list[RunCallback] = [checkpoint, *stopping]
     if evaluation is not None:
         acting.insert(0, evaluation)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
     from rlzoo_plus.callbacks.evaluation import EvaluationCallback
 
+# How long a run that is to stop waits for the end of an iteration of whole episodes, and how long
+# before any iteration has ended [s].
+_PATIENCE_S, _PATIENCE_AT_FIRST_S = 20.0, 0.3
+
 
 class RunCallback(BaseCallback):
     """A Stable-Baselines3 callback that acts at the top of an iteration.
@@ -153,3 +157,30 @@ class InterruptCallback(RunCallback):
         if reason is not None:
             self.checkpoint.save_and_wait()
             raise StopTraining(reason, interrupted=True)
+
+
+class EpisodeInterruptCallback(InterruptCallback):
+    """Callback as `InterruptCallback`, for iterations of whole episodes, of which one may not end.
+
+    A run that is to stop in an iteration waits only a while for its end, and is then broken off: it
+    resumes from its last checkpoint.
+    """
+
+    _n_iterations = 0
+    _since: float | None = None
+
+    def on_iteration(self) -> None:
+        """Do as `InterruptCallback` does, and count: a second iteration shows that episodes end."""
+        super().on_iteration()
+        self._n_iterations += 1
+
+    def _on_step(self) -> bool:
+        if self.request.signal_number is None:
+            return True
+        self._since = self._since or time.monotonic()
+        patience_s = _PATIENCE_S if self._n_iterations > 1 else _PATIENCE_AT_FIRST_S
+        if time.monotonic() - self._since < patience_s:
+            return True
+        # What was done since then is not saved.
+        self.model.num_timesteps = self.checkpoint.last_step
+        raise StopTraining(f"{self.request.signal_reason} in an episode", interrupted=True)

@@ -101,6 +101,14 @@ def has_rollout(algo: AlgoConfig, spec: AlgorithmSpec) -> bool:
     return True
 
 
+def trains_by_episode(algo: AlgoConfig) -> bool:
+    """Return whether an iteration takes whole episodes, however long they are."""
+    family = get_algorithm(algo.name).family
+    found = _count_and_unit(algo.hyperparams.get("train_freq", 1))
+    is_counted_so = found is not None and found[1] == "episode"
+    return family is Family.EVOLUTION or (family is Family.OFF_POLICY and is_counted_so)
+
+
 def rollout_steps(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> int:
     """Return the environment steps between two updates, the shortest interval of evaluations."""
     values = algo.hyperparams

@@ -110,7 +110,7 @@ def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
         if iteration_steps(config, None)[0] is None:
             yield (
                 f"{config.algo.name} collects whole episodes, and env.id={config.env.id} has no "
-                "time limit: an episode without an end could not even be stopped. Set "
+                "time limit: with an episode without an end, nothing is ever learned or saved. Set "
                 "env.time_limit, e.g. env.time_limit=1000."
             )
         return

@@ -6,11 +6,12 @@ import pytest
 from support.training import evaluations, start_run, tiny_config, train_run
 
 from rlzoo_plus import evaluation
-from rlzoo_plus.callbacks import StopRequest
+from rlzoo_plus.callbacks import StopRequest, base
 from rlzoo_plus.callbacks.beside import make_evaluation_env
 from rlzoo_plus.envs.episodes import EpisodeLimit, layers_of
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.runs.plan import plan_run
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
@@ -140,3 +141,48 @@ def test_a_time_limit_ends_an_environment_without_end(tmp_path):
     run_dir, result = train_run(tmp_path / "run", config)
     assert result.state == "finished"
     assert evaluations(run_dir)[0]["episode_lengths"] == [25, 25]
+
+
+BY_EPISODE = {
+    "ars": ("algo.hyperparams.n_delta=2", "algo.hyperparams.n_top=1"),
+    "sac": ("algo.hyperparams.train_freq=[1,episode]", "algo.hyperparams.learning_starts=10"),
+}
+
+
+@pytest.mark.parametrize("algo", BY_EPISODE)
+def test_an_iteration_without_end_is_broken_off(tmp_path, monkeypatch, algo):
+    monkeypatch.setattr(base, "_PATIENCE_AT_FIRST_S", 0.0)
+    config = tiny_config(algo, "tests/TinyEndless-v0", *BY_EPISODE[algo], "n_timesteps=1000")
+    run_dir = start_run(tmp_path / "run", config)
+    result = ExpManager(config, run_dir, StopAtQuestion(20)).train()
+    assert (result.state, result.num_timesteps) == ("interrupted", 0)
+    assert result.reason == "stopped by SIGTERM in an episode"
+    # Nothing is saved, so that it begins anew.
+    assert plan_run(config.model_copy(update={"run_dir": str(run_dir.path)})).start == "resume"
+
+
+def test_a_run_broken_off_in_an_episode_is_the_same_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(base, "_PATIENCE_AT_FIRST_S", 0.0)
+    often = ("n_timesteps=300", "eval.every_steps=100", "checkpoint.every_steps=50")
+    config = tiny_config("ars", "tests/TinyReach-v0", *BY_EPISODE["ars"], *often)
+    whole, _ = train_run(tmp_path / "whole", config)
+    run_dir = start_run(tmp_path / "pieces", config)
+    reasons = []
+    for n_questions in (150, 180, 10_000):
+        result = ExpManager(config, run_dir, StopAtQuestion(n_questions)).train()
+        reasons.append(result.reason)
+        if result.state == "interrupted":
+            assert result.num_timesteps in run_dir.checkpoints().steps()
+    assert reasons[:2] == ["stopped by SIGTERM in an episode"] * 2
+    assert result.state == "finished"
+    assert result.exact, result.inexact_because
+    assert run_digests(run_dir) == run_digests(whole)
+
+
+def test_an_iteration_that_will_end_is_waited_for(tmp_path):
+    config = tiny_config("ars", "tests/TinyReach-v0", *BY_EPISODE["ars"], "n_timesteps=300")
+    run_dir = start_run(tmp_path / "run", config)
+    result = ExpManager(config, run_dir, StopAtQuestion(150)).train()
+    assert result.reason == "stopped by SIGTERM"
+    assert run_dir.checkpoints().steps() == [result.num_timesteps]
