@@ -117,6 +117,11 @@ def add_legend(*drawn: Axes) -> None:
     legend.get_frame().set(edgecolor="none", facecolor="white", alpha=0.85)
 
 
+def is_picture(out: Path) -> bool:
+    """Return whether `save_plot` writes files with this suffix."""
+    return out.suffix.lower().removeprefix(".") in _NO_DATE
+
+
 def save_plot(figure: Figure, out: Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by the file's suffix, in one step; return the file.
 

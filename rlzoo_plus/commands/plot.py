@@ -12,9 +12,9 @@ from rlzoo_plus.analysis.charts import KINDS
 from rlzoo_plus.analysis.clocks import AXIS_LABELS
 from rlzoo_plus.analysis.curves import EVALUATION_RETURN, SHARED, load_curves, plot_curves
 from rlzoo_plus.analysis.index import RunEntry
-from rlzoo_plus.analysis.scores import latest_of_each_seed, make_sides
+from rlzoo_plus.analysis.scores import Side, latest_of_each_seed, make_sides
 from rlzoo_plus.analysis.series import metric_keys
-from rlzoo_plus.analysis.style import save_plot
+from rlzoo_plus.analysis.style import is_picture, save_plot
 from rlzoo_plus.analysis.tables import FORMATS, table
 from rlzoo_plus.analysis.zoo_logs import load_zoo_runs
 from rlzoo_plus.artifacts.atomic import write_atomic
@@ -34,8 +34,15 @@ def main(arguments: list[str]) -> int:
     entries = list({r.summary.path.resolve(): r for runs in groups.values() for r in runs}.values())
     if options.zoo is not None:
         entries += _as_named_here(load_zoo_runs(options.zoo), entries)
+    sides: list[Side] = []
     if options.table is not None or options.kind != _CURVES:
-        return _scores(options, entries)
+        sides = _sides(options, entries)
+    if options.table is not None:
+        _tabulate(options, sides)
+        if not _draws(options):
+            return 0
+    if options.kind != _CURVES:
+        return _chart(options, sides)
     metric: str = options.metric
     values = "evaluations" if metric == EVALUATION_RETURN else f"values of {metric}"
     curves = load_curves(entries, metric, options.x)
@@ -51,7 +58,7 @@ def main(arguments: list[str]) -> int:
         plotted, notes = latest_of_each_seed(plotted)
         _tell(notes)
     out = options.out or _default_out(plotted, metric)
-    print(printable(plot_curves(plotted, out, metric, options.by, axis=options.x), LONGEST_LINE))
+    _tell_path(plot_curves(plotted, out, metric, options.by, axis=options.x), options)
     return 0
 
 
@@ -80,7 +87,8 @@ def _parser() -> CommandParser:
     add("--threshold", type=float, metavar="R", help="mean return (default: env.solved_return)")
     score_help = "which evaluation is a run's score (default: %(default)s)"
     add("--score", choices=["final", "best"], default="final", help=score_help)
-    add("--table", choices=FORMATS, help="a table of scores instead of a plot, printed or to --out")
+    table_help = "print a table of scores; with --out FILE.png as well, with --out FILE.md to it"
+    add("--table", choices=FORMATS, help=table_help)
     add("--zoo", type=Path, metavar="DIR", help="also the runs in rl_zoo3's log folder")
     return parser
 
@@ -89,7 +97,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options = _parser().parse_args(arguments)
     if not options.runs and options.zoo is None:
         raise ConfigError("plot needs at least one run: RUN, a folder of runs, or --zoo DIR.")
-    if options.kind != _CURVES or options.table is not None:
+    if options.kind != _CURVES or not _draws(options):
         others = {"--metric": EVALUATION_RETURN, "--by": None, "--x": "steps"}
         for option, usual in others.items():
             if getattr(options, option[2:]) != usual:
@@ -99,29 +107,47 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _scores(options: argparse.Namespace, entries: Sequence[RunEntry]) -> int:
+def _draws(options: argparse.Namespace) -> bool:
+    """Return whether a picture is asked for; beside a table, it must be named."""
+    out: Path | None = options.out
+    return options.table is None or (out is not None and is_picture(out))
+
+
+def _tabulate(options: argparse.Namespace, sides: Sequence[Side]) -> None:
+    """Print the table of scores, or write it to --out if no picture goes there."""
+    is_alone = not _draws(options)
+    if is_alone and options.out is not None and options.out.suffix != f".{options.table}":
+        raise ConfigError(
+            f"--out {printable(options.out)}: with --table {options.table}, name a file that ends "
+            f"in .{options.table} for the table, or in .png, .svg or .pdf for a plot beside it."
+        )
+    text = table(sides, options.table)
+    if is_alone and options.out is not None:
+        write_atomic(options.out, text)
+        print(printable(options.out, LONGEST_LINE))
+    else:
+        print(text, end="")
+
+
+def _chart(options: argparse.Namespace, sides: Sequence[Side]) -> int:
+    last = options.threshold if options.kind == "threshold" else options.score
+    figure = KINDS[options.kind](sides, last)
+    _tell_path(save_plot(figure, options.out or Path(f"{options.kind}.png")), options)
+    return 0
+
+
+def _sides(options: argparse.Namespace, entries: Sequence[RunEntry]) -> list[Side]:
     sides, notes = make_sides({"": entries}, options.score)
     _tell(notes)
     if not sides:
         raise ConfigError("no finished run has a score yet. Let the runs go on first.")
-    if options.table is not None:
-        if options.out is not None and options.out.suffix != f".{options.table}":
-            raise ConfigError(
-                f"--out {printable(options.out)}: --table {options.table} writes a table. Name a "
-                f"file that ends in .{options.table}, or leave out --table for a plot."
-            )
-        text = table(sides, options.table)
-        if options.out is None:
-            print(text, end="")
-        else:
-            write_atomic(options.out, text)
-            print(printable(options.out, LONGEST_LINE))
-        return 0
-    last = options.threshold if options.kind == "threshold" else options.score
-    figure = KINDS[options.kind](sides, last)
-    out = save_plot(figure, options.out or Path(f"{options.kind}.png"))
-    print(printable(out, LONGEST_LINE))
-    return 0
+    return sides
+
+
+def _tell_path(out: Path, options: argparse.Namespace) -> None:
+    # Beside a table, which may be piped into a file.
+    where = sys.stdout if options.table is None else sys.stderr
+    print(printable(out, LONGEST_LINE), file=where)
 
 
 def _tell(notes: Sequence[str]) -> None:

@@ -161,8 +161,23 @@ def test_charts_and_tables_of_finished_runs_are_written(make_run, tmp_path, caps
     assert "cartpole,ppo,2,True,20.0,,,20.0,20.0" in capsys.readouterr().out
     assert main(["outputs", "--table", "tex", "--out", "t.tex"]) == 0
     with pytest.raises(ConfigError, match=r"ends in \.md"):
-        main(["outputs", "--table", "md", "--out", "curves.png"])
+        main(["outputs", "--table", "md", "--out", "curves.txt"])
     assert "tabular" in (tmp_path / "t.tex").read_text()
+
+
+@pytest.mark.parametrize("kind", ["curves", "scores"])
+def test_one_command_draws_a_plot_and_prints_its_table(make_run, tmp_path, capsys, kind):
+    for seed in range(2):
+        run = make_run(seed)
+        run.write_result({"final": {"mean_return": 20.0}, "best": {"mean_return": 30.0}})
+        run.write_status("finished")
+    arguments = ["outputs", "--kind", kind, "--x", "steps", "--table", "csv"]
+    assert main([*arguments, "--out", "both.png"]) == 0
+    assert is_png(tmp_path / "both.png")
+    printed = capsys.readouterr()
+    assert main(["outputs", "--table", "csv"]) == 0
+    assert printed.out == capsys.readouterr().out
+    assert "both.png" in printed.err
 
 
 @pytest.mark.parametrize(
