@@ -1,4 +1,4 @@
-"""Every robot task with its shipped values on three seeds: table, curves, films.
+"""Every robot task with its shipped values on three seeds: table, curves, videos.
 
     python -m benchmarks.robot_suite [--tasks kuka_reach ...] [--seeds 0 1 2] [--workers 2]
                                      [--out FOLDER] [--pictures FOLDER]
@@ -36,13 +36,13 @@ HEADER = """\
 
 
 def main() -> None:
-    """Train what is missing, evaluate, film, and print the table."""
+    """Train what is missing, evaluate, record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("outputs/robot_suite"))
-    parser.add_argument("--pictures", type=Path, help="also draw curves and films into this folder")
+    parser.add_argument("--pictures", type=Path, help="folder for curves and videos as well")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     report = options.out / "suite.json"
@@ -55,7 +55,7 @@ def main() -> None:
         report.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         print(_row(task, known[task]), flush=True)
         if options.pictures is not None:
-            _film(task, runs[0], options.pictures)
+            _record(task, runs[0], options.pictures)
     if options.pictures is not None:
         _draw(known, options.pictures / "curves.png")
 
@@ -87,19 +87,19 @@ def _row(task: str, figures: dict[str, Any]) -> str:
     return f"| {' | '.join(map(str, cells))} | {threshold:g} | {solved} of {count} |"
 
 
-def _film(task: str, run: Path, pictures: Path) -> None:
-    """Film a few seconds of the best policy as a small GIF."""
+def _record(task: str, run: Path, pictures: Path) -> None:
+    """Record a few seconds of the best policy as a small GIF."""
     pictures.mkdir(parents=True, exist_ok=True)
-    film = pictures / f"{task}.gif"
-    call("record", str(run), "--seconds", "6", "--out", str(film))
-    _shrink(film)
+    video = pictures / f"{task}.gif"
+    call("record", str(run), "--seconds", "6", "--out", str(video))
+    _shrink(video)
 
 
-def _shrink(film: Path) -> None:
+def _shrink(video: Path) -> None:
     """Halve the pictures a second, make them small, and give them 160 colours."""
     from PIL import Image, ImageSequence
 
-    with Image.open(film) as original:
+    with Image.open(video) as original:
         duration = original.info["duration"]
         frames = [
             frame.convert("RGB").resize((300, 200), Image.Resampling.LANCZOS)
@@ -110,7 +110,7 @@ def _shrink(film: Path) -> None:
     palette = frames[0].quantize(160)
     small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     small[0].save(
-        film, save_all=True, append_images=small[1:], duration=2 * duration, loop=0, optimize=True
+        video, save_all=True, append_images=small[1:], duration=2 * duration, loop=0, optimize=True
     )
 
 

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     common = {"seconds": options.seconds, "seed": options.seed}
     common["deterministic"] = not options.stochastic
     if len(runs) == 1 and not options.overlay and options.worst is None:
-        path, n_frames = runs[0].film(
+        path, n_frames = runs[0].record_video(
             options.out, which=options.which, all_checkpoints=options.all, **common
         )
     elif options.all:

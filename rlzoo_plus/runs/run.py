@@ -422,10 +422,10 @@ class Run:
         return config, changed
 
     def record(self, out: str | Path | None = None, **options: Any) -> Path:
-        """Record a video of a policy, with the options of `film`; return its path."""
-        return self.film(out, **options)[0]
+        """Record a video of a policy, with the options of `record_video`; return its path."""
+        return self.record_video(out, **options)[0]
 
-    def film(
+    def record_video(
         self,
         out: str | Path | None = None,
         *,

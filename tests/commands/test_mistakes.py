@@ -156,7 +156,7 @@ MISTAKES = {
     "home the shell left alone": ("run_dir=~/x", ["run_dir=~/x", "$HOME"]),
     "open bracket": ("seed=[1", ["seed=[1", "close every bracket"]),
     "wild log of a deviation": ("network.log_std_init=1e9", ["log_std_init", "20"]),
-    "film of years": ("report.video_seconds=1e9", ["video_seconds", "3600"]),
+    "video of years": ("report.video_seconds=1e9", ["video_seconds", "3600"]),
     "army of processes": ("vec_env=subproc n_envs=5000", ["n_envs=5000", "1024"]),
     "quantiles": (
         "algo=tqc algo.hyperparams.top_quantiles_to_drop_per_net=25",

@@ -220,9 +220,9 @@ def test_a_negative_number_of_held_out_episodes_is_no_traceback(trained, call):
     assert "Traceback" not in err
 
 
-def test_record_makes_a_film(trained, call):
-    call(*PLUS, "record", "run", "--out", "film.mp4", "--seconds", 0.3)
-    data = (trained.parent / "film.mp4").read_bytes()
+def test_record_makes_a_video(trained, call):
+    call(*PLUS, "record", "run", "--out", "video.mp4", "--seconds", 0.3)
+    data = (trained.parent / "video.mp4").read_bytes()
     assert data[4:8] == b"ftyp"
 
 

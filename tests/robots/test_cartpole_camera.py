@@ -105,7 +105,7 @@ def test_darkness_is_that_of_blocks_for_one_world_and_for_many() -> None:
     assert np.array_equal(darkness(image[2]), pictures[2])
 
 
-def test_filming_does_not_change_what_the_policy_sees() -> None:
+def test_a_video_does_not_change_what_the_policy_sees() -> None:
     seen = []
     for mode in (None, "rgb_array"):
         env = CartPoleCameraEnv(render_mode=mode, render_width=100)
