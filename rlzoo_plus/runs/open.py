@@ -150,7 +150,7 @@ def require_trust(
     Args:
         config: The run.
         path: Where it is, for the message.
-        trust: Whether the user trusts it.
+        trust: Whether the user trusts all of it, beside what the trust file has.
         to_train: Its callbacks, tracker and store count, too.
 
     Raises:

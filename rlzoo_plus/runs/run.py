@@ -74,7 +74,8 @@ class Run:
     """One run: a configuration, and the directory where it is or will be trained.
 
     `Run.create` and `Run.open` make one. Reading needs no trust; what would import code that this
-    project does not ship is refused unless the run was opened with `trust=True`.
+    project does not ship is refused unless the run was opened with `trust=True`, or the trust file
+    has it (`rlzoo-plus trust`).
     """
 
     def __init__(
