@@ -91,6 +91,7 @@ class _Test:
     """The permutation test of two sets of runs; runs change sides within their task only."""
 
     def __init__(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        pairs, self._is_swapped = _ordered(pairs)
         sizes = [(len(a), len(b)) for a, b in pairs]
         # For each task, the first set's runs and then the second's.
         self._values = np.concatenate([np.concatenate(pair) for pair in pairs])
@@ -110,7 +111,11 @@ class _Test:
         return self.smallest_p <= LEVEL
 
     def p_value(self, shift: float = 0.0) -> float:
-        """Return how often sides by chance differ as much, if the first is higher by `shift`."""
+        """Return how often sides by chance differ as much.
+
+        Args:
+            shift: By how much the set that comes first in the order of this test is higher.
+        """
         values = self._values - shift * self._is_first
         found = np.abs(studentized(values[self._first], values[self._second]))
         # The division as it is comes first. Sums in another order differ in the last digits.
@@ -120,7 +125,8 @@ class _Test:
         """Return the smallest and the largest difference that is not rejected."""
         centre = iqm(self._values[self._is_first]) - iqm(self._values[~self._is_first])
         reach = float(np.ptp(self._values)) or 1.0
-        return self._end(centre, -reach), self._end(centre, reach)
+        low, high = self._end(centre, -reach), self._end(centre, reach)
+        return (-high, -low) if self._is_swapped else (low, high)
 
     def _end(self, centre: float, step: float) -> float:
         inside, outside = centre, centre + step
@@ -159,7 +165,7 @@ def estimated_power(
     95 % of such pairs without the difference between them.
     """
     generator = np.random.default_rng(rng)
-    pairs = _arrays(first, second)
+    pairs, _ = _ordered(_arrays(first, second))
     plain, moved = [], []
     for sides in zip(*pairs, strict=True):
         drawn, at = [], []
@@ -206,6 +212,18 @@ def _arrays(
     if not pairs or any(len(side) == 0 for pair in pairs for side in pair):
         raise ValueError("a comparison needs at least one run of both sets for each task")
     return pairs
+
+
+def _ordered(
+    pairs: list[tuple[np.ndarray, np.ndarray]],
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], bool]:
+    """Return the sets in an order that depends on their scores alone, and whether that swaps them.
+
+    So random draws are the same whichever set is named first.
+    """
+    first, second = ([side.tolist() for side in sides] for sides in zip(*pairs, strict=True))
+    is_swapped = first < second
+    return ([(b, a) for a, b in pairs] if is_swapped else pairs), is_swapped
 
 
 def _divisions(sizes: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

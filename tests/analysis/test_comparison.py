@@ -92,6 +92,15 @@ def test_a_set_against_itself_with_a_shift_gives_that_difference():
     assert found.low < 2.0 < found.high
 
 
+def test_sets_in_the_other_order_give_the_mirrored_result():
+    rng = np.random.default_rng(4)
+    # More divisions than are tried: random ones.
+    first, second = (rng.normal(size=(2, 8)) for _ in range(2))
+    there, back = compare(first, second), compare(second, first)
+    assert back.p_value == there.p_value
+    assert (back.low, back.high) == (-there.high, -there.low)
+
+
 def test_a_task_without_runs_is_an_error():
     with pytest.raises(ValueError, match="at least one run"):
         compare([[]], [[1.0]])
