@@ -5,7 +5,8 @@
 The runs are written, not trained. Headless Chromium opens the page of a server that was just
 started: once with an empty index of runs, then with the index of the first time. A text is then
 typed into the filter. Measured are the time until the page shows a table, until it shows all runs,
-until it shows what the filter left, and the server's processor time. Needs the extra `dashboard`, Chromium with chromedriver, and selenium.
+until it shows what the filter left, and the server's processor time. Needs the extra `dashboard`,
+Chromium with chromedriver, and selenium.
 """
 
 from __future__ import annotations
