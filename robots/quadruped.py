@@ -33,14 +33,16 @@ class Trot:
 
     lifted: tuple[float, float, float]
     """Deflection of hip, upper and lower leg when a leg is lifted for a step [rad]."""
+    to_front: float
+    """Sign of the upper legs' swing that walks ahead."""
     to_left: float
     """Sign of the hips' swing that walks to the left."""
     front: tuple[float, ...]
     """1 for a front leg, -1 for a rear one."""
     right: tuple[float, ...]
     """1 for a right leg, -1 for a left one."""
-    turning: float
-    """Share of a full swing in the stride that turns."""
+    turning: tuple[float, float]
+    """Shares of a full swing of hips and upper legs in the stride that turns."""
 
     @property
     def pair(self) -> tuple[float, ...]:
@@ -55,9 +57,11 @@ class Trot:
         The first three actions are strides, the others corrections of one joint each.
         """
         rows = []
+        of_hip, of_upper = self.turning
         for front, right, pair in zip(self.front, self.right, self.pair, strict=True):
-            hip = (0.0, pair * self.to_left, pair * self.to_left * front * self.turning)
-            upper = (pair, 0.0, pair * right * self.turning)
+            left, ahead = pair * self.to_left, pair * self.to_front
+            hip = (0.0, left, left * front * of_hip)
+            upper = (ahead, 0.0, ahead * right * of_upper)
             rows += [hip, upper, (0.0, 0.0, 0.0)]
         own = np.eye(len(rows)) * CORRECTION
         return tuple((*row, *each) for row, each in zip(rows, own.tolist(), strict=True))
@@ -111,7 +115,6 @@ class QuadrupedEnv(BaseRobotEnv):
     hip_share: ClassVar[float]
     toes: ClassVar[str]
     toe_friction: ClassVar[float]
-    default_lift: ClassVar[float]
     default_torque_n_m: ClassVar[float]
     max_velocity_rad_s: ClassVar[tuple[float, float, float]]
 
@@ -123,7 +126,7 @@ class QuadrupedEnv(BaseRobotEnv):
         turn_rad_s: Range = (-0.6, 0.6),
         standing: float = 0.1,
         command_s: float = 2.5,
-        lift: float | None = None,
+        lift: float = 1.0,
         steps_hz: float = 2.5,
         action_scale_rad: float = 0.5,
         max_torque_n_m: float | None = None,
@@ -138,8 +141,7 @@ class QuadrupedEnv(BaseRobotEnv):
             turn_rad_s: Lowest and highest commanded turn rate.
             standing: Share of the commands that are to stay where it is.
             command_s: Time after which the next command follows.
-            lift: Factor on the height to which the clock lifts the legs; 0 turns it off, None is
-                ``default_lift``.
+            lift: Factor on the height to which the clock lifts the legs; 0 turns it off.
             steps_hz: Steps of each leg in a second.
             action_scale_rad: Swing of an upper leg at action 1, ``hip_share`` of it at the hips.
             max_torque_n_m: Strength of a joint's motor; ``default_torque_n_m`` if None.
@@ -148,7 +150,6 @@ class QuadrupedEnv(BaseRobotEnv):
         """
         stance = self.stance
         self.steps_hz = steps_hz
-        lift = self.default_lift if lift is None else lift
         world = WorldSpec(
             time_step_s=1 / 200,
             substeps=4,
@@ -225,16 +226,16 @@ class A1WalkEnv(QuadrupedEnv):
         foot_radius_m=0.02,
     )
     trot = Trot(
-        lifted=(0.0, 0.2, -0.4),
+        lifted=(0.0, 0.2, -0.4),  # 7 cm straight up.
+        to_front=1.0,
         to_left=-1.0,
         front=(1.0, 1.0, -1.0, -1.0),
         right=(1.0, -1.0, 1.0, -1.0),
-        turning=0.25,
+        turning=(0.25, 0.25),
     )
     hip_share = 1.0
     toes = r"\w+_toe"
     toe_friction = 0.5  # Bullet's, since the file has none.
-    default_lift = 1.0  # 7 cm.
     # Both as Unitree states them.
     default_torque_n_m = 33.5
     max_velocity_rad_s = (21.0, 21.0, 21.0)
@@ -258,16 +259,18 @@ class Vision60WalkEnv(QuadrupedEnv):
         foot_radius_m=0.03,
     )
     trot = Trot(
-        lifted=(0.0, 0.2, 0.4),
-        to_left=1.0,
+        # 6 cm, by the knee: knees give way a little under the weight, and upper legs that help
+        # would push it backward while they come down.
+        lifted=(0.0, -0.04, -0.48),
+        to_front=-1.0,
+        to_left=-1.0,
         front=(1.0, -1.0, 1.0, -1.0),
         right=(-1.0, -1.0, 1.0, 1.0),
-        turning=0.8,
+        turning=(0.5, 0.25),
     )
     hip_share = 0.7
     toes = r"toe\d"
     toe_friction = 3.0
-    default_lift = 0.8
     # Those of the file, but for the hips' torque of 375 N m.
     default_torque_n_m = 87.5
     max_velocity_rad_s = (8.6, 30.0, 30.0)

@@ -163,6 +163,26 @@ def test_diagonal_pairs_of_legs_are_lifted_in_turn(env: gymnasium.Env) -> None:
     assert together[0, 1] < 0
 
 
+def test_the_trot_lifts_each_foot_once_a_cycle_and_the_others_stand_still(
+    env: gymnasium.Env,
+) -> None:
+    env.reset(seed=0)
+    contacts, slips, heights = [], [], []
+    for _ in range(220):
+        env.step(np.zeros(N_ACTIONS))
+        contacts.append(env.state.contact)
+        slips.append(np.hypot(*np.transpose(foot_slip(env.state, env.stance.foot_radius_m))))
+        heights.append(env.state.base_position[2])
+    contact, slip = np.array(contacts[100:]), np.array(slips[100:])
+    touchdowns = (np.diff(contact, axis=0) > 0).sum(axis=0)
+    assert (abs(touchdowns - 6) <= 1).all()
+    assert (abs(contact.mean(axis=0) - 0.5) < 0.1).all()
+    assert np.percentile(slip[contact > 0], 90) < 0.05
+    # The legs that stand hold the body up; they do not push it off the ground.
+    assert np.ptp(heights[100:]) < 0.015
+    assert np.hypot(*env.state.base_position[:2]) < 0.5
+
+
 def test_without_lift_the_robot_stands_still() -> None:
     env = gymnasium.make("robots/A1Walk-v1", lift=0.0).unwrapped
     play(env, 100)
