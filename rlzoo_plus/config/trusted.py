@@ -175,6 +175,10 @@ def how_to_trust(names: Iterable[str], config: RunConfig, place: Path | None = N
     inside = [path for path in paths if place is not None and path.is_relative_to(place.resolve())]
     if len(paths) < len(found) or inside:
         return ""
+    trusted = {entry.stem for entry in trusted_paths()}
+    if other := [path for path in paths if path.stem in trusted]:
+        shown = printable(", ".join(map(str, other)))
+        return f" This is not the code of that name that you trust: from here, it is {shown}."
     shown = printable(shlex.join(str(path) for path in paths))
     return f" Code of your own is trusted once for all runs: rlzoo-plus trust {shown}"
 

@@ -103,8 +103,10 @@ def test_a_module_of_a_trusted_name_elsewhere_is_not_trusted(run_with, home, tmp
     write(tmp_path / "run" / "mine_pkg" / "__init__.py", MARK)
     monkeypatch.syspath_prepend(tmp_path / "run")
     assert left_to_trust(run_with("mine_pkg")) == ["mine_pkg"]
-    with pytest.raises(ConfigError, match="mine_pkg"):
-        require_trust(run_with("mine_pkg"), tmp_path / "run", trust=False)
+    with pytest.raises(ConfigError, match="not the code of that name that you trust") as refused:
+        require_trust(run_with("mine_pkg"), tmp_path / "elsewhere", trust=False)
+    assert f"from here, it is {tmp_path}/run/mine_pkg." in str(refused.value)
+    assert "rlzoo-plus trust" not in str(refused.value)
     assert "mine_was_here" not in sys.modules
 
 
