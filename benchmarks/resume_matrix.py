@@ -3,6 +3,7 @@
     python -m benchmarks.resume_matrix [--only sac] [--only td3] [--kills 3] [--list]
 
 Each row is `rlzoo-plus verify-resume` on short runs; the five marked ones are killed 20 times.
+Where the extra `sbx` is installed, its algorithms have rows as well.
 Exits with 1 if any row differs, with 2 if --only names no row.
 """
 
@@ -14,6 +15,7 @@ import shlex
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,12 +82,18 @@ def rows() -> list[Row]:
             0,
         )
     )
+    if find_spec("sbx") is not None:
+        for algo in ("ppo", *OFF_POLICY):
+            words = _of(f"sbx_{algo}", CHEETAH, "n_envs=2")
+            table.append((f"sbx_{algo} HalfCheetah", words, _length(algo, 2), 0))
+        table.append(("sbx_dqn cart-pole", _of("sbx_dqn", DISCRETE), 1200, 0))
     return table
 
 
-def _of(algo: str, env: list[str], *more: str) -> list[str]:
+def _of(name: str, env: list[str], *more: str) -> list[str]:
+    algo = name.removeprefix("sbx_")
     chosen = {word.partition("=")[0] for word in (*env, *more)}
-    words = [f"algo={algo}", "num_threads=1", "eval.episodes=2", *env, *more]
+    words = [f"algo={name}", "num_threads=1", "eval.episodes=2", *env, *more]
     words += ["algo.hyperparams.n_epochs=3"] if algo in ("ppo", "recurrent_ppo") else []
     if algo in ON_POLICY or algo == "maskable_ppo":
         steps = 32 if "env.id=tests/TinyImage-v0" in env or algo == "maskable_ppo" else 128

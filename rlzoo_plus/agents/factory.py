@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from rlzoo_plus.config.catalog import (
 )
 from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
-from rlzoo_plus.config.signatures import with_sequences
+from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.startup import import_compiler_late
@@ -94,9 +95,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
-    mixins: list[type] = [KeepsFrozen] if config.freeze else []
-    mixins += [RecordsRollouts, RecordsActions, RecordsUpdates]
-    kind = with_iteration_hook(algorithm, *mixins)
+    kind = with_iteration_hook(algorithm, *_mixins(config, spec))
     try:
         with AllocationLimit.of_machine():
             agent = kind(policy_class, venv, **arguments)
@@ -107,6 +106,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
+    if spec.backend == "jax":
+        _say_what_has_no_effect(config, spec)
+        return agent
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
@@ -119,6 +121,24 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         agent.rollouts = RecordedRollouts() if on_policy else None
         agent.actions = RecordedActions() if spec.family is Family.OFF_POLICY else None
     return agent
+
+
+def _mixins(config: RunConfig, spec: AlgorithmSpec) -> list[type]:
+    """Return what an algorithm gets besides the hook between its iterations."""
+    if spec.backend == "jax":
+        from rlzoo_plus.agents.jax_agents import JaxAgent
+
+        return [JaxAgent]
+    frozen: list[type] = [KeepsFrozen] if config.freeze else []
+    return [*frozen, RecordsRollouts, RecordsActions, RecordsUpdates]
+
+
+def _say_what_has_no_effect(config: RunConfig, spec: AlgorithmSpec) -> None:
+    for key in ("fast", "fast_math"):
+        if getattr(config, key):
+            log.warning("%s=true has no effect: %s computes with JAX", key, spec.name)
+    if config.record_updates:
+        log.info("updates are not recorded: %s compiles them with JAX", spec.name)
 
 
 def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
@@ -148,13 +168,22 @@ def make_policy(
     if spec.family is not Family.EVOLUTION:
         kwargs["lr_schedule"] = lambda _: 0.0
     policy = policy_class(observation_space, action_space, **kwargs)
+    if spec.backend == "jax":
+        policy.plan()
     policy.set_training_mode(False)
     return policy
 
 
 def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
-    """Import an algorithm's class."""
+    """Import an algorithm's class.
+
+    Raises:
+        ConfigError: The package that it comes from is not installed.
+    """
     module, name = spec.entry_point.split(":")
+    root = module.partition(".")[0]
+    if root not in sys.modules and find_spec(root) is None:
+        raise missing_package(root)
     return getattr(import_module(module), name)
 
 
@@ -181,9 +210,11 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
     On-policy updates on small batches are slower with a second thread; the larger gradient steps
     of an off-policy run are faster, as long as it has the machine to itself.
     """
+    spec = get_algorithm(config.algo.name)
+    if spec.backend == "jax":
+        return 1, f"{spec.name} computes with JAX, which uses one whatever num_threads says"
     if config.num_threads != "auto":
         return int(config.num_threads), "as num_threads says"
-    spec = get_algorithm(config.algo.name)
     if spec.family is not Family.OFF_POLICY:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -241,6 +272,20 @@ def policy_class_of(
     Raises:
         ConfigError: The algorithm has no policy for these observations, or cannot train with it.
     """
+    found = _chosen_policy(network, spec, aliases, space)
+    if spec.backend == "jax":
+        from rlzoo_plus.agents.jax_agents import with_arrays
+
+        return with_arrays(found)
+    return found
+
+
+def _chosen_policy(
+    network: NetworkConfig,
+    spec: AlgorithmSpec,
+    aliases: Mapping[str, type[BasePolicy]],
+    space: spaces.Space,
+) -> type[BasePolicy]:
     if POLICIES.is_own(network.policy):
         found, base = POLICIES.load(network.policy), next(iter(aliases.values()))
         if not issubclass(found, base):
@@ -285,13 +330,18 @@ def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) ->
     kwargs: dict[str, Any] = dict(spec.policy_defaults)
     if network.net_arch is not None:
         kwargs["net_arch"] = _net_arch(network.net_arch, spec)
-    for key, value, registry in (
-        ("activation_fn", network.activation, ACTIVATIONS),
-        ("optimizer_class", network.optimizer, OPTIMIZERS),
-        ("features_extractor_class", network.features_extractor, FEATURES_EXTRACTORS),
-    ):
-        if value is not None:
-            kwargs[key] = registry.load(value)
+    if spec.backend == "jax":
+        from rlzoo_plus.agents.jax_agents import jax_parts
+
+        kwargs |= jax_parts(network)
+    else:
+        for key, value, registry in (
+            ("activation_fn", network.activation, ACTIVATIONS),
+            ("optimizer_class", network.optimizer, OPTIMIZERS),
+            ("features_extractor_class", network.features_extractor, FEATURES_EXTRACTORS),
+        ):
+            if value is not None:
+                kwargs[key] = registry.load(value)
     values = network.model_dump()
     kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
     kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}

@@ -88,7 +88,9 @@ class Policy:
         """Return the agent's policy of this moment; it shares the agent's networks."""
         normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
         parameters = inspect.signature(agent.policy.predict).parameters
-        return cls(agent.policy, normalizer, maskable="action_masks" in parameters)
+        # Where a network holds the keys of its noise, acting with it must not change training.
+        network = getattr(agent.policy, "with_own_noise", lambda: agent.policy)()
+        return cls(network, normalizer, maskable="action_masks" in parameters)
 
     def predict(
         self,

@@ -69,6 +69,7 @@ def why_not_beside(config: RunConfig, threads: int, *, decides: bool) -> str:
         "each evaluation decides how the run goes on": decides,
         "code of yours may look at them": bool(config.callbacks or own_code(config)),
         "its algorithm has a replay buffer": spec.family is Family.OFF_POLICY,
+        "its algorithm computes with JAX": spec.backend == "jax",
         "its environments have processes of their own": config.vec_env == "subproc",
         "export.sb3_zip=true": config.export.sb3_zip,
         "its device is not the CPU": get_device(config.device).type != "cpu",

@@ -23,7 +23,11 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.config.compose import conf_dir, group_options, iter_sweep_keys
     from rlzoo_plus.runs.compose import as_arguments, compose_run
 
-    get_algorithm(options.algo)
+    if get_algorithm(options.algo).backend == "jax":
+        raise ConfigError(
+            f"--algo {options.algo}: a zip of sbx holds pickled networks, which are not read, "
+            "since that could run code. Train again with algo=" + options.algo + "."
+        )
 
     from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
     from rlzoo_plus.export.sb3_import import about_file, build, guess, write_run

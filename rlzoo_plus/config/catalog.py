@@ -44,6 +44,9 @@ class AlgorithmSpec:
         maskable: Whether it needs the environment's `action_masks`.
         replay_buffer: Its default replay buffer.
         policy_defaults: Arguments that the algorithm itself passes to its policy class.
+        backend: `torch`, or `jax` for those of sbx.
+        unused: Constructor arguments that it takes and does not use as documented; they are
+            refused.
     """
 
     name: str
@@ -56,10 +59,40 @@ class AlgorithmSpec:
     maskable: bool = False
     replay_buffer: str | None = None
     policy_defaults: tuple[tuple[str, Any], ...] = ()
+    backend: str = "torch"
+    unused: tuple[str, ...] = ()
 
 
 _ON, _OFF = Family.ON_POLICY, Family.OFF_POLICY
 _PPO_SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
+# sbx repeats one draw of the noise where SB3 has noise that depends on the state.
+_NO_GSDE = ("use_sde", "sde_sample_freq", "use_sde_at_warmup")
+_PPO_UNUSED = ("clip_range_vf", "use_sde", "sde_sample_freq")
+
+
+def _sbx(
+    name: str,
+    class_name: str,
+    family: Family,
+    kinds: tuple[str, ...],
+    actions: tuple[str, ...] = ("Box",),
+    schedules: tuple[str, ...] = ("learning_rate",),
+    unused: tuple[str, ...] = (),
+    policy_defaults: tuple[tuple[str, Any], ...] = (),
+) -> AlgorithmSpec:
+    """Return the specification of an algorithm of sbx, whose policies are of these kinds."""
+    return AlgorithmSpec(
+        f"sbx_{name}",
+        f"sbx.{name}.{name}:{class_name}",
+        family,
+        actions,
+        policies=tuple(pair for pair in (*_POLICIES, ("simba", "SimbaPolicy")) if pair[0] in kinds),
+        schedules=schedules,
+        policy_defaults=policy_defaults,
+        backend="jax",
+        unused=unused,
+    )
+
 
 _ALGORITHMS = (
     AlgorithmSpec(
@@ -102,6 +135,13 @@ _ALGORITHMS = (
         policies=(_MLP, ("linear", "LinearPolicy")),
         schedules=("learning_rate", "delta_std"),
     ),
+    _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), _ANY_ACTIONS, _PPO_SCHEDULES[:2], _PPO_UNUSED),
+    _sbx("sac", "SAC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
+    _sbx("td3", "TD3", _OFF, ("mlp", "multi_input"), schedules=()),
+    _sbx("ddpg", "DDPG", _OFF, ("mlp",), schedules=(), policy_defaults=(("n_critics", 1),)),
+    _sbx("tqc", "TQC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
+    _sbx("crossq", "CrossQ", _OFF, ("mlp", "multi_input", "simba"), schedules=(), unused=_NO_GSDE),
+    _sbx("dqn", "DQN", _OFF, ("mlp", "cnn"), ("Discrete",), schedules=()),
 )
 
 
@@ -199,7 +239,7 @@ WRAPPERS = Registry(
 POLICIES = Registry(
     "policy",
     "network.policy",
-    dict.fromkeys(("auto", "mlp", "cnn", "multi_input", "linear")),
+    dict.fromkeys(("auto", "mlp", "cnn", "multi_input", "linear", "simba")),
     bases=[f"{_SB3}.policies:BasePolicy"],
 )
 VEC_ENVS = Registry(

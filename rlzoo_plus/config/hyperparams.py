@@ -40,10 +40,16 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
     for key, value in algo.hyperparams.items():
         if key in MANAGED:
             mistakes.add(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
+        elif key in spec.unused:
+            mistakes.add(
+                f"algo.hyperparams.{key}={value}: {spec.name} takes it and does not do what it "
+                "says. Leave it out."
+            )
         elif known is None:
             fitted[key] = value
         elif key not in known:
-            what, settable = f"hyperparameter of {spec.name}", known.keys() - MANAGED.keys()
+            what = f"hyperparameter of {spec.name}"
+            settable = known.keys() - MANAGED.keys() - set(spec.unused)
             listed_by = f"rlzoo-plus train algo={spec.name} --cfg job"
             mistakes.add(unknown_name(what, key, settable, listed_by))
         else:
@@ -225,7 +231,7 @@ def limit_of(key: str, entry_point: str) -> Limit | None:
             package calculates with is limited.
     """
     module, _, class_name = entry_point.partition(":")
-    if module.split(".")[0] not in ("stable_baselines3", "sb3_contrib"):
+    if module.split(".")[0] not in ("stable_baselines3", "sb3_contrib", "sbx"):
         return _SHARED[key] if key in _OF_ANY_ALGORITHM else None
     return _OWN.get((class_name, key)) or _SHARED.get(key)
 
@@ -287,6 +293,7 @@ _SHARED: dict[str, Limit] = {
     "exploration_fraction": _number("a number above 0, and at most 1", lambda v: 0 < v <= 1),
     "line_search_shrinking_factor": _number("a number above 0 and below 1", lambda v: 0 < v < 1),
     "max_grad_norm": _NORM,
+    "qf_learning_rate": _POSITIVE.or_value(None, "null: that of learning_rate"),
     "target_kl": _POSITIVE.or_value(None, "null"),
     "ent_coef": _FINITE,
     "alive_bonus_offset": _FINITE,

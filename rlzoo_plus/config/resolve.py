@@ -35,6 +35,7 @@ from rlzoo_plus.config.hyperparams import (
     has_rollout,
     rollout_steps,
 )
+from rlzoo_plus.config.jax_rules import check_jax
 from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
@@ -128,6 +129,8 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
                 config = check_cadence(config, spec)
         with mistakes.kept():
             _check_network(config, spec)
+        with mistakes.kept():
+            check_jax(config, spec)
     with mistakes.kept():
         _check_names(config)
     with mistakes.kept():

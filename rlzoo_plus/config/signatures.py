@@ -40,6 +40,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "dict": ((dict,), "a mapping"),
     "tuple": ((list, tuple), "a list"),
 }
+# Packages that an extra of this one brings.
+_EXTRAS = {"sbx": "rlzoo-plus[sbx]"}
 # Names of a schedule are checked by `parse_schedule`.
 _SCHEDULES = ("Schedule", "Callable")
 
@@ -159,11 +161,17 @@ def _members(node: ast.expr) -> list[str]:
     return [ast.unparse(node)]
 
 
+def missing_package(root: str) -> ConfigError:
+    """Return the error for a package of an algorithm that is not installed."""
+    install = f"'{_EXTRAS[root]}'" if root in _EXTRAS else root
+    return ConfigError(f"the package {root!r} is not installed. Run: pip install {install}")
+
+
 def _source_of(module: str) -> Path:
     root, *rest = module.split(".")
     spec = find_spec(root)
     if spec is None:
-        raise ConfigError(f"the package {root!r} is not installed. Run: pip install {root}")
+        raise missing_package(root)
     if not spec.submodule_search_locations:
         return Path(str(spec.origin))
     path = Path(next(iter(spec.submodule_search_locations))).joinpath(*rest)

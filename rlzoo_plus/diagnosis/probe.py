@@ -184,6 +184,8 @@ def kinds_of(configs: list[RunConfig]) -> list[Kind]:
 
 def configured(config: RunConfig, n_cores: int, *, is_sweep: bool) -> Setting:
     """Return the setting of a job that is run alone, as it is configured."""
+    if get_algorithm(config.algo.name).backend == "jax":
+        return Setting(config.vec_env, 1, 1)  # whatever num_threads says
     if config.num_threads != "auto":
         return Setting(config.vec_env, int(config.num_threads), 1)
     is_off_policy = get_algorithm(config.algo.name).family is Family.OFF_POLICY
@@ -201,6 +203,8 @@ def alternatives(config: RunConfig, n_jobs: int, n_cores: int, *, is_sweep: bool
         in_process = config.vec_env
     vec_envs = [in_process, "subproc"] if config.n_envs > 1 and not is_own else [in_process]
     threads = sorted({1, n_cores})
+    if get_algorithm(config.algo.name).backend == "jax":
+        threads = [1]
     if not is_sweep:
         others = [Setting(vec_env, count, 1) for vec_env in vec_envs for count in threads]
         return list(dict.fromkeys([first, *others]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.diagnostics.attribution import Saliency, as_parts, outputs, saliency
 from rlzoo_plus.diagnostics.audit import Finding, audit, play_baselines
 from rlzoo_plus.diagnostics.calibration import calibrate
@@ -70,13 +71,17 @@ def diagnose(run: Run, which: str | None = None, episodes: int = 10, seed: int =
     rows = [row for episode in played for row in episode.observations or ()]
     seen = _stacked(rows)
     actions = np.concatenate([episode.actions for episode in played])
-    with one_torch_thread():
-        findings = [*_of_values(run, policy, played), *_of_actions(policy, actions)]
-        findings += _of_units(policy, seen, actions)
-        found = None
-        if any(isinstance(part, spaces.Box) for part in _parts(policy.observation_space)):
-            found = saliency(policy, seen)
-            findings += _of_saliency(policy, found, names)
+    found = None
+    if get_algorithm(run.config.algo.name).backend == "jax":
+        text = "it computes with JAX: its critic, units and saliency are not looked at"
+        findings = [Finding("value", text), *_of_actions(policy, actions)]
+    else:
+        with one_torch_thread():
+            findings = [*_of_values(run, policy, played), *_of_actions(policy, actions)]
+            findings += _of_units(policy, seen, actions)
+            if any(isinstance(part, spaces.Box) for part in _parts(policy.observation_space)):
+                found = saliency(policy, seen)
+                findings += _of_saliency(policy, found, names)
     findings += audit(played, play_baselines(run, policy, seeds))
     picture = None
     if names is None:

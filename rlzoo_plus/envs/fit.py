@@ -159,7 +159,8 @@ def _check_spaces(
         _check_image(part, config, is_dict=is_dict)
     kind = type(actions).__name__
     if kind not in spec.actions:
-        others = {name: s for name, s in ALGORITHMS.items() if not s.maskable}
+        known = ALGORITHMS.items()
+        others = {name: s for name, s in known if not s.maskable and s.backend == spec.backend}
         fitting = "|".join(name for name, other in others.items() if kind in other.actions)
         fix = f"Use algo={fitting}" if fitting else "Use another environment"
         if "discrete" in config.env.kwargs:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.parity import Parity, Runner, compare, record
 from rlzoo_plus.export.signature import Signature, make_signature, metadata
@@ -49,6 +50,11 @@ def export_policy(
     """
     from rlzoo_plus import __version__
 
+    if get_algorithm(config.algo.name).backend == "jax":
+        raise ConfigError(
+            f"{config.algo.name} computes with JAX, and its policy cannot be written as "
+            f"{file_format}. Use its bundle: rlzoo_plus.load_policy(RUN)."
+        )
     signature = make_signature(policy)
     origin = {
         "rlzoo_plus": __version__,

@@ -47,11 +47,11 @@ def parts_of(agent: BaseAlgorithm) -> dict[str, Any]:
 
 def replaced_parts(agent: BaseAlgorithm, parts: dict[str, Any]) -> list[str]:
     """Return the attributes that have been set to another object since `parts_of`."""
-    now = vars(agent)
+    now, held = vars(agent), {*_NOT_STATE, *getattr(agent, "in_parameters", ())}
     return [
         name
         for name, before in parts.items()
-        if name not in _NOT_STATE
+        if name not in held
         and not (now.get(name) is before or (before is None and is_plain(now.get(name))))
     ]
 
@@ -155,6 +155,9 @@ def take_over_optimizers(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
         ValueError: They do not fit the agent.
     """
     saved = state["parameters"]
+    if hasattr(agent, "take_over_optimizers"):
+        agent.take_over_optimizers(saved)
+        return
     own = _check_optimizers(agent, saved)
     _restore_tensors(agent, state["tensors"])
     for name, part in own.items():

@@ -62,12 +62,17 @@ _IMPORTING = {"env", "algo", "network", "callbacks", "packages", "vec_env", "eva
 _DOTTED = re.compile(r"([A-Za-z_]\w*)(?:[.:][A-Za-z_]\w*)+(?:-v\d+)?")
 
 
-def numeric_fingerprint(device: str) -> dict[str, str]:
-    """Describe what floating-point results depend on in this process and on the agent's device."""
+def numeric_fingerprint(device: str, packages: Iterable[str] = ()) -> dict[str, str]:
+    """Describe what floating-point results depend on in this process and on the agent's device.
+
+    Args:
+        device: The agent's device.
+        packages: Further packages that its algorithm computes with.
+    """
     import torch
 
     machine = machine_fingerprint()
-    names = [name for name in PACKAGES if name not in _WITHOUT_EFFECT]
+    names = [*(name for name in PACKAGES if name not in _WITHOUT_EFFECT), *packages]
     on_gpu = device.startswith("cuda")
     return {
         "python": platform.python_version(),

@@ -298,7 +298,8 @@ class RunSnapshot:
 
     def _fingerprint_of(self, agent: BaseAlgorithm) -> dict[str, str]:
         if not self._fingerprint:
-            self._fingerprint = numeric_fingerprint(str(agent.device))
+            packages = getattr(agent, "numeric_packages", ())
+            self._fingerprint = numeric_fingerprint(str(agent.device), packages)
         return self._fingerprint
 
     def _unsaved(self, agent: BaseAlgorithm, replaced: Sequence[str]) -> list[str]:

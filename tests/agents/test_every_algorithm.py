@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.logger import configure
+from support.libraries import is_of_sbx
 from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.agents.factory import make_agent
@@ -16,7 +17,7 @@ from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.resume.agent_state import capture, restore
 
-DISCRETE = ("dqn", "qrdqn")
+DISCRETE = ("dqn", "qrdqn", "sbx_dqn")
 TANH_ADAMW = ("network.activation=tanh", "network.optimizer=adamw")
 PARTS = ("network.net_arch={actor: [8], critic: [6, 6]}",)
 VARIANTS = {
@@ -60,11 +61,19 @@ VARIANTS = {
     ),
     "sac-dict": ("sac", ("env.id=tests/TinyDict-v0", "env.kwargs.picture=false", "normalize=true")),
     "ppo-dict": ("ppo", ("env.id=tests/TinyDict-v0", "normalize=true")),
+    "sbx_sac-parts": ("sbx_sac", (*PARTS, *TANH_ADAMW, "normalize=true")),
+    "sbx_sac-simba": ("sbx_sac", ("network.policy=simba", "algo.hyperparams.ent_coef=0.1")),
+    "sbx_tqc-nstep": ("sbx_tqc", ("network.n_quantiles=5", "algo.hyperparams.n_steps=3")),
+    "sbx_td3-dict": ("sbx_td3", ("env.id=tests/TinyDict-v0", "env.kwargs.picture=false")),
+    "sbx_ppo-discrete": ("sbx_ppo", ("env.kwargs.discrete=true", "network.ortho_init=true")),
+    "sbx_ppo-image": ("sbx_ppo", ("env.id=tests/TinyImage-v0",)),
 }
 
 
 def _config(name):
     algo, overrides = VARIANTS[name]
+    if is_of_sbx(algo):
+        pytest.importorskip("sbx")
     if algo == "her":
         pytest.importorskip("panda_gym")
         return make_config(

@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pytest
 import yaml
+from support.libraries import each
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
@@ -49,9 +50,10 @@ def test_each_key_has_a_comment(name):
     assert [line.split(":")[0] for line in bare] == ["name", "hyperparams"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_lists_every_argument_that_is_not_managed_elsewhere(name):
-    expected = constructor_arguments(ALGORITHMS[name].entry_point).keys() - set(MANAGED)
+@pytest.mark.parametrize("name", each(NAMES))
+def test_a_file_lists_every_argument_that_is_used_and_not_managed_elsewhere(name):
+    spec = ALGORITHMS[name]
+    expected = constructor_arguments(spec.entry_point).keys() - {*MANAGED, *spec.unused}
     assert set(load(name)["hyperparams"]) == expected
 
 
@@ -62,7 +64,7 @@ def test_hindsight_replay_is_chosen_by_her_alone(name):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each(NAMES))
 def test_the_values_are_the_defaults_of_the_library(name):
     module, class_name = ALGORITHMS[name].entry_point.split(":")
     parameters = inspect.signature(getattr(import_module(module), class_name)).parameters

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from support.libraries import each
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, with_sequences
@@ -27,7 +28,7 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", each(sorted(ALGORITHMS)))
 def test_the_arguments_read_from_source_are_those_of_the_class(name):
     entry_point = ALGORITHMS[name].entry_point
     module_name, class_name = entry_point.split(":")
@@ -37,13 +38,13 @@ def test_the_arguments_read_from_source_are_those_of_the_class(name):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", each(sorted(ALGORITHMS)))
 def test_the_schedules_of_the_catalog_are_arguments_of_the_class(name):
     spec = ALGORITHMS[name]
     assert set(spec.schedules) <= constructor_arguments(spec.entry_point).keys()
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", each(sorted(ALGORITHMS)))
 def test_the_arguments_of_every_algorithm_can_be_read_from_its_source(name):
     arguments = constructor_arguments(ALGORITHMS[name].entry_point)
     assert arguments is not None

@@ -34,6 +34,7 @@ SMALL = {
     "a2c": ("algo.hyperparams.n_steps=16",),
     "ars": ("algo.hyperparams.n_delta=2",),
 }
+SMALL["sbx_ppo"] = SMALL["ppo"]
 OFF_POLICY = (
     "algo.hyperparams.learning_starts=24",
     "algo.hyperparams.batch_size=8",
@@ -61,10 +62,11 @@ def make_config(*overrides: str) -> RunConfig:
 def tiny_config(algo: str = "ppo", env: str = "tests/TinyReach-v0", *overrides: str) -> RunConfig:
     """Compose a configuration that trains in a moment; `env` is a Gymnasium id."""
     small = SMALL.get(algo, OFF_POLICY)
-    network = () if algo != "ars" else ("network.policy=mlp",)
+    network = {"ars": ("network.policy=mlp",), "sbx_dqn": ("network.net_arch=[8,8]",)}
     chosen = {override.partition("=")[0] for override in overrides}
     # Each key once: what a test chooses replaces the tiny value.
-    tiny = [o for o in (*TINY, *small, *network) if o.partition("=")[0] not in chosen]
+    usual = {o.partition("=")[0]: o for o in (*TINY, *small, *network.get(algo, ()))}
+    tiny = [override for key, override in usual.items() if key not in chosen]
     return make_config(f"algo={algo}", f"env.id={env}", *tiny, *overrides)
 
 

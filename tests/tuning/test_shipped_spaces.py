@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import yaml
+from support.libraries import NEEDS_SBX, each, is_of_sbx
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.compose import conf_dir
@@ -19,14 +20,18 @@ SHORT = "env=cartpole_bullet tuned=none n_timesteps=5000 n_envs=3"
 USUAL = ("env=cartpole_bullet", "env=halfcheetah_bullet", SHORT)
 ENVS = {
     "dqn": (DISCRETE, "env=mountain_car", f"{DISCRETE} {SHORT}"),
+    "sbx_dqn": (DISCRETE, "env=mountain_car", f"{DISCRETE} {SHORT}"),
     "qrdqn": (DISCRETE, "env=cartpole", f"{DISCRETE} {SHORT}"),
     "maskable_ppo": ("env.id=tests/TinyMasked-v0 env.packages=[support.tiny_envs]",),
     "her": ("env=panda_reach", "env=panda_push n_envs=4"),
     "ppo": (*USUAL, DISCRETE, "env=panda_reach"),
     "tqc": (*USUAL, "env=panda_reach"),
 }
-CASES = [(algo, env) for algo in ALGOS for env in ENVS.get(algo, USUAL)]
-CASE_NAMES = [f"{algo} {env}" for algo, env in CASES]
+CASES = [
+    pytest.param(algo, env, id=f"{algo} {env}", marks=NEEDS_SBX if is_of_sbx(algo) else ())
+    for algo in ALGOS
+    for env in ENVS.get(algo, USUAL)
+]
 
 
 def read_space(algo):
@@ -85,7 +90,7 @@ def test_hydra_gives_a_space_as_it_is_written(algo, compose_values):
     assert choices["hydra/sweeper"] == "rlzoo"
 
 
-@pytest.mark.parametrize(("algo", "env"), CASES, ids=CASE_NAMES)
+@pytest.mark.parametrize(("algo", "env"), CASES)
 def test_each_draw_is_a_possible_configuration(algo, env, compose_values):
     values, _ = compose_values(f"algo={algo}", *env.split())
     fixed = resolve(values).config.model_dump(mode="json")
@@ -101,7 +106,7 @@ def test_each_draw_is_a_possible_configuration(algo, env, compose_values):
             assert same_value(at(config, key), value), key
 
 
-@pytest.mark.parametrize("algo", ALGOS)
+@pytest.mark.parametrize("algo", each(ALGOS))
 def test_a_draw_means_the_same_on_the_command_line(algo, compose_values):
     words = [f"algo={algo}", *ENVS.get(algo, USUAL)[0].split()]
     values, _ = compose_values(*words)
@@ -113,11 +118,11 @@ def test_a_draw_means_the_same_on_the_command_line(algo, compose_values):
             assert same_value(at(composed, parsed.key_or_group), parsed.value()), override
 
 
-@pytest.mark.parametrize("algo", ALGOS)
+@pytest.mark.parametrize("algo", each(ALGOS))
 def test_draws_take_one_to_eight_updates_per_environment_step(algo, compose_values):
     values, _ = compose_values(f"algo={algo}", *ENVS.get(algo, USUAL)[0].split())
     fixed = resolve(values).config.model_dump(mode="json")
-    fewest = 0.25 if algo in ("dqn", "qrdqn") else 1
+    fewest = 0.25 if algo.endswith("dqn") else 1
     ratios = []
     for overrides in draws(algo, fixed, DRAWS):
         drawn = dict(override.split("=", 1) for override in overrides)
@@ -129,7 +134,7 @@ def test_draws_take_one_to_eight_updates_per_environment_step(algo, compose_valu
         assert sum(ratio > 1 for ratio in ratios) > DRAWS / 4
 
 
-@pytest.mark.parametrize("algo", ALGOS)
+@pytest.mark.parametrize("algo", each(ALGOS))
 def test_what_is_trained_without_a_study_lies_inside_the_space(algo, compose_values):
     values, _ = compose_values(f"algo={algo}", *ENVS.get(algo, USUAL)[0].split())
     space = Space.parse(read_space(algo)["space"])
@@ -138,7 +143,7 @@ def test_what_is_trained_without_a_study_lies_inside_the_space(algo, compose_val
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algo", "env"), CASES, ids=CASE_NAMES)
+@pytest.mark.parametrize(("algo", "env"), CASES)
 def test_the_doctor_finds_nothing_wrong_with_what_is_drawn(algo, env, compose_values):
     from rlzoo_plus.diagnosis.diagnose import diagnose
 

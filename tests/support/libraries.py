@@ -1,0 +1,18 @@
+"""Algorithms whose library may be missing, for tests over all of them."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from rlzoo_plus.config.catalog import get_algorithm
+
+NEEDS_SBX = pytest.mark.skipif(find_spec("sbx") is None, reason="sbx is not installed")
+
+
+def is_of_sbx(algo):
+    return get_algorithm(algo).backend == "jax"
+
+
+def each(algos):
+    """Return parameters for tests that read or import the library of each algorithm."""
+    return [pytest.param(algo, marks=NEEDS_SBX if is_of_sbx(algo) else ()) for algo in algos]
