@@ -121,13 +121,18 @@ def test_a_finished_sweep_is_extended_as_resume_extends_a_run(in_process, capsys
     first = runs[0].run_dir
     before = json.loads(first.result_file.read_text())
     shutil.copytree(first.path, in_process / "alone")
-    # What breaks off extends one of them; the other is what is missing.
-    rz.sweep([*TINY, "n_timesteps=128"], sweep="mine", seed=0)
+
+    def interrupt(run):
+        raise KeyboardInterrupt
+
+    # It is broken off after the first run; the other one is what is missing.
+    with pytest.raises(KeyboardInterrupt):
+        sweep("n_timesteps=128", on_end=interrupt)
+    assert [run.result["num_timesteps"] for run in rz.Sweep.open("mine")[:]] == [128, 64]
     extended = first.result_file.stat().st_mtime_ns
-    capsys.readouterr()
+    assert "runs of 64 steps are extended from their last checkpoints" in capsys.readouterr().out
     longer = sweep("n_timesteps=128")
-    shown = capsys.readouterr().out
-    assert "runs of 64 steps are extended from their last checkpoints" in shown
+    assert "1 of 2 jobs were done already" in capsys.readouterr().out
     assert first.result_file.stat().st_mtime_ns == extended
     assert [run.path for run in longer] == [run.path for run in runs]
     results = [run.result for run in longer]
