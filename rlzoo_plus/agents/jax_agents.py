@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-# One thread for a product of matrices: its sums are then the same on any number of cores.
+# One thread: sums are then the same on any number of cores.
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 if _ONE_THREAD not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_ONE_THREAD}".strip()
@@ -31,6 +31,22 @@ if TYPE_CHECKING:
     from rlzoo_plus.config.schema import NetworkConfig
 
 jax.config.update("jax_platforms", "cpu")
+
+
+def _start_with_one_thread() -> None:
+    """Start JAX, which asks this variable alone how many threads to have."""
+    before = os.environ.get("NPROC")
+    os.environ["NPROC"] = "1"
+    try:
+        jax.devices()
+    finally:
+        if before is None:
+            del os.environ["NPROC"]
+        else:
+            os.environ["NPROC"] = before
+
+
+_start_with_one_thread()
 # Versions that the numbers of these agents depend on.
 PACKAGES = ("sbx-rl", "jax", "jaxlib", "flax", "optax", "tfp-nightly")
 # The formulas of torch's modules of these names.
@@ -82,8 +98,7 @@ def filled(tree: Any, arrays: Mapping[str, Any]) -> Any:
         name = sorted(own.keys() ^ given.keys())[0]
         raise ValueError(f"{name} is not on both sides")
     for name, leaf in own.items():
-        shape, dtype = jnp.shape(leaf), jax.dtypes.canonicalize_dtype(jnp.result_type(leaf))
-        if (given[name].shape, given[name].dtype) != (shape, dtype):
+        if (given[name].shape, given[name].dtype) != (jnp.shape(leaf), _dtype_of(leaf)):
             raise ValueError(f"{name} is {given[name].dtype} of shape {given[name].shape}")
     values = [jnp.array(given[name]) for name in own]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), values)
@@ -150,7 +165,7 @@ class JaxPolicy:
                 kind = getattr(torch, str(leaf.dtype))
                 found[name] = torch.empty(leaf.shape, dtype=kind, device="meta")
             else:
-                found[name] = torch.from_numpy(np.array(leaf))
+                found[name] = torch.from_numpy(np.array(jnp.asarray(leaf)))
         return found
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], *_: Any, **__: Any) -> None:
@@ -166,8 +181,13 @@ class JaxPolicy:
         yield from self.state_dict().items()
 
 
+def _dtype_of(leaf: Any) -> Any:
+    """Return the type that JAX computes with; counters begin as numbers of Python."""
+    return jax.dtypes.canonicalize_dtype(jnp.result_type(leaf))
+
+
 def _shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), _dtype_of(leaf))
 
 
 @functools.cache

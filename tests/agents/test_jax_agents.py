@@ -49,7 +49,7 @@ def test_a_resumed_run_is_bit_for_bit_the_one_never_stopped(tmp_path, algo):
         ("sbx_ppo", 2, ("algo.hyperparams.learning_rate=lin_1e-3", "env.frame_stack=2")),
         ("sbx_sac", 9, ("algo.hyperparams.param_resets=[40,60]", "network.policy=simba")),
         ("sbx_sac", 9, ("algo.hyperparams.policy_delay=2", "algo.hyperparams.n_steps=3")),
-        ("sbx_td3", 9, ("algo.action_noise={type: ou, std: 0.3}", "n_envs=2")),
+        ("sbx_td3", 4, ("algo.action_noise={type: ou, std: 0.3}", "n_envs=2")),
     ],
     ids=lambda value: value[0].partition("=")[0].split(".")[-1] if type(value) is tuple else None,
 )
