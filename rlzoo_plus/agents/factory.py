@@ -276,8 +276,20 @@ def policy_class_of(
     if spec.backend == "jax":
         from rlzoo_plus.agents.jax_agents import with_arrays
 
+        _check_joined(spec, space)
         return with_arrays(found)
     return found
+
+
+def _check_joined(spec: AlgorithmSpec, space: spaces.Space) -> None:
+    """Check that the entries of dictionary observations are vectors, which sbx joins to one."""
+    for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else ():
+        if not isinstance(part, spaces.Box) or len(part.shape) != 1:
+            raise ConfigError(
+                f"{spec.name} joins the entries of Dict observations to one vector, and {key} is "
+                f"{type(part).__name__} of shape {part.shape}. Use a wrapper such as "
+                "env.wrappers=[flatten_observation]."
+            )
 
 
 def _chosen_policy(

@@ -64,7 +64,7 @@ VARIANTS = {
     "sbx_sac-parts": ("sbx_sac", (*PARTS, *TANH_ADAMW, "normalize=true")),
     "sbx_sac-simba": ("sbx_sac", ("network.policy=simba", "algo.hyperparams.ent_coef=0.1")),
     "sbx_tqc-nstep": ("sbx_tqc", ("network.n_quantiles=5", "algo.hyperparams.n_steps=3")),
-    "sbx_td3-dict": ("sbx_td3", ("env.id=tests/TinyDict-v0", "env.kwargs.picture=false")),
+    "sbx_td3-dict": ("sbx_td3", ("env.id=tests/TinyGoal-v0",)),
     "sbx_ppo-discrete": ("sbx_ppo", ("env.kwargs.discrete=true", "network.ortho_init=true")),
     "sbx_ppo-image": ("sbx_ppo", ("env.id=tests/TinyImage-v0",)),
 }

@@ -150,6 +150,12 @@ def test_a_warm_start_takes_networks_and_averages_and_keeps_its_own_noise(run, t
     assert not np.array_equal(taken["keys"]["agent"], source["keys"]["agent"])
 
 
+def test_entries_of_observations_that_are_no_vectors_are_refused(tmp_path):
+    config = tiny_config("sbx_sac", "tests/TinyDict-v0", "env.kwargs.picture=false")
+    with pytest.raises(ConfigError, match="kind is Discrete of shape"):
+        train_run(tmp_path / "run", config)
+
+
 def test_nan_ends_the_run_with_one_line(tmp_path):
     config = tiny_config("sbx_sac", REACH, "algo.hyperparams.learning_rate=1e20")
     with pytest.raises(RunError, match="training has diverged"):
