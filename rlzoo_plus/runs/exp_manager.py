@@ -28,6 +28,7 @@ from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
 from rlzoo_plus.evaluation import EvaluationStopped
+from rlzoo_plus.heap import return_free_memory
 from rlzoo_plus.resume.resumer import Resumer
 from rlzoo_plus.runs.profiler import profiled
 from rlzoo_plus.runs.warm_start import begin_from_source
@@ -119,6 +120,7 @@ class ExpManager:
                 return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
             if self.progress is not None:
                 stack.callback(self.progress.close)
+            return_free_memory()
             agent = make_agent(self.config, train_env, self.seeds.agent)
             log.info("device: %s", agent.device)
             if agent.device.type != "cpu":
@@ -211,6 +213,7 @@ class ExpManager:
         Raises:
             EvaluationStopped: The run was asked to stop during the evaluation.
         """
+        return_free_memory()
         record: dict[str, Any] = {}
         if callbacks.evaluation is not None:
             callbacks.evaluation.evaluate_now()

@@ -25,6 +25,7 @@ from rlzoo_plus.agents.recorded.recording import (
     record,
 )
 from rlzoo_plus.agents.recorded.replay import replayed
+from rlzoo_plus.heap import return_free_memory
 
 __all__ = ["NotRecordableError", "Parts", "Tape"]
 log = logging.getLogger(__name__)
@@ -69,14 +70,16 @@ class Tape:
             changed: Which of these it changes in place itself; recording leaves them as they are.
         """
         readable = [*readable, *changed]
-        made = []
+        made: list[Recording] = []
         for which in (0, 1):
+            return_free_memory()
             made.append(record(function, inputs, _sentinels(numbers, which), readable, changed))
             if not which:
                 made[0].let_go()  # before the memory of the other one is needed
         recordings.require_same(made[1], made[0])
         self._numbers = tuple(numbers)
         self._build(made[1], _sentinels(numbers, 1))
+        return_free_memory()
 
     def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
         """Return registers with these inputs and numbers."""
