@@ -35,7 +35,8 @@ class Estimate:
 
 def estimate(values: Sequence[float | None]) -> Estimate | None:
     """Return the interquartile mean of one value a seed; None if no seed has one."""
-    known = [value for value in values if value is not None]
+    # Sorted, so that the resamples do not depend on the order of the runs.
+    known = sorted(value for value in values if value is not None)
     if not known:
         return None
     low, high = iqm_interval(known) if len(known) >= FEWEST_SEEDS else (None, None)

@@ -10,6 +10,7 @@ from support.written_runs import write_run
 
 from rlzoo_plus.analysis.charts import KINDS, threshold_figure
 from rlzoo_plus.analysis.clocks import positions
+from rlzoo_plus.analysis.estimates import estimate
 from rlzoo_plus.analysis.index import load_runs
 from rlzoo_plus.analysis.scores import make_sides
 from rlzoo_plus.analysis.tables import table
@@ -190,3 +191,8 @@ def test_a_log_of_rl_zoo3_whose_yaml_would_grow_is_damaged(tmp_path):
 def test_a_folder_without_logs_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"no evaluations\.npz"):
         load_zoo_runs(tmp_path)
+
+
+def test_an_interval_does_not_depend_on_the_order_of_the_runs():
+    returns = [12.0, 431.5, 98.0, 250.0, 377.1]
+    assert estimate(returns) == estimate(returns[::-1])
