@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
+from support.libraries import needs
 from support.training import start_run, tiny_config
 
 from rlzoo_plus.agents.policy import save_policy
@@ -16,7 +17,10 @@ from rlzoo_plus.runs.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 FAST = ("ppo", "td3", "dqn", "ars")
-EVERY = [pytest.param(algo, marks=() if algo in FAST else pytest.mark.slow) for algo in ALGORITHMS]
+EVERY = [
+    pytest.param(algo, marks=needs(algo) + ([] if algo in FAST else [pytest.mark.slow]))
+    for algo in ALGORITHMS
+]
 OFTEN = (
     "n_timesteps=640", "checkpoint.every_steps=32", "eval.every_steps=32",
     "checkpoint.keep=50", "checkpoint.every_minutes=null",
@@ -26,7 +30,7 @@ OFTEN = (
 def _config(algo, *overrides):
     """Return a short run of an algorithm, with many checkpoints and evaluations."""
     env = {"maskable_ppo": "tests/TinyMasked-v0", "her": "tests/TinyGoal-v0"}
-    if algo in ("dqn", "qrdqn"):
+    if algo in ("dqn", "qrdqn", "sbx_dqn"):
         overrides += ("env.kwargs.discrete=true",)
     if algo == "her":
         overrides += ("algo.hyperparams.learning_starts=40",)

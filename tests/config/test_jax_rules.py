@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from support.libraries import NEEDS_SBX
 from support.training import make_config
 
 from rlzoo_plus.agents.factory import algorithm_class
@@ -76,6 +77,7 @@ def test_dqn_has_two_layers_of_the_same_size(arch):
         check("sbx_dqn", f"network.net_arch={arch}", *discrete, of="dqn")
 
 
+@NEEDS_SBX
 @pytest.mark.parametrize(
     ("algo", "key"), [("sbx_ppo", "clip_range_vf"), ("sbx_sac", "use_sde"), ("sbx_ppo", "use_sde")]
 )

@@ -1,6 +1,7 @@
 """Every hyperparameter of every shipped algorithm has the bounds of the code that uses it."""
 
 import pytest
+from support.libraries import each
 
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.hyperparams import limit_of
@@ -102,7 +103,7 @@ def test_an_unusual_value_that_trains_is_accepted(check, algo, key, value):
 FREE = {"bool", "dict[str, Any] | None", "type[ReplayBuffer] | None", "dict | None"}
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", each(sorted(ALGORITHMS)))
 def test_every_number_of_an_algorithm_has_bounds(name):
     spec = ALGORITHMS[name]
     known = constructor_arguments(spec.entry_point)

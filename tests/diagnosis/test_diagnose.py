@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.libraries import each
 from support.training import make_config, tiny_config
 
 from rlzoo_plus.config.catalog import ALGORITHMS
@@ -33,7 +34,7 @@ def texts(config, level):
     return [finding.text for finding in diagnose(config) if finding.level is level]
 
 
-@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+@pytest.mark.parametrize("algo", each(sorted(ALGORITHMS)))
 def test_what_is_shipped_has_neither_error_nor_warning(algo):
     overrides = ("tuned=none", "n_timesteps=102400")
     assert diagnose(shipped(algo, *overrides)) == []

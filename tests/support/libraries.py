@@ -13,6 +13,11 @@ def is_of_sbx(algo):
     return get_algorithm(algo).backend == "jax"
 
 
+def needs(algo):
+    """Return the marks of a test that reads or imports the library of an algorithm."""
+    return [NEEDS_SBX] if is_of_sbx(algo) else []
+
+
 def each(algos):
     """Return parameters for tests that read or import the library of each algorithm."""
-    return [pytest.param(algo, marks=NEEDS_SBX if is_of_sbx(algo) else ()) for algo in algos]
+    return [pytest.param(algo, marks=needs(algo)) for algo in algos]

@@ -5,6 +5,7 @@ from collections import OrderedDict
 import numpy as np
 import torch
 from gymnasium import spaces
+from support.libraries import is_of_sbx
 from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_policy
@@ -52,19 +53,21 @@ SDE = ("algo.hyperparams.use_sde=true",)
 CNN = ("network.features_extractor_kwargs={features_dim: 6}",)
 COMBINED = ("network.features_extractor_kwargs={cnn_output_dim: 6}",)
 
+# A policy of sbx computes with JAX and has no export.
+EXPORTED = [algo for algo in ALGORITHMS if not is_of_sbx(algo)]
 # algorithm, observations, actions, normalised, overrides
 VARIANTS = {
     **{
         algo: (
             algo, GOAL if algo == "her" else FLAT, CHOICE if algo in DISCRETE else ARM, False, ()
         )
-        for algo in ALGORITHMS
+        for algo in EXPORTED
     },
     **{
         f"{algo}-normalized": (
             algo, GOAL if algo == "her" else FLAT, CHOICE if algo in DISCRETE else ARM, True, ()
         )
-        for algo in ALGORITHMS
+        for algo in EXPORTED
     },
     **{
         f"{algo}-gsde": (algo, FLAT, ARM, True, SDE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -159,6 +160,21 @@ class PPOUpdate(OnPolicyUpdate):
 
     numbers = (*_NUMBERS, "clip", "clip_low", "clip_high", "clip_vf", "clip_vf_low")
 
+    @classmethod
+    @contextlib.contextmanager
+    def first_part(cls, agent: Any) -> Iterator[bool]:
+        """Let `train` make the first epoch alone; later ones make the same calls on other rows."""
+        n_epochs = agent.n_epochs
+        # Any epoch may be the last one if there is a limit.
+        if n_epochs < 2 or agent.target_kl is not None:
+            yield False
+            return
+        agent.n_epochs = 1
+        try:
+            yield True
+        finally:
+            agent.n_epochs = n_epochs
+
     def _structure(self) -> tuple[Any, ...]:
         agent = self.agent
         return agent.batch_size, agent.clip_range_vf is None, agent.target_kl is None
@@ -205,7 +221,7 @@ class PPOUpdate(OnPolicyUpdate):
         }
         columns, logged, kls, goes_on = self._rollout(), [], [], True
         n_samples = len(columns[0])
-        for _ in range(agent.n_epochs):
+        for epoch in range(agent.n_epochs):
             order, kls = torch.from_numpy(np.random.permutation(n_samples)), []
             for rows in order.split(agent.batch_size):
                 values = self._minibatch(columns, rows, numbers, 6)
@@ -217,6 +233,15 @@ class PPOUpdate(OnPolicyUpdate):
             agent._n_updates += 1
             if not goes_on:
                 break
+            if epoch == 0 and self.compare is not None:
+                self._end(logged, kls, clip, clip_vf)
+                self.compare()
+        self._end(logged, kls, clip, clip_vf)
+
+    def _end(
+        self, logged: Sequence[Any], kls: Sequence[Tensor], clip: float, clip_vf: float | None
+    ) -> None:
+        """Leave the optimizer, and log, as `train` does when it ends."""
         self.steps[0].publish()
         losses, *means = (torch.stack(column).tolist() for column in zip(*logged, strict=True))
         names = ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction")
@@ -224,7 +249,7 @@ class PPOUpdate(OnPolicyUpdate):
             *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),
             *("loss", "explained_variance", "std", "n_updates", "clip_range", "clip_range_vf"),
             **{name: np.mean(values) for name, values in zip(names, means, strict=True)},
-            **{"approx_kl": np.mean(torch.stack(kls).numpy()), "loss": losses[-1]},
+            **{"approx_kl": np.mean(torch.stack(list(kls)).numpy()), "loss": losses[-1]},
             **{"explained_variance": self._explained_variance(), "clip_range": clip},
             **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
         )

@@ -1,12 +1,13 @@
 """`RecordsUpdates`: lets an algorithm of Stable-Baselines3 update its networks from recordings.
 
-The first update of each kind is made by the algorithm itself. It is then repeated from a recording
-and compared, bit for bit: weights, averages of the optimizers, counters, logged values and random
-generators. What differs, or cannot be recorded, is never used.
+The first update of each kind is made by the algorithm itself, of several epochs the first one. It
+is then repeated from a recording and compared, bit for bit: weights, averages of the optimizers,
+counters, logged values and random generators. What differs, or cannot be recorded, is never used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 from collections.abc import Callable, Iterator
@@ -51,6 +52,16 @@ class Update:
     def __init__(self, agent: BaseAlgorithm) -> None:
         self.agent: Any = agent
         self.steps: list[PlainSteps] = []
+        # Called once the part that `first_part` leaves has been made.
+        self.compare: Callable[[], None] | None = None
+
+    @classmethod
+    def first_part(cls, agent: Any) -> contextlib.AbstractContextManager[bool]:
+        """Let an agent's `train` make a first part alone, where the rest makes the same calls.
+
+        The context is whether it does.
+        """
+        return contextlib.nullcontext(False)
 
     def kind(self, *args: Any, **kwargs: Any) -> Any:
         """Return what decides which calls an update makes; another one is recorded anew."""
@@ -110,20 +121,33 @@ class RecordedUpdates:
         self._check(agent, plain, *args, **kwargs)
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Let the algorithm update itself, then do the same from a recording, and compare."""
+        """Let the algorithm update itself, then do the same from a recording, and compare.
+
+        Where a first part of an update tells as much as the whole, only that is made twice.
+        """
         self._update = None  # its memory is free for the new one
         before = _State(agent)
         update_class = _class_of(UPDATES[_owner_of_train(type(agent))])
         kind = update_class(agent).kind(*args, **kwargs)
-        plain(*args, **kwargs)
+        with update_class.first_part(agent) as is_part:
+            plain(*args, **kwargs)
         after = _State(agent)
         before.restore()
+
+        def compare() -> None:
+            difference = after.difference(_State(agent))
+            if difference:
+                raise NotRecordableError(f"{difference} came out otherwise")
+
+        reason = ""
         try:
             update = update_class(agent)
+            update.compare = compare if is_part else None
             with torch.no_grad():
                 update.make(*args, **kwargs)
-            difference = after.difference(_State(agent))
-            reason = f"{difference} came out otherwise" if difference else ""
+            if not is_part:
+                compare()
+            update.compare = None
         except NotRecordableError as error:
             reason = str(error)
         # Whatever a network of another version of torch can raise: the algorithm goes on itself.
@@ -131,9 +155,13 @@ class RecordedUpdates:
             log.debug("why updates are not recorded:", exc_info=True)
             reason = f"{type(error).__name__}: {error}"
         if reason:
-            after.restore()
             self.reason, self._update = reason, None
             log.warning("updates are not recorded: %s", reason)
+            if is_part:
+                before.restore()
+                plain(*args, **kwargs)
+            else:
+                after.restore()
             return
         if not self._checked:
             log.info("updates are recorded: the first one came out the same, bit for bit")
