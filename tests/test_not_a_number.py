@@ -114,9 +114,12 @@ class Spoiler(BaseCallback):
 
     def _on_step(self):
         if self.num_timesteps >= self.at_step:
-            weights = dict(self.model.policy.named_parameters())
+            policy = self.model.policy
             # The last: of most algorithms a critic, whose NaN no action shows.
-            weights[list(weights)[-1]].data.view(-1)[0] = torch.nan
+            *_, (name, weight) = policy.named_parameters()
+            weight = weight.detach().clone()
+            weight.view(-1)[0] = torch.nan
+            policy.load_state_dict({**policy.state_dict(), name: weight})
         return True
 
 
