@@ -299,6 +299,8 @@ class _State:
     def __init__(self, agent: Any) -> None:
         self._agent = agent
         self._tensors = {name: t.detach().clone() for name, t in learned_tensors(agent).items()}
+        # Of a parameter that no optimizer has, they add up.
+        self._gradients = {name: _copied(t.grad) for name, t in learned_tensors(agent).items()}
         self._averages = {
             name: [
                 {key: _copied(value) for key, value in optimizer.state.get(p, {}).items()}
@@ -322,6 +324,7 @@ class _State:
         agent = self._agent
         for name, tensor in learned_tensors(agent).items():
             tensor.data.copy_(self._tensors[name])
+            tensor.grad = _copied(self._gradients[name])
         for name, optimizer in _optimizers(agent).items():
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             for parameter, values in zip(parameters, self._averages[name], strict=True):
