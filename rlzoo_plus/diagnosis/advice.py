@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.hyperparams import rollout_steps
+from rlzoo_plus.config.hyperparams import rollout_steps, trains_by_episode
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.diagnosis.notice import iteration_steps
 from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
 from rlzoo_plus.infra.launcher import GIB, workers
 from rlzoo_plus.infra.usage import cores
@@ -107,7 +106,7 @@ def _schedule(config: RunConfig, _facts: AgentFacts) -> Iterator[str]:
 def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
     longest, every = facts.episode_steps, config.eval.every_steps
     if longest is None:
-        if iteration_steps(config, None)[0] is None:
+        if trains_by_episode(config.algo):
             yield (
                 f"{config.algo.name} collects whole episodes, and env.id={config.env.id} has no "
                 "time limit: with an episode without an end, nothing is ever learned or saved. Set "
