@@ -7,6 +7,7 @@ could bring images from elsewhere.
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from rlzoo_plus.dashboard import view
 _MOST_CURVES = 24
 _SERVERS = {"TensorBoard": 6006, "optuna-dashboard": 8080}
 _REFRESH = "2s"
+_FIRST_PASS_S = 0.5
 _NUMBERS = {
     **dict.fromkeys(("steps", "of"), st.column_config.NumberColumn(format="localized")),
     **dict.fromkeys(("best", "final"), st.column_config.NumberColumn(format="%.1f")),
@@ -32,7 +34,7 @@ def main() -> None:
     runs = view.shared_runs(folder)
     everything = runs.look()
     if runs.index.n_left:
-        _read_on(runs)
+        _read_on(runs, time.monotonic())
     chosen = _filters(everything)
     st.title("Runs")
     st.text(f"{len(chosen)} of {len(everything)} in {folder}")
@@ -140,9 +142,11 @@ def _links(runs: list[RunEntry]) -> None:
 
 
 @st.fragment(run_every="1s")
-def _read_on(runs: view.Runs) -> None:
+def _read_on(runs: view.Runs, since: float) -> None:
     """Read the runs that are left, then show the page with all of them."""
-    runs.look()
+    # Not while the page itself is made, of which this is a part at first.
+    if time.monotonic() - since > _FIRST_PASS_S:
+        runs.look(view.READ_ON_S)
     if not runs.index.n_left:
         st.rerun()
     st.text(f"{runs.index.n_left} runs are still to be read ...")

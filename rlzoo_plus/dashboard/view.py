@@ -21,8 +21,9 @@ from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RUNNING
 from rlzoo_plus.artifacts.untrusted import printable
 
-# A page waits for as long while runs are read [s]; the rest follows.
-_BUDGET_S = 1.5
+# A page waits for as long while runs are read [s]; the rest follows, in parts of `READ_ON_S`.
+_FIRST_S = 0.25
+READ_ON_S = 1.5
 # Between two looks at all runs [s].
 _LOOK_S = 2.0
 # Of the palette.
@@ -39,11 +40,15 @@ class Runs:
     _looked_at: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self) -> list[RunEntry]:
-        """Return the runs, the newest first; they are read again if that was a while ago."""
+    def look(self, budget_s: float = _FIRST_S) -> list[RunEntry]:
+        """Return the runs, the newest first; they are read again if that was a while ago.
+
+        Args:
+            budget_s: See `RunIndex.refresh`.
+        """
         with self._lock:
             if self.index.n_left or time.monotonic() - self._looked_at > _LOOK_S:
-                self._entries = self.index.refresh(_BUDGET_S)
+                self._entries = self.index.refresh(budget_s)
                 self._looked_at = time.monotonic()
             return sorted(self._entries, key=lambda run: -(run.summary.started_at or 0.0))
 

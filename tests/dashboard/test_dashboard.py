@@ -50,6 +50,12 @@ def runs(folder):
     return view.Runs(RunIndex([folder], keep=False)).look()
 
 
+def test_the_page_comes_before_all_runs_are_read(folder):
+    runs = view.Runs(RunIndex([folder], keep=False))
+    assert (runs.look(budget_s=-1.0), runs.index.n_left) == ([], 5)
+    assert (len(runs.look(view.READ_ON_S)), runs.index.n_left) == (5, 0)
+
+
 def test_the_table_has_every_run_with_the_reason_of_failures(runs, folder):
     columns = view.table(runs, folder)
     assert columns["run"] == ["d", "c", "b", "a", "e"]
