@@ -6,7 +6,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch.overrides import TorchFunctionMode
 
-from rlzoo_plus.agents.fast.updates import FastUpdates
-from rlzoo_plus.agents.hooks import KeepsFrozen, freeze, with_iteration_hook
-from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
+from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
-    ACTIVATIONS,
-    FEATURES_EXTRACTORS,
-    OPTIMIZERS,
     POLICIES,
     REPLAY_BUFFERS,
     AlgorithmSpec,
@@ -59,18 +52,6 @@ _SAME_NAME = (
 )
 _LSTM = {"hidden_size": "lstm_hidden_size", "n_layers": "n_lstm_layers"}
 _LSTM |= {"shared": "shared_lstm", "enable_critic": "enable_critic_lstm"}
-# Orthogonal initialisation works on copies of a layer, and target networks begin as copies.
-_COPIES = 8
-# A weight in training: the number, its gradient and two moments, four bytes each.
-_BYTES_OF_A_WEIGHT = 16
-# Networks without weights of their own, e.g. features of the observation.
-_FREE_TENSORS, _FREE_ELEMENTS = 1000, 2**20
-_FACTORIES: frozenset[Callable[..., Any]] = frozenset(
-    (
-        *(torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full),
-        *(torch.rand, torch.randn, torch.eye, torch.arange, torch.linspace),
-    )
-)
 _GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule", "use_sde"}
 
 
@@ -95,7 +76,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "device": config.device,
         "verbose": 0,
     }
-    kind = with_iteration_hook(algorithm, *_mixins(config, spec))
+    backend = _backend(spec)
+    kind = with_iteration_hook(algorithm, *backend.mixins(config))
     try:
         with AllocationLimit.of_machine():
             agent = kind(policy_class, venv, **arguments)
@@ -106,53 +88,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
-    if spec.backend == "jax":
-        _say_what_has_no_effect(config, spec)
-        return agent
-    _warn_of_what_does_not_learn(agent.policy)
-    if config.freeze:
-        freeze(agent, config.freeze)
-    if config.fast:
-        agent.recorded = FastUpdates(records=config.record_updates)
-    elif config.record_updates:
-        agent.recorded = RecordedUpdates()
-    if config.record_updates:
-        on_policy = spec.family is Family.ON_POLICY
-        agent.rollouts = RecordedRollouts() if on_policy else None
-        agent.actions = RecordedActions() if spec.family is Family.OFF_POLICY else None
+    backend.equip(agent, config, spec)
     return agent
-
-
-def _mixins(config: RunConfig, spec: AlgorithmSpec) -> list[type]:
-    """Return what an algorithm gets besides the hook between its iterations."""
-    if spec.backend == "jax":
-        from rlzoo_plus.agents.jax_agents import JaxAgent
-
-        return [JaxAgent]
-    frozen: list[type] = [KeepsFrozen] if config.freeze else []
-    return [*frozen, RecordsRollouts, RecordsActions, RecordsUpdates]
-
-
-def _say_what_has_no_effect(config: RunConfig, spec: AlgorithmSpec) -> None:
-    for key in ("fast", "fast_math"):
-        if getattr(config, key):
-            log.warning("%s=true has no effect: %s computes with JAX", key, spec.name)
-    if config.record_updates:
-        log.info("updates are not recorded: %s compiles them with JAX", spec.name)
-
-
-def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
-    """Name the layers that a user's policy class made after its optimizer."""
-    optimizer = getattr(policy, "optimizer", None)
-    if optimizer is None or hasattr(policy, "actor") or hasattr(policy, "q_net"):
-        return  # it has several, and networks that follow others
-    learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    left = [n for n, p in policy.named_parameters() if p.requires_grad and id(p) not in learned]
-    if left:
-        log.warning(
-            "%s: %s is not in its optimizer and does not learn. Make the optimizer after it, in "
-            "_build()", type(policy).__name__, ", ".join(left)
-        )  # fmt: skip
 
 
 def make_policy(
@@ -168,10 +105,14 @@ def make_policy(
     if spec.family is not Family.EVOLUTION:
         kwargs["lr_schedule"] = lambda _: 0.0
     policy = policy_class(observation_space, action_space, **kwargs)
-    if spec.backend == "jax":
-        policy.plan()
+    _backend(spec).plan(policy)
     policy.set_training_mode(False)
     return policy
+
+
+def _backend(spec: AlgorithmSpec) -> Any:
+    """Return the module of an algorithm's backend: `mixins`, `equip`, `plan` and so on."""
+    return import_module(f"rlzoo_plus.agents.{spec.backend}_backend")
 
 
 def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
@@ -272,32 +213,6 @@ def policy_class_of(
     Raises:
         ConfigError: The algorithm has no policy for these observations, or cannot train with it.
     """
-    found = _chosen_policy(network, spec, aliases, space)
-    if spec.backend == "jax":
-        from rlzoo_plus.agents.jax_agents import with_arrays
-
-        _check_joined(spec, space)
-        return with_arrays(found)
-    return found
-
-
-def _check_joined(spec: AlgorithmSpec, space: spaces.Space) -> None:
-    """Check that the entries of dictionary observations are vectors, which sbx joins to one."""
-    for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else ():
-        if not isinstance(part, spaces.Box) or len(part.shape) != 1:
-            raise ConfigError(
-                f"{spec.name} joins the entries of Dict observations to one vector, and {key} is "
-                f"{type(part).__name__} of shape {part.shape}. Use a wrapper such as "
-                "env.wrappers=[flatten_observation]."
-            )
-
-
-def _chosen_policy(
-    network: NetworkConfig,
-    spec: AlgorithmSpec,
-    aliases: Mapping[str, type[BasePolicy]],
-    space: spaces.Space,
-) -> type[BasePolicy]:
     if POLICIES.is_own(network.policy):
         found, base = POLICIES.load(network.policy), next(iter(aliases.values()))
         if not issubclass(found, base):
@@ -305,19 +220,26 @@ def _chosen_policy(
                 f"network.policy={network.policy} does not inherit from {base.__name__}, which "
                 f"{spec.name} needs. Inherit from it, or use another algorithm."
             )
-        return found
-    known = {kind: alias for kind, alias in spec.policies if alias in aliases}
+    else:
+        found = aliases[_chosen_alias(network, spec, aliases, space)]
+    return _backend(spec).policy_class(found, spec, space)
+
+
+def _chosen_alias(
+    network: NetworkConfig, spec: AlgorithmSpec, known: Iterable[str], space: spaces.Space
+) -> str:
+    names = {kind: alias for kind, alias in spec.policies if alias in known}
     kind = policy_kind(space) if network.policy == "auto" else network.policy
-    if kind not in known:
+    if kind not in names:
         raise ConfigError(
             f"{spec.name} has no {kind} policy for {type(space).__name__} observations; it has "
-            f"{', '.join(known)}. Use another algorithm, or a wrapper such as "
+            f"{', '.join(names)}. Use another algorithm, or a wrapper such as "
             "env.wrappers=[flatten_observation]."
         )
     _check_reads("policy", kind, {"multi_input": "Dict", "cnn": "image"}, space)
     extractors = {"combined": "Dict", "nature_cnn": "image"}
     _check_reads("features_extractor", network.features_extractor, extractors, space)
-    return aliases[known[kind]]
+    return names[kind]
 
 
 def _check_reads(key: str, value: str | None, needs: dict[str, str], space: spaces.Space) -> None:
@@ -342,18 +264,7 @@ def policy_kwargs(config: RunConfig, spec: AlgorithmSpec, policy_class: type) ->
     kwargs: dict[str, Any] = dict(spec.policy_defaults)
     if network.net_arch is not None:
         kwargs["net_arch"] = _net_arch(network.net_arch, spec)
-    if spec.backend == "jax":
-        from rlzoo_plus.agents.jax_agents import jax_parts
-
-        kwargs |= jax_parts(network)
-    else:
-        for key, value, registry in (
-            ("activation_fn", network.activation, ACTIVATIONS),
-            ("optimizer_class", network.optimizer, OPTIMIZERS),
-            ("features_extractor_class", network.features_extractor, FEATURES_EXTRACTORS),
-        ):
-            if value is not None:
-                kwargs[key] = registry.load(value)
+    kwargs |= _backend(spec).parts(network)
     values = network.model_dump()
     kwargs |= {name: values[name] for name in _SAME_NAME if values[name] is not None}
     kwargs |= {_LSTM[k]: v for k, v in values["lstm"].items() if v is not None}
@@ -394,53 +305,3 @@ def _check_arguments(what: str, kwargs: dict[str, Any], kind: type) -> None:
     for name in kwargs:
         if name not in known:
             raise ConfigError(f"network: {unknown_name(what, name, known, HELP)}")
-
-
-class NetworkTooLargeError(Exception):
-    """A network needs more parameters than it may have."""
-
-
-class AllocationLimit(TorchFunctionMode):
-    """Context in which torch makes no more tensors than are allowed.
-
-    Raises:
-        NetworkTooLargeError: Before the tensor that would be too many is allocated.
-    """
-
-    def __init__(self, tensors: int, elements: int) -> None:
-        super().__init__()
-        self._tensors, self._elements = tensors, elements
-
-    @classmethod
-    def of_weights(cls, weights: Mapping[str, np.ndarray]) -> AllocationLimit:
-        """Allow what these weights can fill."""
-        elements = sum(value.size for value in weights.values())
-        return cls(_FREE_TENSORS + _COPIES * len(weights), _FREE_ELEMENTS + _COPIES * elements)
-
-    @classmethod
-    def of_machine(cls) -> AllocationLimit:
-        """Allow networks that can be trained in the memory of this machine."""
-        total = total_memory_bytes()
-        elements = sys.maxsize if total is None else total // _BYTES_OF_A_WEIGHT
-        return cls(sys.maxsize, _FREE_ELEMENTS + elements)
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Count what a factory is about to make, then let it."""
-        kwargs = kwargs or {}
-        if func in _FACTORIES:
-            try:
-                # The meta device has shapes without memory.
-                planned = func(*args, **{**kwargs, "device": "meta", "out": None})
-            except (RuntimeError, TypeError, OverflowError) as error:
-                raise NetworkTooLargeError("it describes a layer of no possible size") from error
-            self._tensors -= 1
-            self._elements -= planned.numel()
-            if self._tensors < 0 or self._elements < 0:
-                raise NetworkTooLargeError("it describes a far larger network")
-        return func(*args, **kwargs)

@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # One thread: sums are then the same on any number of cores.
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
@@ -26,9 +26,6 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 import torch  # noqa: E402
 from flax.training.train_state import TrainState  # noqa: E402
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import NetworkConfig
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -49,14 +46,14 @@ def _start_with_one_thread() -> None:
 _start_with_one_thread()
 # Versions that the numbers of these agents depend on.
 PACKAGES = ("sbx-rl", "jax", "jaxlib", "flax", "optax", "tfp-nightly")
-# The formulas of torch's modules of these names.
-_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+# By their names in `network`; the formulas are those of torch's modules.
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
     **{"tanh": nn.tanh, "relu": nn.relu, "elu": nn.elu, "leaky_relu": nn.leaky_relu},
     **{"silu": nn.silu, "selu": nn.selu, "softplus": nn.softplus, "sigmoid": nn.sigmoid},
     **{"gelu": functools.partial(nn.gelu, approximate=False), "mish": jax.nn.mish},
     "identity": lambda x: x,
 }
-_OPTIMIZERS: dict[str, Callable[..., Any]] = {
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
     **{"adam": optax.adam, "adamw": optax.adamw, "radam": optax.radam, "nadam": optax.nadam},
     **{"sgd": optax.sgd, "rmsprop": optax.rmsprop},
 }
@@ -65,16 +62,6 @@ _NETWORK = ("params", "target_params", "batch_stats")
 _OPTIMIZER = ("step", "opt_state")
 # Set by the optimizer's constructor, and the learning rate by each update.
 _SETTINGS = ".hyperparams."
-
-
-def jax_parts(network: NetworkConfig) -> dict[str, Any]:
-    """Return activation and optimizer as a policy of sbx takes them; `config` has checked them."""
-    parts: dict[str, Any] = {}
-    if network.activation is not None:
-        parts["activation_fn"] = _ACTIVATIONS[network.activation]
-    if network.optimizer is not None:
-        parts["optimizer_class"] = _OPTIMIZERS[network.optimizer]
-    return parts
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:

@@ -235,7 +235,8 @@ def _build(
     action_space: spaces.Space,
     weights: dict[str, Any],
 ) -> BasePolicy:
-    from rlzoo_plus.agents.factory import AllocationLimit, make_policy
+    from rlzoo_plus.agents.allocation import AllocationLimit
+    from rlzoo_plus.agents.factory import make_policy
 
     if not all(isinstance(v, np.ndarray) for v in weights.values()):
         raise ConfigError("the weights do not fit the network: they are no arrays.")

@@ -89,5 +89,5 @@ def test_an_argument_without_its_effect_is_refused(algo, key):
 
 def test_the_names_here_are_those_that_can_be_built():
     jax_agents = pytest.importorskip("rlzoo_plus.agents.jax_agents", exc_type=ImportError)
-    assert set(jax_agents._ACTIVATIONS) == set(jax_rules.ACTIVATIONS)
-    assert set(jax_agents._OPTIMIZERS) == set(jax_rules.OPTIMIZERS)
+    assert set(jax_agents.ACTIVATIONS) == set(jax_rules.ACTIVATIONS)
+    assert set(jax_agents.OPTIMIZERS) == set(jax_rules.OPTIMIZERS)

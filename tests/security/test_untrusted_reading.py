@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlzoo_plus.agents.factory import AllocationLimit, NetworkTooLargeError
+from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.artifacts.atomic import write_atomic, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.records import read_records

@@ -1,0 +1,86 @@
+"""What agents of Stable-Baselines3 and sb3-contrib, which compute with torch, get besides."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.agents.fast.updates import FastUpdates
+from rlzoo_plus.agents.hooks import KeepsFrozen, freeze
+from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
+from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.config.catalog import (
+    ACTIVATIONS,
+    FEATURES_EXTRACTORS,
+    OPTIMIZERS,
+    AlgorithmSpec,
+    Family,
+)
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+    from stable_baselines3.common.policies import BasePolicy
+
+    from rlzoo_plus.config.schema import NetworkConfig, RunConfig
+
+log = logging.getLogger(__name__)
+
+
+def mixins(config: RunConfig) -> list[type]:
+    """Return what an algorithm's class gets: frozen parts, and recordings of what repeats."""
+    frozen: list[type] = [KeepsFrozen] if config.freeze else []
+    return [*frozen, RecordsRollouts, RecordsActions, RecordsUpdates]
+
+
+def policy_class(
+    chosen: type[BasePolicy], _spec: AlgorithmSpec, _space: spaces.Space
+) -> type[BasePolicy]:
+    """Return the class of the policy, which is the chosen one."""
+    return chosen
+
+
+def parts(network: NetworkConfig) -> dict[str, Any]:
+    """Return activation, optimizer and features extractor as a policy takes them."""
+    return {
+        key: registry.load(value)
+        for key, value, registry in (
+            ("activation_fn", network.activation, ACTIVATIONS),
+            ("optimizer_class", network.optimizer, OPTIMIZERS),
+            ("features_extractor_class", network.features_extractor, FEATURES_EXTRACTORS),
+        )
+        if value is not None
+    }
+
+
+def equip(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
+    """Freeze parts of a new agent, and let it record what repeats, as the configuration says."""
+    _warn_of_what_does_not_learn(agent.policy)
+    if config.freeze:
+        freeze(agent, config.freeze)
+    if config.fast:
+        agent.recorded = FastUpdates(records=config.record_updates)
+    elif config.record_updates:
+        agent.recorded = RecordedUpdates()
+    if config.record_updates:
+        on_policy = spec.family is Family.ON_POLICY
+        agent.rollouts = RecordedRollouts() if on_policy else None
+        agent.actions = RecordedActions() if spec.family is Family.OFF_POLICY else None
+
+
+def plan(policy: BasePolicy) -> None:
+    """Give the networks of a policy their shapes; they have them from the start."""
+
+
+def _warn_of_what_does_not_learn(policy: BasePolicy) -> None:
+    """Name the layers that a user's policy class made after its optimizer."""
+    optimizer = getattr(policy, "optimizer", None)
+    if optimizer is None or hasattr(policy, "actor") or hasattr(policy, "q_net"):
+        return  # it has several, and networks that follow others
+    learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left = [n for n, p in policy.named_parameters() if p.requires_grad and id(p) not in learned]
+    if left:
+        log.warning(
+            "%s: %s is not in its optimizer and does not learn. Make the optimizer after it, in "
+            "_build()", type(policy).__name__, ", ".join(left)
+        )  # fmt: skip
