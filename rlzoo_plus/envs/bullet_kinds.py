@@ -73,23 +73,30 @@ def why_not_known(env: gym.Env) -> str | None:
 
 
 def _steps_alike(kind: type) -> bool:
-    """Step one environment as it is and another as one of many, from the same start."""
+    """Step one environment as it is and another as one of many, from the same start.
+
+    One after the other, and not both at once: the memory of the first world becomes the second's.
+    """
     with native_output_hidden():
-        both: list[Any] = [WarmupResets(TimeLimit(kind(), 10), 1) for _ in range(2)]
-        try:
-            for env in both:
-                env.reset(seed=0)
-            alone, batch = both[0], batch_of(both[1:])
+        return _played(kind, together=False) == _played(kind, together=True)
+
+
+def _played(kind: type, *, together: bool) -> list[tuple[bytes, float, bool]]:
+    env: Any = WarmupResets(TimeLimit(kind(), 10), 1)
+    found = []
+    try:
+        env.reset(seed=0)
+        batch = batch_of([env]) if together else None
+        if batch is not None:
             batch.take_over(0)
-            actions = np.random.default_rng(0).uniform(-1, 1, (2, *alone.action_space.shape))
-            for action in actions.astype(np.float32):
-                seen, reward, ended, _, _ = alone.step(action)
+        actions = np.random.default_rng(0).uniform(-1, 1, (2, *env.action_space.shape))
+        for action in actions.astype(np.float32):
+            if batch is not None:
                 moved = batch.step_worlds(action[None])
-                if moved.observation.tobytes() != seen.tobytes() or moved.reward[0] != reward:
-                    return False
-                if bool(moved.terminated[0]) != ended:
-                    return False
-            return True
-        finally:
-            for env in both:
-                env.close()
+                seen, reward, ended = moved.observation, moved.reward[0], moved.terminated[0]
+            else:
+                seen, reward, ended, _, _ = env.step(action)
+            found.append((seen.tobytes(), float(reward), bool(ended)))
+        return found
+    finally:
+        env.close()
