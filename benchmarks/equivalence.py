@@ -1,14 +1,16 @@
-"""Learning curves of `fast=true` against the exact ones: are they equivalent?
+"""Learning curves of `fast` against the exact ones: are they equivalent?
 
-Each case trains several seeds with and without `fast=true`, as one sweep: run the command again and
-it finishes only what is missing. Two scores of each run are compared, the mean of its last three
-evaluations and the mean of all of them (the area under its curve). Equivalent means: two one-sided
+Each case trains several seeds with `fast=true`, or another value, and without, as one sweep: run
+the command again and it finishes only what is missing. Two scores of each run are compared, the
+mean of its last three evaluations and the mean of all of them (the area under its curve).
+Equivalent means: two one-sided
 t-tests (TOST) of the differences seed by seed reject, at 5 % each, that the mean scores differ by
 more than the margin, a tenth of the range of scores. Too few seeds for that give "not shown", and
 exit code 1.
 
     python -m benchmarks.equivalence [CASE ...] [--seeds 5] [--steps N] [--workers 2]
                                      [--margin 0.1] [--folder outputs/equivalence]
+                                     [--fast bfloat16]
                                      [--save benchmarks/results/equivalence.json]
 """
 
@@ -33,6 +35,8 @@ from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 
 _LEVEL, _N_EVALUATIONS, _LAST = 0.05, 10, 3
 _SMALL = "network.net_arch=[64,64]"
+# Products of layers as large as these are those that `fast=bfloat16` rounds.
+_LARGE = "network.net_arch=[256,256]"
 _SOON = "algo.hyperparams.learning_starts=500"
 
 
@@ -57,6 +61,9 @@ CASES = {
     "ppo cartpole": Case(("algo=ppo", "env=cartpole"), 30_000, 0, 500),
     "a2c cartpole_bullet": Case(("algo=a2c", "env=cartpole_bullet"), 40_000, 0, 500),
     "sac pendulum": Case(("algo=sac", "env=pendulum", _SMALL), 5_000, -1_600, 0),
+    "sac pendulum, large": Case(("algo=sac", "env=pendulum", _LARGE), 5_000, -1_600, 0),
+    "td3 pendulum, large": Case(("algo=td3", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
+    "tqc pendulum, large": Case(("algo=tqc", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
     "td3 inverted_pendulum_bullet": Case(
         (
             "algo=td3",
@@ -78,7 +85,7 @@ class Verdict:
     """What was found for one score of one case.
 
     Attributes:
-        fast: The score of each seed with `fast=true`.
+        fast: The score of each seed with `fast`.
         exact: The score of each seed without.
         difference: Mean with minus mean without.
         p_value: The larger one of the two tests.
@@ -101,6 +108,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
     parser.add_argument("--margin", type=float, default=0.1, help="part of the range of scores")
     parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "equivalence")
+    parser.add_argument("--fast", choices=["true", "bfloat16"], default="true")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the numbers as JSON")
     options = parser.parse_args()
     unknown = set(options.cases) - set(CASES)
@@ -112,8 +120,8 @@ def main() -> None:
     for name in options.cases or CASES:
         case = CASES[name]
         steps = options.steps or case.steps
-        folder = options.folder / f"{name.replace(' ', '-')}-{steps}"
-        _train(case, steps, options.seeds, options.workers, folder)
+        folder = options.folder / f"{name.replace(' ', '-')}-{steps}-{options.fast}"
+        _train(case, steps, options, folder)
         margin = options.margin * (case.high - case.low)
         results[name] = compared(folder, options.seeds, margin)
         for score, verdict in results[name].items():
@@ -121,6 +129,7 @@ def main() -> None:
     if options.save is not None:
         found = {name: {s: asdict(v) for s, v in each.items()} for name, each in results.items()}
         about = {"seeds": options.seeds, "steps": options.steps, "margin": options.margin}
+        about["fast"] = options.fast
         text = json.dumps({"about": about, "results": found}, indent=1)
         options.save.write_text(text + "\n", encoding="utf-8")
     shown = all(v.equivalent for each in results.values() for v in each.values())
@@ -128,11 +137,12 @@ def main() -> None:
     raise SystemExit(0 if shown else 1)
 
 
-def _train(case: Case, steps: int, seeds: int, workers: int, folder: Path) -> None:
+def _train(case: Case, steps: int, options: argparse.Namespace, folder: Path) -> None:
     """Run the sweep of a case; runs that are finished stay."""
-    command = [sys.executable, str(ROOT / "train.py"), "-m", *case.overrides, "fast=false,true"]
-    command += [f"seed=range(0,{seeds})", f"sweep={folder}", f"n_timesteps={steps}"]
-    command += ["device=cpu", "num_threads=1", f"infra.workers={workers}"]
+    command = [sys.executable, str(ROOT / "train.py"), "-m", *case.overrides]
+    command += [f"fast=false,{options.fast}", f"seed=range(0,{options.seeds})"]
+    command += [f"sweep={folder}", f"n_timesteps={steps}"]
+    command += ["device=cpu", "num_threads=1", f"infra.workers={options.workers}"]
     command += ["report.plot=false", "report.video=false", "log.tensorboard=false"]
     command += [f"eval.every_steps={steps // _N_EVALUATIONS}", "eval.episodes=10"]
     variables = {**os.environ, **ONE_THREAD}

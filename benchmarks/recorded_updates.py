@@ -6,10 +6,11 @@ processes disturb least, and on the clock, since a second lane trades one for th
 0` leaves one lane. Both must end with the same weights. The recorded rollouts also step and
 normalise with fewer copies, as trainings of rlzoo-plus do.
 
-    python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE] [--fast]
+    python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE]
+                                          [--fast [true|bfloat16]]
 
-With `--fast`, updates of `fast=true` are measured against recorded ones; weights differ by
-rounding.
+With `--fast`, updates of `fast=true` or `fast=bfloat16` are measured against recorded ones;
+weights differ by rounding.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.envs.normalize import LeanNormalize
 from rlzoo_plus.envs.one_by_one import OneByOne
 
-PLAIN, RECORDED, FAST = "plain", "recorded", "fast"
+PLAIN, RECORDED, FAST, HALF = "plain", "recorded", "true", "bfloat16"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
 _WIDE |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
 _OFF_POLICY = {"learning_starts": 256, "batch_size": 256, "gamma": 0.98}
@@ -117,13 +118,14 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--fast", action="store_true", help="fast=true against recorded updates")
+    told = "fast=true, or fast=bfloat16, against recorded updates"
+    parser.add_argument("--fast", nargs="?", const=FAST, choices=[FAST, HALF], help=told)
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"machine: {_machine()}", flush=True)
     columns = ["case", *_MEASURES, "same weights"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
-    kinds = (RECORDED, FAST) if options.fast else (PLAIN, RECORDED)
+    kinds = (RECORDED, options.fast) if options.fast else (PLAIN, RECORDED)
     results = {name: _measure(name, options.rounds, kinds) for name in options.cases}
     if options.json is not None:
         record = {"machine": _machine(), "rounds": options.rounds, "cases": results}
@@ -154,7 +156,8 @@ def _train(name: str, kind: str) -> tuple[list[float], torch.Tensor]:
         "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
     if recorded:
-        agent.recorded = FastUpdates() if kind == FAST else RecordedUpdates()
+        fast = kind in (FAST, HALF)
+        agent.recorded = FastUpdates(rounds=kind == HALF) if fast else RecordedUpdates()
         if isinstance(agent, OnPolicyAlgorithm):
             agent.rollouts = RecordedRollouts()
         else:

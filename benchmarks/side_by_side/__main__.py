@@ -4,7 +4,8 @@
                                       [--save benchmarks/results/side_by_side.json]
 
 Each round runs every tool once, in another order each time, as whole processes on the same cores,
-with the same environment, values and steps; ours also with `fast=true`. A training is measured
+with the same environment, values and steps; ours also with `fast=true` and, off-policy, with
+`fast=bfloat16`. A training is measured
 twice: the whole of it, and the shortest one, which is the start-up; training alone is the
 difference. rl_zoo3 is measured as it comes and with one thread; the better of both counts. It gets
 a virtual environment of its own, below build/, with the same versions.
@@ -33,12 +34,24 @@ from typing import Any, TypedDict
 from benchmarks.processes import ROOT
 from benchmarks.side_by_side import tools as tools_module
 from benchmarks.side_by_side.cases import CASES, Case, write_sb3_file
-from benchmarks.side_by_side.tools import FAST, OURS, SB3, ZOO_DEFAULT, ZOO_ONE, Took, Tool, run
+from benchmarks.side_by_side.tools import (
+    FAST,
+    HALF,
+    OURS,
+    SB3,
+    ZOO_DEFAULT,
+    ZOO_ONE,
+    Took,
+    Tool,
+    run,
+)
 
 HELP, SWEEP, LIMITS = "help", "sweep", "limits"
 _SWEEP, _JOBS, _AT_ONCE = Case("ppo", "cartpole", 256, 20_000), 8, 2
 _LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "sac HalfCheetah", "ppo CartPole")
 _EXTRAS = (HELP, SWEEP, LIMITS)
+# Algorithms for which fast=bfloat16 is more than fast=true.
+_ROUNDING = ("sac", "td3", "tqc")
 # By tool and metric, one value a round.
 Found = dict[str, dict[str, list[float]]]
 
@@ -90,12 +103,14 @@ def _measure(name: str, tool: Tool, cores: set[int]) -> dict[str, float]:
     if name == HELP:
         return {"whole": run([tool.help], tool.environ, cores).wall_s} if tool.help else {}
     if name == SWEEP:
-        return {"whole": _sweep(tool)} if tool.name not in (SB3, FAST) else {}
+        return {"whole": _sweep(tool)} if tool.name not in (SB3, FAST, HALF) else {}
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         if name == LIMITS:
             return _limits(folder, cores) if tool.name == SB3 else {}
         case = CASES[name]
+        if tool.name == HALF and case.algo not in _ROUNDING:
+            return {}
 
         def train(steps: int) -> Took:
             return run([tool.train(case, steps, folder)], tool.environ, cores)
@@ -154,15 +169,16 @@ def table(results: Mapping[str, Measured]) -> str:
     found = {name: measured["tools"] for name, measured in results.items()}
     limits = found.pop(LIMITS, {}).get(SB3, {})
     lines = [
-        "| case | ours [s] | ours, fast=true [s] | rl_zoo3 [s] | SB3 [s] | rl_zoo3 / ours "
-        "| rl_zoo3 / fast=true | shortest training: ours / rl_zoo3 | memory: ours / rl_zoo3 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| case | ours [s] | fast=true [s] | fast=bfloat16 [s] | rl_zoo3 [s] | SB3 [s] "
+        "| rl_zoo3 / ours | rl_zoo3 / fast=true | rl_zoo3 / fast=bfloat16 "
+        "| shortest training: ours / rl_zoo3 | memory: ours / rl_zoo3 |",
+        f"|{'---|' * 11}",
     ]
     for name, tools in found.items():
         metric = _time_of(tools)
         zoo = _best(tools, metric)
-        cells = [name, *(_median(tools, tool, metric) for tool in (OURS, FAST, zoo, SB3))]
-        cells += [_ratio(tools, metric, zoo, OURS), _ratio(tools, metric, zoo, FAST)]
+        cells = [name, *(_median(tools, tool, metric) for tool in (OURS, FAST, HALF, zoo, SB3))]
+        cells += [_ratio(tools, metric, zoo, own) for own in (OURS, FAST, HALF)]
         for other in ("start", "memory"):
             cells.append(_ratio(tools, other, OURS, _best(tools, other)))
         lines.append(f"| {' | '.join(cells)} |")

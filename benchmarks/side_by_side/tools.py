@@ -16,9 +16,10 @@ from benchmarks.side_by_side.cases import Case, values_of, write_sb3_file, write
 
 ZOO_VERSION = "2.9.2"
 ZOO = ROOT / "build" / f"rl_zoo3-{ZOO_VERSION}"
-OURS, FAST, ZOO_DEFAULT, ZOO_ONE, SB3 = (
+OURS, FAST, HALF, ZOO_DEFAULT, ZOO_ONE, SB3 = (
     "rlzoo_plus",
     "rlzoo_plus, fast",
+    "rlzoo_plus, bfloat16",
     "rl_zoo3",
     "rl_zoo3, 1 thread",
     "SB3",
@@ -103,6 +104,7 @@ def tools() -> list[Tool]:
     return [
         Tool(OURS, _ours, our_help, {}),
         Tool(FAST, _fast, [], {}),
+        Tool(HALF, _half, [], {}),
         Tool(ZOO_DEFAULT, _zoo, zoo_help, {}),
         Tool(ZOO_ONE, _zoo, zoo_help, ONE_THREAD),
         Tool(SB3, _sb3, [], ONE_THREAD),
@@ -115,6 +117,10 @@ def _ours(case: Case, steps: int, _folder: Path) -> list[str]:
 
 def _fast(case: Case, steps: int, folder: Path) -> list[str]:
     return [*_ours(case, steps, folder), "fast=true"]
+
+
+def _half(case: Case, steps: int, folder: Path) -> list[str]:
+    return [*_ours(case, steps, folder), "fast=bfloat16"]
 
 
 def _zoo(case: Case, steps: int, folder: Path) -> list[str]:

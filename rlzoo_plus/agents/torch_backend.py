@@ -59,7 +59,8 @@ def equip(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     if config.freeze:
         freeze(agent, config.freeze)
     if config.fast:
-        agent.recorded = FastUpdates(records=config.record_updates)
+        rounds = config.fast == "bfloat16"
+        agent.recorded = FastUpdates(records=config.record_updates, rounds=rounds)
     elif config.record_updates:
         agent.recorded = RecordedUpdates()
     if config.record_updates:

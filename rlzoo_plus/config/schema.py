@@ -378,7 +378,7 @@ class RunConfig(Section):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,4})?)$")]
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True
-    fast: bool = False
+    fast: bool | Literal["bfloat16"] = False
     fast_math: bool = False
     profile: bool | Literal["torch"] = False
     run_dir: Text | None

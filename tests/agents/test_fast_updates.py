@@ -1,5 +1,6 @@
-"""`fast=true`: nearly the same weights, exact resumes, and fallbacks that say why."""
+"""`fast`: nearly the same weights, exact resumes, and fallbacks that say why."""
 
+import copy
 import logging
 
 import numpy as np
@@ -15,6 +16,7 @@ from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded.updates import RecordsUpdates
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
@@ -39,7 +41,8 @@ def train(algorithm, env, arguments, steps, updates):
     torch.set_num_threads(1)
     venv = make_vec_env(env, 4, seed=0)
     kind = with_iteration_hook(algorithm, RecordsUpdates)
-    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **arguments)
+    # SB3 adds to the arguments of the policy.
+    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     agent.recorded = updates
     agent.learn(steps)
     venv.close()
@@ -76,6 +79,73 @@ def test_a_run_in_pieces_is_the_run_as_a_whole(algo, tmp_path):
     assert_same_in_pieces(tmp_path, config)
 
 
+LARGE = {**OFF_POLICY, "policy_kwargs": {"net_arch": [160, 130]}}
+ROUNDED = {
+    "sac": (SAC, {}),
+    "sac-gsde": (SAC, {"use_sde": True}),
+    "td3": (TD3, {}),
+    "tqc": (TQC, {}),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_updates_with_products_in_bfloat16_are_near_those_of_stable_baselines3(name):
+    algorithm, arguments = ROUNDED[name]
+    arguments = {**LARGE, **arguments, "learning_rate": 1e-4}
+    exact, fast, rounded = (
+        train(algorithm, TINY, arguments, 64, updates)
+        for updates in (None, FastUpdates(), FastUpdates(rounds=True))
+    )
+    assert not rounded.recorded.not_fast
+    logged, expected = (agent.logger.name_to_value for agent in (rounded, exact))
+    assert logged["train/critic_loss"] == pytest.approx(expected["train/critic_loss"], rel=0.05)
+    for name, theirs in exact.policy.state_dict().items():
+        mine, full = (agent.policy.state_dict()[name] for agent in (rounded, fast))
+        # Eight steps of Adam move a weight by no more than 8e-4, and most by more than 1e-4.
+        assert float((mine - theirs).abs().mean()) < 5e-5, name
+        if name == "critic.qf0.2.weight":  # between the two hidden layers
+            assert float((full - theirs).abs().mean()) < 0.1 * float((mine - theirs).abs().mean())
+
+
+def test_small_layers_are_never_rounded():
+    arguments = {**OFF_POLICY, "policy_kwargs": {"net_arch": [127, 200]}}
+    fast, rounded = (
+        train(SAC, TINY, arguments, 64, FastUpdates(rounds=rounds)) for rounds in (False, True)
+    )
+    assert_same_tree(
+        *(
+            {name: tensor.numpy() for name, tensor in agent.policy.state_dict().items()}
+            for agent in (fast, rounded)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "algo", ["sac", *(pytest.param(a, marks=pytest.mark.slow) for a in ("td3", "tqc"))]
+)
+def test_a_run_with_products_in_bfloat16_in_pieces_is_the_run_as_a_whole(algo, tmp_path):
+    config = tiny_config(
+        *(algo, TINY, "fast=bfloat16", "normalize=true", "n_timesteps=160"),
+        "network.net_arch=[128,128]",
+    )
+    assert_same_in_pieces(tmp_path, config)
+
+
+def test_on_policy_bfloat16_is_fast_and_the_run_says_so(caplog):
+    fast, rounded = (
+        train(*CASES["a2c"], 320, FastUpdates(rounds=rounds)) for rounds in (False, True)
+    )
+    assert "fast=bfloat16 is fast=true: A2C" in caplog.text
+    for mine, theirs in zip(fast.policy.parameters(), rounded.policy.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_processor_without_such_products_is_told(monkeypatch, caplog):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    train(SAC, TINY, LARGE, 64, FastUpdates(rounds=True))
+    assert "no instructions for products of bfloat16" in caplog.text
+
+
 def test_a_clip_range_that_ends_at_zero_is_no_reason_to_fall_back():
     clip = {"clip_range": lambda remaining: 0.2 * remaining}
     agent = train(PPO, DISCRETE, {**SMALL, **clip}, 4 * SMALL["n_steps"], FastUpdates())
@@ -110,6 +180,10 @@ def test_fast_is_part_of_what_a_run_is():
     assert "fast" not in config.model_dump()
     assert fast.model_dump()["fast"] is True
     assert config_hash(fast) != config_hash(config)
+    rounded = tiny_config("sac", TINY, "fast=bfloat16")
+    assert rounded.model_dump()["fast"] == "bfloat16"
+    with pytest.raises(ConfigError, match="fast=bfloat17"):
+        tiny_config("sac", TINY, "fast=bfloat17")
 
 
 def test_a_wrong_gradient_is_found_when_a_training_starts(monkeypatch):

@@ -43,8 +43,8 @@ class GaussianActor:
 
     n_matrices = 0
 
-    def __init__(self, actor: Any) -> None:
-        self._latent = Perceptron(actor.latent_pi)
+    def __init__(self, actor: Any, *, rounds: bool) -> None:
+        self._latent = Perceptron(actor.latent_pi, rounds=rounds)
         self._mean, self._log_std = Perceptron(actor.mu), Perceptron(actor.log_std)
         self._epsilon, self._n_actions = actor.action_dist.epsilon, actor.action_dist.action_dim
         self._dtype = actor.mu.weight.dtype
@@ -109,8 +109,9 @@ class NoiseActor:
 
     n_matrices = 2
 
-    def __init__(self, actor: Any) -> None:
-        self._latent, self._mean = Perceptron(actor.latent_pi), Perceptron(actor.mu)
+    def __init__(self, actor: Any, *, rounds: bool) -> None:
+        self._latent = Perceptron(actor.latent_pi, rounds=rounds)
+        self._mean = Perceptron(actor.mu)
         self._log_std = actor.log_std
         distribution = actor.action_dist
         self._std = DeviationOfNoise(actor.log_std, distribution)
@@ -185,15 +186,19 @@ def _head(network: Perceptron, made: Pass, gradient: Tensor, gradients: Gradient
     return of_input
 
 
-def actor_of(actor: Any) -> GaussianActor | NoiseActor:
+def actor_of(actor: Any, *, rounds: bool = False) -> GaussianActor | NoiseActor:
     """Return what draws the actions of an actor.
+
+    Args:
+        actor: That of SAC or TQC.
+        rounds: Whether products of large layers are made in bfloat16.
 
     Raises:
         NotRecordableError: Its distribution is of another kind.
     """
     kind = type(actor.action_dist)
     if kind is SquashedDiagGaussianDistribution:
-        return GaussianActor(actor)
+        return GaussianActor(actor, rounds=rounds)
     if kind is StateDependentNoiseDistribution and actor.action_dist.learn_features:
-        return NoiseActor(actor)
+        return NoiseActor(actor, rounds=rounds)
     raise NotRecordableError(f"{kind.__name__} is not one of the distributions that it knows")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
+from rlzoo_plus.agents.fast.rounded import Operands, rounded
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 
 aten = torch.ops.aten
@@ -97,26 +98,36 @@ class Pass:
         inputs: What came into each layer.
         before: What each layer's activation was given; None where nobody needs it.
         result: What came out, shape (batch, units).
+        operands: What each layer multiplied in bfloat16, None where nothing was rounded.
     """
 
     inputs: list[Tensor]
     before: list[Tensor]
     result: Tensor
+    operands: list[Operands | None]
 
     def first(self, size: int) -> Pass:
         """Return the pass of the first samples alone."""
         inputs = [tensor[:size] for tensor in self.inputs]
-        return Pass(inputs, [tensor[:size] for tensor in self.before], self.result[:size])
+        before = [tensor[:size] for tensor in self.before]
+        operands = [None if of is None else of.first(size) for of in self.operands]
+        return Pass(inputs, before, self.result[:size], operands)
 
 
 class Perceptron:
-    """Linear layers, each with an activation or without.
+    """Linear layers, each with an activation or without."""
 
-    Raises:
-        NotRecordableError: A layer is of another kind.
-    """
+    def __init__(self, *modules: nn.Module, rounds: bool = False) -> None:
+        """Find the layers.
 
-    def __init__(self, *modules: nn.Module) -> None:
+        Args:
+            modules: Layers and activations in their order, also nested.
+            rounds: Whether products of large layers are made in bfloat16.
+
+        Raises:
+            NotRecordableError: A layer is of another kind.
+        """
+        self._rounds = rounds
         self.layers: list[tuple[nn.Linear, _Activation | None]] = []
         for module in _flat(modules):
             if type(module) is nn.Linear:
@@ -129,18 +140,22 @@ class Perceptron:
 
     def forward(self, x: Tensor) -> Pass:
         """Compute the results for inputs of shape (batch, features)."""
-        inputs, before = [], []
+        inputs, before, operands = [], [], []
         for linear, activation in self.layers:
             inputs.append(x)
+            operands.append(rounded(x, linear.weight) if self._rounds else None)
+            factor = 2 if activation is _TANH else 1
+            if operands[-1] is not None:
+                given = operands[-1].forward(linear.bias, factor)
+            else:
+                given = _linear(linear, x, factor)
             if activation is _TANH:
                 # tanh(x) = 2 / (1 + exp(-2 x)) - 1
-                x = torch.sigmoid(_linear(linear, x, 2)).mul_(2).sub_(1)
-                before.append(x)
-                continue
-            given = _linear(linear, x)
+                given = x = torch.sigmoid(given).mul_(2).sub_(1)
+            else:
+                x = given if activation is None else activation.forward(given)
             before.append(given)
-            x = given if activation is None else activation.forward(given)
-        return Pass(inputs, before, x)
+        return Pass(inputs, before, x, operands)
 
     def backward(
         self,
@@ -162,12 +177,23 @@ class Perceptron:
         for k, (linear, activation) in reversed(list(enumerate(self.layers))):
             if activation is not None:
                 gradient = activation.backward(gradient, made.before[k], results[k])
+            if gradients is not None and linear.bias is not None:
+                gradients[id(linear.bias)] = gradient.sum(0)
+            operands = made.operands[k]
+            if operands is not None:
+                gradient = operands.round(gradient)
             if gradients is not None:
-                gradients[id(linear.weight)] = _of_weight(gradient, made.inputs[k])
-                if linear.bias is not None:
-                    gradients[id(linear.bias)] = gradient.sum(0)
+                gradients[id(linear.weight)] = (
+                    _of_weight(gradient, made.inputs[k])
+                    if operands is None
+                    else operands.of_weight(gradient)
+                )
             if k or to_input:
-                gradient = torch.mm(gradient, linear.weight)
+                gradient = (
+                    torch.mm(gradient, linear.weight)
+                    if operands is None
+                    else operands.of_input(gradient)
+                )
         return gradient if to_input else None
 
 
@@ -176,12 +202,19 @@ class Ensemble:
 
     Their weights are views of one flat tensor, at the same distance from one network to the next,
     so that all weights of a layer are one view of it.
-
-    Raises:
-        NotRecordableError: They are not.
     """
 
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
+    def __init__(self, networks: Sequence[nn.Module], *, rounds: bool = False) -> None:
+        """Find the layers.
+
+        Args:
+            networks: The perceptrons.
+            rounds: Whether products of large layers are made in bfloat16.
+
+        Raises:
+            NotRecordableError: They do not fit, or their weights lie otherwise.
+        """
+        self._rounds = rounds
         members = [Perceptron(network).layers for network in networks]
         self.layers: list[tuple[Tensor, Tensor | None, _Activation | None]] = []
         for layer in zip(*members, strict=True):
@@ -206,11 +239,14 @@ class Ensemble:
     def forward(self, x: Tensor) -> Pass:
         """Compute the results, shape (networks, batch, units), for inputs (batch, features)."""
         x = x.expand(len(self.layers[0][0]), -1, -1)
-        inputs, before = [], []
+        inputs, before, operands = [], [], []
         for weight, bias, activation in self.layers:
             inputs.append(x)
+            operands.append(rounded(x, weight) if self._rounds else None)
             weight, factor = weight.transpose(1, 2), 2 if activation is _TANH else 1
-            if bias is None:
+            if operands[-1] is not None:
+                given = operands[-1].forward(bias, factor)
+            elif bias is None:
                 given = torch.bmm(x, weight).mul_(factor)
             else:
                 given = torch.baddbmm(bias, x, weight, beta=factor, alpha=factor)
@@ -219,13 +255,17 @@ class Ensemble:
             else:
                 x = given if activation is None else activation.forward(given)
             before.append(given)
-        return Pass(inputs, before, x)
+        return Pass(inputs, before, x, operands)
 
     def backward(self, made: Pass, gradient: Tensor) -> list[Tensor]:
         """Return the gradients of `tensors`, given that of the results."""
         found: list[list[Tensor]] = []
-        for k, of_product in self._gradients(made, gradient):
-            both = [torch.bmm(of_product.transpose(1, 2), made.inputs[k])]
+        for k, of_product, low in self._gradients(made, gradient):
+            operands = made.operands[k]
+            if operands is None:
+                both = [torch.bmm(of_product.transpose(1, 2), made.inputs[k])]
+            else:
+                both = [operands.of_weight(low)]
             if self.layers[k][1] is not None:
                 both.append(of_product.sum(1, keepdim=True))
             found.append(both)
@@ -233,19 +273,26 @@ class Ensemble:
 
     def backward_to_input(self, made: Pass, gradient: Tensor, first: int) -> Tensor:
         """Return the gradient of the columns of the input from `first` on."""
-        *_, (_, of_product) = self._gradients(made, gradient)
+        *_, (_, of_product, _) = self._gradients(made, gradient)
         return torch.bmm(of_product, self.layers[0][0][:, :, first:]).sum(0)
 
-    def _gradients(self, made: Pass, gradient: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield each layer's number and the gradient of what its product gave, the last first."""
+    def _gradients(self, made: Pass, gradient: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield for each layer, the last first, its number and the gradient of its product.
+
+        The second time it is rounded, for a layer that rounds.
+        """
         results = [*made.inputs[1:], made.result]
         for k in reversed(range(len(self.layers))):
             activation = self.layers[k][2]
             if activation is not None:
                 gradient = activation.backward(gradient, made.before[k], results[k])
-            yield k, gradient
-            if k:
+            operands = made.operands[k]
+            low = gradient if operands is None else operands.round(gradient)
+            yield k, gradient, low
+            if k and operands is None:
                 gradient = torch.bmm(gradient, self.layers[k][0])
+            elif k:
+                gradient = operands.of_input(low)
 
 
 def _stacked(parameters: Sequence[Tensor]) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from rlzoo_plus.agents.fast.actors import actor_of
 from rlzoo_plus.agents.fast.checks import require_same_gradients
 from rlzoo_plus.agents.fast.layers import Ensemble, Gradients, Perceptron
+from rlzoo_plus.agents.fast.rounded import full_precision
 from rlzoo_plus.agents.fast.steps import FastPolyak, FusedAdam, make_fast_steps
 from rlzoo_plus.agents.recorded.off_policy import (
     OffPolicyUpdate,
@@ -36,17 +37,20 @@ class _FastOffPolicy(OffPolicyUpdate):
 
     policy_class: type
 
-    def _prepare(self) -> None:
+    def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         """Find actor and critics, whose weights become views of flat tensors.
+
+        Args:
+            agent: Is updated.
+            rounds: Whether products of large layers are made in bfloat16.
 
         Raises:
             NotRecordableError: They are of another kind.
         """
-        agent = self.agent
+        super().__init__(agent)
         _require_known(agent, self.policy_class)
-        self._critics, self._critic_targets = (
-            Ensemble(critic.q_networks) for critic in (agent.critic, agent.critic_target)
-        )
+        self._begun = False
+        self._critics = Ensemble(agent.critic.q_networks, rounds=rounds)
         if not isinstance(self._critic, FusedAdam) or len(self._critic.parameters) != len(
             list(agent.critic.parameters())
         ):
@@ -96,7 +100,9 @@ class _FastOffPolicy(OffPolicyUpdate):
             NotRecordableError: One is another one.
         """
         given = SimpleNamespace(**({"discounts": None} | batch))
-        found, expected = self.both_gradients(given, SimpleNamespace(**numbers))
+        # A difference of two values may be as small as their rounding in 16 bits.
+        with full_precision():
+            found, expected = self.both_gradients(given, SimpleNamespace(**numbers))
         require_same_gradients(list(found), list(found.values()), list(expected.values()))
 
     def both_gradients(
@@ -119,14 +125,12 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
 
     policy_class: type = SACPolicy
 
-    def __init__(self, agent: Any) -> None:
-        super().__init__(agent)
-        self._prepare()
+    def __init__(self, agent: Any, *, rounds: bool = False) -> None:
+        super().__init__(agent, rounds=rounds)
         critic, target = agent.critic.parameters(), agent.critic_target.parameters()
         self._polyak = FastPolyak(self._critic, list(critic), list(target))
-        self._critic_targets = Ensemble(agent.critic_target.q_networks)
-        self._policy = actor_of(agent.actor)
-        self._begun = False
+        self._critic_targets = Ensemble(agent.critic_target.q_networks, rounds=rounds)
+        self._policy = actor_of(agent.actor, rounds=rounds)
 
     @torch.no_grad()
     def fast_parts(
@@ -288,9 +292,8 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
 
     policy_class = TD3Policy
 
-    def __init__(self, agent: Any) -> None:
-        super().__init__(agent)
-        self._prepare()
+    def __init__(self, agent: Any, *, rounds: bool = False) -> None:
+        super().__init__(agent, rounds=rounds)
         self._targets = [
             FastPolyak(steps, list(network.parameters()), list(target.parameters()))
             for steps, network, target in (
@@ -298,12 +301,11 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
                 (self._actor, agent.actor, agent.actor_target),
             )
         ]
-        self._critic_targets = Ensemble(agent.critic_target.q_networks)
+        self._critic_targets = Ensemble(agent.critic_target.q_networks, rounds=rounds)
         self._policy, self._policy_target = (
-            Perceptron(actor.mu) for actor in (agent.actor, agent.actor_target)
+            Perceptron(actor.mu, rounds=rounds) for actor in (agent.actor, agent.actor_target)
         )
-        self._first_critic = Perceptron(agent.critic.q_networks[0])
-        self._begun = False
+        self._first_critic = Perceptron(agent.critic.q_networks[0], rounds=rounds)
 
     @torch.no_grad()
     def fast_parts(

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from rlzoo_plus.agents.fast.rounded import multiplies_bfloat16
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.updates import (
     RecordedUpdates,
@@ -28,6 +29,9 @@ FAST = {
     "stable_baselines3.td3.td3.TD3": f"{_OFF_POLICY}.FastTD3Update",
 }
 
+_SAME = "the same mathematics, other rounding than SB3's"
+_ROUNDED = "products of large layers in bfloat16, all else in single precision"
+
 
 class FastUpdates(RecordedUpdates):
     """Updates an agent with the same mathematics and other rounding.
@@ -40,15 +44,16 @@ class FastUpdates(RecordedUpdates):
         not_fast: Why they are not fast, empty if they are.
     """
 
-    def __init__(self, *, records: bool = True) -> None:
+    def __init__(self, *, records: bool = True, rounds: bool = False) -> None:
         """Make updates of an agent fast from its first one on.
 
         Args:
             records: Whether updates that cannot be fast are recorded.
+            rounds: Whether SAC, TQC, TD3 and DDPG make products of large layers in bfloat16.
         """
         super().__init__()
         self.not_fast = ""
-        self._records = records
+        self._records, self._rounds = records, rounds
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         reason = self.not_fast or self._begin(agent, *args, **kwargs)
@@ -69,8 +74,9 @@ class FastUpdates(RecordedUpdates):
         if owner not in FAST:
             return f"{owner.rpartition('.')[2]} has no fast ones"
         before = _State(agent)
+        options = {"rounds": True} if self._rounds and FAST[owner].startswith(_OFF_POLICY) else {}
         try:
-            update: Update = _class_of(FAST[owner])(agent)
+            update: Update = _class_of(FAST[owner])(agent, **options)
             kind = update.kind(*args, **kwargs)
             with torch.no_grad():
                 update.make(*args, **kwargs)
@@ -83,7 +89,19 @@ class FastUpdates(RecordedUpdates):
             before.restore()
             return str(error)
         if not self._checked:
-            log.info("updates are fast: the same mathematics, other rounding than SB3's")
+            log.info("updates are fast: %s", _ROUNDED if options else _SAME)
+            if self._rounds:
+                _warn_of_rounding(owner.rpartition(".")[2], bool(options))
         self.n_recorded += 1
         self._keep(agent, update, kind)
         return ""
+
+
+def _warn_of_rounding(name: str, is_rounded: bool) -> None:
+    if not is_rounded:
+        log.warning("fast=bfloat16 is fast=true: %s makes its products in full precision", name)
+    elif not multiplies_bfloat16():
+        log.warning(
+            "fast=bfloat16: this processor has no instructions for products of bfloat16 "
+            "(AVX512_BF16, AMX). Use fast=true, which is faster here."
+        )
