@@ -45,12 +45,22 @@ class Throttled:
         import http.server
 
         self.held, self.go, self.n_held = threading.Event(), threading.Event(), 0
+        self.n_under_way, self.lock = 0, threading.Lock()
         outer, host = self, endpoint.rpartition("/")[2]
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def _forward(self):
+                with outer.lock:
+                    outer.n_under_way += 1
+                try:
+                    self._forward_one()
+                finally:
+                    with outer.lock:
+                        outer.n_under_way -= 1
+
+            def _forward_one(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if self.command == "PUT" and "/runs/" in self.path and not outer.go.is_set():
                     outer.n_held += 1
@@ -94,6 +104,15 @@ def run(tmp_path):
     return path
 
 
+def freeze(worker, proxy):
+    """Stop a worker that is sending nothing; return whether it is stopped."""
+    os.kill(worker.pid, signal.SIGSTOP)
+    threading.Event().wait(0.1)
+    if proxy.n_under_way:
+        os.kill(worker.pid, signal.SIGCONT)
+    return not proxy.n_under_way
+
+
 def test_a_frozen_worker_sends_nothing_after_it_wakes_up(run, tmp_path, monkeypatch):
     with s3_server(monkeypatch) as url:
         proxy = Throttled(os.environ["AWS_ENDPOINT_URL"])
@@ -105,9 +124,10 @@ def test_a_frozen_worker_sends_nothing_after_it_wakes_up(run, tmp_path, monkeypa
             env=environ_of_tests(AWS_ENDPOINT_URL=proxy.endpoint),
         )
         try:
-            # In the middle of a push: its first attempt was refused, and botocore waits.
+            # In the middle of a push: its first attempt was refused, and botocore waits. What it
+            # has begun to send could not be taken back, so not in the middle of a request.
             wait_for(proxy.held.is_set, worker)
-            os.kill(worker.pid, signal.SIGSTOP)
+            assert wait_for(lambda: freeze(worker, proxy), worker)
             store = open_store(url)
             lease = RunLease(store, RUN, "taker")
             assert wait_for(lambda: lease.claim(list_leases(store, "sweep"), 2.0), worker)
