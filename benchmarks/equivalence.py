@@ -61,9 +61,9 @@ CASES = {
     "ppo cartpole": Case(("algo=ppo", "env=cartpole"), 30_000, 0, 500),
     "a2c cartpole_bullet": Case(("algo=a2c", "env=cartpole_bullet"), 40_000, 0, 500),
     "sac pendulum": Case(("algo=sac", "env=pendulum", _SMALL), 5_000, -1_600, 0),
-    "sac pendulum, large": Case(("algo=sac", "env=pendulum", _LARGE), 5_000, -1_600, 0),
-    "td3 pendulum, large": Case(("algo=td3", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
-    "tqc pendulum, large": Case(("algo=tqc", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
+    "sac pendulum large": Case(("algo=sac", "env=pendulum", _LARGE), 5_000, -1_600, 0),
+    "td3 pendulum large": Case(("algo=td3", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
+    "tqc pendulum large": Case(("algo=tqc", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
     "td3 inverted_pendulum_bullet": Case(
         (
             "algo=td3",
