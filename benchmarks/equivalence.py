@@ -3,10 +3,9 @@
 Each case trains several seeds with `fast=true`, or another value, and without, as one sweep: run
 the command again and it finishes only what is missing. Two scores of each run are compared, the
 mean of its last three evaluations and the mean of all of them (the area under its curve).
-Equivalent means: two one-sided
-t-tests (TOST) of the differences seed by seed reject, at 5 % each, that the mean scores differ by
-more than the margin, a tenth of the range of scores. Too few seeds for that give "not shown", and
-exit code 1.
+Equivalent means: two one-sided t-tests (TOST) of the differences seed by seed reject, at 5 % each,
+that the mean scores differ by more than the margin, a tenth of the range of scores. Too few seeds
+for that give "not shown", and exit code 1.
 
     python -m benchmarks.equivalence [CASE ...] [--seeds 5] [--steps N] [--workers 2]
                                      [--margin 0.1] [--folder outputs/equivalence]

@@ -51,8 +51,9 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
 def equip(_agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     """Say which settings have no effect on a new agent."""
     for key in ("fast", "fast_math"):
-        if getattr(config, key):
-            log.warning("%s=true has no effect: %s computes with JAX", key, spec.name)
+        if value := getattr(config, key):
+            value = str(value).lower()
+            log.warning("%s=%s has no effect: %s computes with JAX", key, value, spec.name)
     if config.record_updates:
         log.info("updates are not recorded: %s compiles them with JAX", spec.name)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import TQC
-from stable_baselines3 import A2C, PPO, SAC, TD3
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
 from support.resuming import assert_same_in_pieces, train_with_a_kill
 from support.training import assert_same_tree, bundle_weights, tiny_config, train_run
@@ -131,6 +131,11 @@ def test_a_run_with_products_in_bfloat16_in_pieces_is_the_run_as_a_whole(algo, t
     assert_same_in_pieces(tmp_path, config)
 
 
+def test_bfloat16_names_itself_where_it_has_no_effect(caplog):
+    train(DQN, DISCRETE, {"learning_starts": 20}, 64, FastUpdates(rounds=True))
+    assert "fast=bfloat16 has no effect on updates: DQN" in caplog.text
+
+
 def test_on_policy_bfloat16_is_fast_and_the_run_says_so(caplog):
     fast, rounded = (
         train(*CASES["a2c"], 320, FastUpdates(rounds=rounds)) for rounds in (False, True)
@@ -144,6 +149,13 @@ def test_a_processor_without_such_products_is_told(monkeypatch, caplog):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
     train(SAC, TINY, LARGE, 64, FastUpdates(rounds=True))
     assert "no instructions for products of bfloat16" in caplog.text
+
+
+def test_an_older_torch_cannot_tell_what_the_processor_has(monkeypatch, caplog):
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    agent = train(SAC, TINY, LARGE, 64, FastUpdates(rounds=True))
+    assert not agent.recorded.not_fast
+    assert "no instructions" not in caplog.text
 
 
 def test_a_clip_range_that_ends_at_zero_is_no_reason_to_fall_back():

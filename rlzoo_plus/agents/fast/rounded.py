@@ -77,7 +77,8 @@ def full_precision() -> Iterator[None]:
         _rounds.reset(token)
 
 
-def multiplies_bfloat16() -> bool:
-    """Return whether this processor has instructions for products of bfloat16."""
-    able = torch.cpu.get_capabilities()
-    return any(able.get(name) for name in _INSTRUCTIONS)
+def lacks_bfloat16() -> bool:
+    """Return whether this processor is known to have no instructions for products of bfloat16."""
+    # An older torch cannot tell.
+    able = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(able) and not any(able.get(name) for name in _INSTRUCTIONS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlzoo_plus.agents.fast.rounded import multiplies_bfloat16
+from rlzoo_plus.agents.fast.rounded import lacks_bfloat16
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.updates import (
     RecordedUpdates,
@@ -61,7 +61,8 @@ class FastUpdates(RecordedUpdates):
             return
         if not self.not_fast:
             self.not_fast = reason
-            log.warning("fast=true has no effect on updates: %s", reason)
+            value = "bfloat16" if self._rounds else "true"
+            log.warning("fast=%s has no effect on updates: %s", value, reason)
         if self._records:
             super()._check(agent, plain, *args, **kwargs)
         else:
@@ -100,7 +101,7 @@ class FastUpdates(RecordedUpdates):
 def _warn_of_rounding(name: str, is_rounded: bool) -> None:
     if not is_rounded:
         log.warning("fast=bfloat16 is fast=true: %s makes its products in full precision", name)
-    elif not multiplies_bfloat16():
+    elif lacks_bfloat16():
         log.warning(
             "fast=bfloat16: this processor has no instructions for products of bfloat16 "
             "(AVX512_BF16, AMX). Use fast=true, which is faster here."
