@@ -14,6 +14,7 @@ from torch import nn
 
 from rlzoo_plus.agents.fast.off_policy import FastSACUpdate, FastTD3Update, FastTQCUpdate
 from rlzoo_plus.agents.fast.on_policy import FastA2CUpdate, FastPPOUpdate
+from rlzoo_plus.agents.fast.products import Single
 from rlzoo_plus.agents.fast.steps import FusedAdam
 
 MOST_RELATIVE_ERROR = 1e-9
@@ -240,6 +241,6 @@ def test_a_wrong_gradient_would_be_found(monkeypatch):
     draw = np.random.default_rng(1)
     agent = random_agent(A2C, draw)
     update = FastA2CUpdate(agent)
-    monkeypatch.setattr("rlzoo_plus.agents.fast.layers._of_weight", lambda g, x: g.t() @ x * 1.001)
+    monkeypatch.setattr(Single, "of_weight", lambda self, g: g.t() @ self.x * 1.001)
     with pytest.raises(AssertionError):
         check_on_policy(agent, update, 32, {})

@@ -12,6 +12,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from support.resuming import assert_same_in_pieces, train_with_a_kill
 from support.training import assert_same_tree, bundle_weights, tiny_config, train_run
 
+from rlzoo_plus.agents.fast.products import Single
 from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded.updates import RecordsUpdates
@@ -199,7 +200,7 @@ def test_fast_is_part_of_what_a_run_is():
 
 
 def test_a_wrong_gradient_is_found_when_a_training_starts(monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.agents.fast.layers._of_weight", lambda g, x: g.t() @ x * 1.1)
+    monkeypatch.setattr(Single, "of_weight", lambda self, g: g.t() @ self.x * 1.1)
     fast = train(*CASES["a2c"], 320, FastUpdates())
     assert "not that of autograd" in fast.recorded.not_fast
     exact = train(*CASES["a2c"], 320, None)

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
-from rlzoo_plus.agents.fast.rounded import Operands, rounded
+from rlzoo_plus.agents.fast.products import Batched, Product, Single, product_of
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 
 aten = torch.ops.aten
 # Gradients by the identity of their parameters.
 Gradients = dict[int, Tensor]
-# Layers with fewer units are computed with one column for each sample.
-_NARROW = 32
 
 
 @dataclass(frozen=True)
@@ -95,23 +93,25 @@ class Pass:
     """What a backward pass needs of a forward pass.
 
     Attributes:
-        inputs: What came into each layer.
-        before: What each layer's activation was given; None where nobody needs it.
-        result: What came out, shape (batch, units).
-        operands: What each layer multiplied in bfloat16, None where nothing was rounded.
+        products: What each layer multiplied.
+        before: What each layer's activation was given.
+        results: What came in, and what came out of each layer.
     """
 
-    inputs: list[Tensor]
+    products: list[Product]
     before: list[Tensor]
-    result: Tensor
-    operands: list[Operands | None]
+    results: list[Tensor]
+
+    @property
+    def result(self) -> Tensor:
+        """What came out of the last layer, shape ([networks,] batch, units)."""
+        return self.results[-1]
 
     def first(self, size: int) -> Pass:
         """Return the pass of the first samples alone."""
-        inputs = [tensor[:size] for tensor in self.inputs]
-        before = [tensor[:size] for tensor in self.before]
-        operands = [None if of is None else of.first(size) for of in self.operands]
-        return Pass(inputs, before, self.result[:size], operands)
+        products = [product.first(size) for product in self.products]
+        before, results = ([t[:size] for t in each] for each in (self.before, self.results))
+        return Pass(products, before, results)
 
 
 class Perceptron:
@@ -140,22 +140,11 @@ class Perceptron:
 
     def forward(self, x: Tensor) -> Pass:
         """Compute the results for inputs of shape (batch, features)."""
-        inputs, before, operands = [], [], []
+        made = Pass([], [], [x])
         for linear, activation in self.layers:
-            inputs.append(x)
-            operands.append(rounded(x, linear.weight) if self._rounds else None)
-            factor = 2 if activation is _TANH else 1
-            if operands[-1] is not None:
-                given = operands[-1].forward(linear.bias, factor)
-            else:
-                given = _linear(linear, x, factor)
-            if activation is _TANH:
-                # tanh(x) = 2 / (1 + exp(-2 x)) - 1
-                given = x = torch.sigmoid(given).mul_(2).sub_(1)
-            else:
-                x = given if activation is None else activation.forward(given)
-            before.append(given)
-        return Pass(inputs, before, x, operands)
+            product = product_of(Single, x, linear.weight, rounds=self._rounds)
+            x = _passed(made, product, linear.bias, activation)
+        return made
 
     def backward(
         self,
@@ -173,27 +162,17 @@ class Perceptron:
             gradients: Receives them; None if those of the parameters are not wanted.
             to_input: Whether that of the input is wanted.
         """
-        results = [*made.inputs[1:], made.result]
         for k, (linear, activation) in reversed(list(enumerate(self.layers))):
             if activation is not None:
-                gradient = activation.backward(gradient, made.before[k], results[k])
+                gradient = activation.backward(gradient, made.before[k], made.results[k + 1])
             if gradients is not None and linear.bias is not None:
                 gradients[id(linear.bias)] = gradient.sum(0)
-            operands = made.operands[k]
-            if operands is not None:
-                gradient = operands.round(gradient)
+            product = made.products[k]
+            gradient = product.operand(gradient)
             if gradients is not None:
-                gradients[id(linear.weight)] = (
-                    _of_weight(gradient, made.inputs[k])
-                    if operands is None
-                    else operands.of_weight(gradient)
-                )
+                gradients[id(linear.weight)] = product.of_weight(gradient)
             if k or to_input:
-                gradient = (
-                    torch.mm(gradient, linear.weight)
-                    if operands is None
-                    else operands.of_input(gradient)
-                )
+                gradient = product.of_input(gradient)
         return gradient if to_input else None
 
 
@@ -239,33 +218,17 @@ class Ensemble:
     def forward(self, x: Tensor) -> Pass:
         """Compute the results, shape (networks, batch, units), for inputs (batch, features)."""
         x = x.expand(len(self.layers[0][0]), -1, -1)
-        inputs, before, operands = [], [], []
+        made = Pass([], [], [x])
         for weight, bias, activation in self.layers:
-            inputs.append(x)
-            operands.append(rounded(x, weight) if self._rounds else None)
-            weight, factor = weight.transpose(1, 2), 2 if activation is _TANH else 1
-            if operands[-1] is not None:
-                given = operands[-1].forward(bias, factor)
-            elif bias is None:
-                given = torch.bmm(x, weight).mul_(factor)
-            else:
-                given = torch.baddbmm(bias, x, weight, beta=factor, alpha=factor)
-            if activation is _TANH:
-                given = x = torch.sigmoid(given).mul_(2).sub_(1)
-            else:
-                x = given if activation is None else activation.forward(given)
-            before.append(given)
-        return Pass(inputs, before, x, operands)
+            product = product_of(Batched, x, weight, rounds=self._rounds)
+            x = _passed(made, product, bias, activation)
+        return made
 
     def backward(self, made: Pass, gradient: Tensor) -> list[Tensor]:
         """Return the gradients of `tensors`, given that of the results."""
         found: list[list[Tensor]] = []
-        for k, of_product, low in self._gradients(made, gradient):
-            operands = made.operands[k]
-            if operands is None:
-                both = [torch.bmm(of_product.transpose(1, 2), made.inputs[k])]
-            else:
-                both = [operands.of_weight(low)]
+        for k, of_product, operand in self._gradients(made, gradient):
+            both = [made.products[k].of_weight(operand)]
             if self.layers[k][1] is not None:
                 both.append(of_product.sum(1, keepdim=True))
             found.append(both)
@@ -277,22 +240,31 @@ class Ensemble:
         return torch.bmm(of_product, self.layers[0][0][:, :, first:]).sum(0)
 
     def _gradients(self, made: Pass, gradient: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield for each layer, the last first, its number and the gradient of its product.
-
-        The second time it is rounded, for a layer that rounds.
-        """
-        results = [*made.inputs[1:], made.result]
+        """Yield for each layer, the last first: number, gradient of the product, its operand."""
         for k in reversed(range(len(self.layers))):
             activation = self.layers[k][2]
             if activation is not None:
-                gradient = activation.backward(gradient, made.before[k], results[k])
-            operands = made.operands[k]
-            low = gradient if operands is None else operands.round(gradient)
-            yield k, gradient, low
-            if k and operands is None:
-                gradient = torch.bmm(gradient, self.layers[k][0])
-            elif k:
-                gradient = operands.of_input(low)
+                gradient = activation.backward(gradient, made.before[k], made.results[k + 1])
+            operand = made.products[k].operand(gradient)
+            yield k, gradient, operand
+            if k:
+                gradient = made.products[k].of_input(operand)
+
+
+def _passed(
+    made: Pass, product: Product, bias: Tensor | None, activation: _Activation | None
+) -> Tensor:
+    """Return what comes out of a layer, and note it."""
+    if activation is _TANH:
+        # tanh(x) = 2 / (1 + exp(-2 x)) - 1
+        given = x = torch.sigmoid(product.forward(bias, 2)).mul_(2).sub_(1)
+    else:
+        given = product.forward(bias, 1)
+        x = given if activation is None else activation.forward(given)
+    made.products.append(product)
+    made.before.append(given)
+    made.results.append(x)
+    return x
 
 
 def _stacked(parameters: Sequence[Tensor]) -> Tensor:
@@ -311,24 +283,6 @@ def _stacked(parameters: Sequence[Tensor]) -> Tensor:
         raise NotRecordableError("the weights of the critics are not in one tensor")
     size = (len(parameters), *first.shape)
     return torch.as_strided(first, size, (distance, *first.stride()), places[0])
-
-
-def _linear(linear: nn.Linear, x: Tensor, factor: int = 1) -> Tensor:
-    """Return the results of a layer, times a factor."""
-    weight, bias = linear.weight, linear.bias
-    if bias is None:
-        given = torch.mm(x, weight.t())
-        return given if factor == 1 else given.mul_(factor)
-    if len(weight) < _NARROW:
-        return torch.addmm(bias[:, None], weight, x.t(), beta=factor, alpha=factor).t()
-    return torch.addmm(bias, x, weight.t(), beta=factor, alpha=factor)
-
-
-def _of_weight(gradient: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of a weight: the product whose rows are fewer is the faster one."""
-    if gradient.shape[1] <= x.shape[1]:
-        return torch.mm(gradient.t(), x)
-    return torch.mm(x.t(), gradient).t()
 
 
 def _flat(modules: Iterable[nn.Module]) -> Iterable[nn.Module]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from rlzoo_plus.agents.fast.actors import actor_of
 from rlzoo_plus.agents.fast.checks import require_same_gradients
 from rlzoo_plus.agents.fast.layers import Ensemble, Gradients, Perceptron
-from rlzoo_plus.agents.fast.rounded import full_precision
+from rlzoo_plus.agents.fast.products import full_precision
 from rlzoo_plus.agents.fast.steps import FastPolyak, FusedAdam, make_fast_steps
 from rlzoo_plus.agents.recorded.off_policy import (
     OffPolicyUpdate,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlzoo_plus.agents.fast.rounded import lacks_bfloat16
+from rlzoo_plus.agents.fast.products import lacks_bfloat16
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.updates import (
     RecordedUpdates,
