@@ -209,7 +209,6 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
     def make(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Do what SAC's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         entropy, noise, logged = self._entropy, [], []
         optimizers = [agent.actor.optimizer, agent.critic.optimizer]
         optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
@@ -362,7 +361,6 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what TD3's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
         clip = agent.target_noise_clip
         numbers = {"gamma": agent.gamma, "noise": agent.target_policy_noise}

@@ -179,7 +179,6 @@ class FastPPOUpdate(_FastOnPolicy, PPOUpdate):
     def make(self, *args: Any, **kwargs: Any) -> None:
         """Do what PPO's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate(agent.policy.optimizer)
         progress, target_kl = agent._current_progress_remaining, agent.target_kl
         clip = agent.clip_range(progress)
@@ -243,7 +242,6 @@ class FastA2CUpdate(_FastOnPolicy, A2CUpdate):
     def make(self, *args: Any, **kwargs: Any) -> None:
         """Do what A2C's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate(agent.policy.optimizer)
         rows = self._packed()
         np.random.permutation(len(rows))  # drawn as before; the order does not matter for a mean

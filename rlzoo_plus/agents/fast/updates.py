@@ -14,8 +14,8 @@ from rlzoo_plus.agents.recorded.updates import (
     RecordedUpdates,
     Update,
     _class_of,
-    _owner_of_train,
     _State,
+    owner_of,
 )
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class FastUpdates(RecordedUpdates):
 
     def _begin(self, agent: Any, *args: Any, **kwargs: Any) -> str:
         """Make the first update of a kind; return why it is not made, empty if it is."""
-        owner = _owner_of_train(type(agent))
+        owner = owner_of(type(agent), "train")
         if owner not in FAST:
             return f"{owner.rpartition('.')[2]} has no fast ones"
         before = _State(agent)
@@ -79,6 +79,7 @@ class FastUpdates(RecordedUpdates):
         try:
             update: Update = _class_of(FAST[owner])(agent, **options)
             kind = update.kind(*args, **kwargs)
+            agent.policy.set_training_mode(True)
             with torch.no_grad():
                 update.make(*args, **kwargs)
         # Whatever another version of torch can raise: there is a slower way.

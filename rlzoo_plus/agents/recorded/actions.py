@@ -1,7 +1,8 @@
 """`RecordsActions`: lets an off-policy algorithm of Stable-Baselines3 act from a recording.
 
-Only what the policy computes in `predict` is recorded; exploration, noise and the replay buffer are
-the algorithm's own.
+Experience is collected with the effects of `OffPolicyAlgorithm.collect_rollouts`, in their order.
+What the policy computes for an action is recorded; exploration, noise and the replay buffer are the
+algorithm's own.
 """
 
 from __future__ import annotations
@@ -14,21 +15,33 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
+from stable_baselines3.common.type_aliases import RolloutReturn, TrainFrequencyUnit
+from stable_baselines3.common.utils import should_collect_more_steps
 from torch import Tensor
 
 from rlzoo_plus.agents.recorded.rollouts import RecordedFunction, clipped
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.unchanged import Unchanged
-from rlzoo_plus.agents.recorded.updates import learned_tensors, own_code_in
+from rlzoo_plus.agents.recorded.updates import (
+    RecordingMixin,
+    learned_tensors,
+    own_code_in,
+    owner_of,
+)
 
 log = logging.getLogger(__name__)
-_SAMPLING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"
+_COLLECTING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"
 # Who predicts as the policy does, and who first draws whether to explore.
 _PLAIN = "stable_baselines3.common.base_class.BaseAlgorithm"
 _GREEDY = ("stable_baselines3.dqn.dqn.DQN", "sb3_contrib.qrdqn.qrdqn.QRDQN")
+_KNOWN = {
+    "collect_rollouts": (_COLLECTING,),
+    "_sample_action": (_COLLECTING,),
+    "predict": (_PLAIN, *_GREEDY),
+}
 
 
-class RecordsActions:
+class RecordsActions(RecordingMixin):
     """Mixin for an algorithm that chooses the actions of its training from a recording.
 
     Attributes:
@@ -36,24 +49,16 @@ class RecordsActions:
     """
 
     actions: RecordedActions | None = None
-    _is_sampling = False
 
-    def _sample_action(self, *args: Any, **kwargs: Any) -> Any:
-        self._is_sampling = True
-        try:
-            return super()._sample_action(*args, **kwargs)  # type: ignore[misc]
-        finally:
-            self._is_sampling = False
-
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return actions for observations, and no state; outside of training, the policy's own."""
-        plain = super().predict  # type: ignore[misc]
-        if self.actions is None or not self._is_sampling:
-            return plain(observation, *args, **kwargs)
-        return self.actions.predict(self, plain, observation, *args, **kwargs)
+    def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
+        """Collect experience."""
+        plain = super().collect_rollouts  # type: ignore[misc]
+        if self.actions is None:
+            return plain(*args, **kwargs)
+        return self.actions.collect(self, plain, *args, **kwargs)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "actions", "_is_sampling"]  # type: ignore[misc]
+        return [*super()._excluded_save_params(), "actions"]  # type: ignore[misc]
 
 
 class RecordedActions:
@@ -65,42 +70,143 @@ class RecordedActions:
 
     def __init__(self) -> None:
         self.reason = ""
+        self._policy: Unchanged | None = None
         self._choosing: _Choosing | None = None
+        self._is_greedy = False
 
-    def predict(
-        self, agent: Any, plain: Callable[..., Any], observation: Any, *args: Any, **kwargs: Any
-    ) -> tuple[np.ndarray, None]:
-        """Do what the algorithm's `predict` does, `plain`, with observations of training."""
-        choosing = self._choosing
-        if choosing is None or not choosing.is_current(agent):
-            choosing = None if self.reason else self._renew(agent, observation)
-        if choosing is None:
-            return plain(observation, *args, **kwargs)
-        if _owner_of(type(agent), "predict") in _GREEDY and (
-            np.random.rand() < agent.exploration_rate
-        ):
-            return np.array([agent.action_space.sample() for _ in observation]), None
-        if agent.policy.training:
-            agent.policy.set_training_mode(False)
-        with torch.no_grad():
-            actions = choosing.choose(_tensor(observation))
-        return clipped(agent, actions.numpy().reshape((-1, *agent.action_space.shape))), None
+    def collect(self, agent: Any, plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Collect experience.
 
-    def _renew(self, agent: Any, observation: Any) -> _Choosing | None:
+        Args:
+            agent: The agent.
+            plain: The algorithm's own `collect_rollouts`.
+            *args: For it.
+            **kwargs: For it.
+        """
+        if not self.reason and not self._is_current(agent):
+            self._look_at(agent)
+        if self.reason:
+            return plain(*args, **kwargs)
+        return self._collect(agent, *args, **kwargs)
+
+    def _is_current(self, agent: Any) -> bool:
+        policy = self._policy
+        return policy is not None and policy.network is agent.policy and policy.holds()
+
+    def _look_at(self, agent: Any) -> None:
+        """Find out whether an agent may act from a recording, which is made when it first acts."""
+        self._policy = self._choosing = None
         self.reason = why_not(agent)
         if self.reason:
             log.info("actions are not recorded: %s", self.reason)
-            return None
+            return
+        self._policy = Unchanged(agent.policy)
+        self._is_greedy = owner_of(type(agent), "predict") in _GREEDY
+
+    def _collect(
+        self,
+        agent: Any,
+        env: Any,
+        callback: Any,
+        train_freq: Any,
+        replay_buffer: Any,
+        action_noise: Any = None,
+        learning_starts: int = 0,
+        log_interval: int | None = None,
+    ) -> RolloutReturn:
+        """Do what `OffPolicyAlgorithm.collect_rollouts` does, with the names that it has."""
+        assert self._policy is not None
+        self._policy.set_training(False)
+        n_envs, n_steps, n_episodes = env.num_envs, 0, 0
+        assert train_freq.frequency > 0, "Should at least collect one step or episode."
+        assert n_envs == 1 or train_freq.unit == TrainFrequencyUnit.STEP, (
+            "You must use only one env when doing episodic training."
+        )
+        if agent.use_sde:
+            agent.actor.reset_noise(n_envs)
+        callback.on_rollout_start()
+        # What callbacks see, as far as it stays the same.
+        seen = {"self": agent, "env": env, "callback": callback, "train_freq": train_freq}
+        seen |= {"replay_buffer": replay_buffer, "action_noise": action_noise}
+        seen |= {"learning_starts": learning_starts, "log_interval": log_interval}
+        while should_collect_more_steps(train_freq, n_steps, n_episodes):
+            if agent.use_sde and agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0:
+                agent.actor.reset_noise(n_envs)
+            actions, buffer_actions = self._sample_action(
+                agent, learning_starts, action_noise, n_envs
+            )
+            new_obs, rewards, dones, infos = env.step(actions)
+            agent.num_timesteps += n_envs
+            n_steps += 1
+            seen |= {"num_collected_steps": n_steps, "num_collected_episodes": n_episodes}
+            seen |= {"actions": actions, "buffer_actions": buffer_actions, "new_obs": new_obs}
+            seen |= {"rewards": rewards, "dones": dones, "infos": infos, "continue_training": True}
+            callback.update_locals(seen)
+            if not callback.on_step():
+                return RolloutReturn(n_steps * n_envs, n_episodes, continue_training=False)
+            agent._update_info_buffer(infos, dones)
+            agent._store_transition(replay_buffer, buffer_actions, new_obs, rewards, dones, infos)
+            agent._update_current_progress_remaining(agent.num_timesteps, agent._total_timesteps)
+            agent._on_step()
+            for index in np.flatnonzero(dones).tolist():
+                n_episodes += 1
+                agent._episode_num += 1
+                if action_noise is not None:
+                    action_noise.reset(**({"indices": [index]} if n_envs > 1 else {}))
+                if log_interval is not None and agent._episode_num % log_interval == 0:
+                    agent.dump_logs()
+        callback.on_rollout_end()
+        return RolloutReturn(n_steps * n_envs, n_episodes, continue_training=True)
+
+    def _sample_action(
+        self, agent: Any, learning_starts: int, action_noise: Any, n_envs: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the actions of the environments and those of the replay buffer."""
+        space, policy = agent.action_space, agent.policy
+        is_warmup = agent.num_timesteps < learning_starts
+        if is_warmup and not (agent.use_sde and agent.use_sde_at_warmup):
+            actions = np.array([space.sample() for _ in range(n_envs)])
+        else:
+            actions = self._predict(agent)
+        if not isinstance(space, spaces.Box):
+            return actions, actions
+        scaled = policy.scale_action(actions)
+        if action_noise is not None:
+            scaled = np.clip(scaled + action_noise(), -1, 1)
+        return policy.unscale_action(scaled), scaled
+
+    def _predict(self, agent: Any) -> np.ndarray:
+        """Do what the algorithm's `predict` does for the last observations."""
+        observations = agent._last_obs
+        choosing = self._current(agent, observations)
+        if choosing is None:
+            return agent.predict(observations, deterministic=False)[0]
+        if self._is_greedy and np.random.rand() < agent.exploration_rate:
+            return np.array([agent.action_space.sample() for _ in observations])
+        if agent.policy.training:
+            agent.policy.set_training_mode(False)
+        with torch.no_grad():
+            actions = choosing.choose(_tensor(observations))
+        return clipped(agent, actions.numpy().reshape((-1, *agent.action_space.shape)))
+
+    def _current(self, agent: Any, observations: np.ndarray) -> _Choosing | None:
+        """Return the recording, unless a callback has changed the policy to what has none."""
+        if not self.reason and not self._is_current(agent):
+            self._look_at(agent)
+        if not self.reason and self._choosing is None:
+            self._record(agent, observations)
+        return self._choosing
+
+    def _record(self, agent: Any, observations: np.ndarray) -> None:
         agent.policy.set_training_mode(False)
         try:
-            self._choosing = _Choosing(agent, _tensor(observation), self._give_up)
+            self._choosing = _Choosing(agent, _tensor(observations), self._give_up)
         except NotRecordableError as error:
             self._give_up(str(error))
         # Whatever a network of another version of torch can raise: the policy acts itself.
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             log.debug("why actions are not recorded:", exc_info=True)
             self._give_up(f"{type(error).__name__}: {error}")
-        return self._choosing
 
     def _give_up(self, reason: str) -> None:
         log.warning("actions are not recorded: %s", reason)
@@ -111,17 +217,13 @@ class _Choosing:
     """The actions of one policy from a recording; the first ones are compared."""
 
     def __init__(self, agent: Any, observations: Tensor, give_up: Callable[[str], None]) -> None:
-        self._policy, self._unchanged = agent.policy, Unchanged(agent.policy)
+        self._policy = agent.policy
         distribution = getattr(getattr(agent.policy, "actor", None), "action_dist", None)
         has_noise = isinstance(distribution, StateDependentNoiseDistribution)
         self._noisy: Any = distribution if has_noise else None
         example = (observations, *(matrix.detach() for matrix in self._matrices()))
         readable = list(learned_tensors(agent).values())
         self._function = RecordedFunction(self._predict, example, readable, give_up)
-
-    def is_current(self, agent: Any) -> bool:
-        """Return whether an agent's policy is the one that was recorded, and as it was."""
-        return agent.policy is self._policy and self._unchanged.holds()
 
     def choose(self, observations: Tensor) -> Tensor:
         """Return actions, as the policy's network gives them."""
@@ -150,8 +252,8 @@ def _tensor(observation: np.ndarray) -> Tensor:
 
 def why_not(agent: Any) -> str:
     """Return why the actions of an agent's training cannot be recorded, empty if they may be."""
-    for method, known in (("_sample_action", (_SAMPLING,)), ("predict", (_PLAIN, *_GREEDY))):
-        owner = _owner_of(type(agent), method)
+    for method, known in _KNOWN.items():
+        owner = owner_of(type(agent), method)
         if owner not in known:
             return f"{owner.rpartition('.')[2]}.{method} is not one of those that can be"
     if agent.device.type != "cpu":
@@ -160,10 +262,3 @@ def why_not(agent: Any) -> str:
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         return f"observations are of {type(space).__name__} {space.shape}, not a row of numbers"
     return own_code_in(agent.policy)
-
-
-def _owner_of(kind: type, method: str) -> str:
-    """Return the class whose method an agent has, below our mixins."""
-    below = kind.__mro__[kind.__mro__.index(RecordsActions) + 1 :]
-    owner = next((c for c in below if method in vars(c)), kind)
-    return f"{owner.__module__}.{owner.__qualname__}"

@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
+from rlzoo_plus.agents.recorded.samples import Samples
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
-
-_SAMPLE = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")
 
 
 class OffPolicyUpdate(Update):
@@ -25,6 +24,7 @@ class OffPolicyUpdate(Update):
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
         self._tapes: dict[Any, Tape] = {}
+        self._samples = Samples()
 
     def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
         """Return what decides which calls are made."""
@@ -58,9 +58,8 @@ class OffPolicyUpdate(Update):
     def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
         """Return a batch from the replay buffer, by name."""
         agent = self.agent
-        data = agent.replay_buffer.sample(batch_size, env=agent._vec_normalize_env)
-        named = {name: getattr(data, name, None) for name in _SAMPLE}
-        return {name: t for name, t in (named | more).items() if t is not None}
+        batch = self._samples.draw(agent.replay_buffer, batch_size, agent._vec_normalize_env)
+        return batch | more
 
     def _run(
         self,
@@ -207,7 +206,6 @@ class SACUpdate(OffPolicyUpdate):
     def make(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Do what SAC's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         entropy, logged = self._entropy, []
         noise: Sequence[Tensor] = ()
         optimizers = [agent.actor.optimizer, agent.critic.optimizer]
@@ -324,7 +322,6 @@ class TD3Update(OffPolicyUpdate):
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what TD3's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
         clip = agent.target_noise_clip
         numbers: dict[str, Any] = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
@@ -380,7 +377,6 @@ class DQNUpdate(OffPolicyUpdate):
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what DQN's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate(agent.policy.optimizer)
         losses = []
         for _ in range(gradient_steps):

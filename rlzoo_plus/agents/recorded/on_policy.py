@@ -209,7 +209,6 @@ class PPOUpdate(OnPolicyUpdate):
     def make(self, *args: Any, **kwargs: Any) -> None:
         """Do what PPO's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate(agent.policy.optimizer)
         progress = agent._current_progress_remaining
         clip = agent.clip_range(progress)
@@ -272,7 +271,6 @@ class A2CUpdate(OnPolicyUpdate):
     def make(self, *args: Any, **kwargs: Any) -> None:
         """Do what A2C's `train` does."""
         agent = self.agent
-        agent.policy.set_training_mode(True)
         agent._update_learning_rate(agent.policy.optimizer)
         columns = self._rollout()
         rows = torch.from_numpy(np.random.permutation(len(columns[0])))

@@ -21,7 +21,13 @@ from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.unchanged import Unchanged
-from rlzoo_plus.agents.recorded.updates import bits, learned_tensors, own_code_in
+from rlzoo_plus.agents.recorded.updates import (
+    RecordingMixin,
+    bits,
+    learned_tensors,
+    own_code_in,
+    owner_of,
+)
 
 log = logging.getLogger(__name__)
 _OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"
@@ -31,7 +37,7 @@ _COMPARED = 16
 _ROWS = ("observations", "actions", "rewards", "episode_starts", "values", "log_probs")
 
 
-class RecordsRollouts:
+class RecordsRollouts(RecordingMixin):
     """Mixin for an algorithm that collects experience from recordings.
 
     Attributes:
@@ -205,7 +211,7 @@ class RecordedRollouts:
 
 def why_not(agent: Any) -> str:
     """Return why an agent's rollouts cannot be recorded, empty if they may be."""
-    owner = _owner_of_collect(type(agent))
+    owner = owner_of(type(agent), "collect_rollouts")
     if owner != _OWNER:
         return f"{owner.rpartition('.')[2]}.collect_rollouts is not one of those that can be"
     if agent.device.type != "cpu":
@@ -214,13 +220,6 @@ def why_not(agent: Any) -> str:
     if f"{kind.__module__}.{kind.__qualname__}" != _BUFFER:
         return f"{kind.__name__} is not the buffer that is known"
     return own_code_in(agent.policy)
-
-
-def _owner_of_collect(kind: type) -> str:
-    """Return the class whose `collect_rollouts` an agent has, below our mixins."""
-    below = kind.__mro__[kind.__mro__.index(RecordsRollouts) + 1 :]
-    owner = next((c for c in below if "collect_rollouts" in vars(c)), kind)
-    return f"{owner.__module__}.{owner.__qualname__}"
 
 
 class RecordedFunction:

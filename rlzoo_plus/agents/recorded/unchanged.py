@@ -37,6 +37,8 @@ class Unchanged:
         self._tensors = [value for value in self._parts.values if isinstance(value, Tensor)]
         self._addresses = [*map(Tensor.data_ptr, self._tensors)]
         self._learned = [tensor.requires_grad for tensor in self._tensors]
+        # The modules that `set_training_mode` reaches.
+        self._led: list[dict[str, Any]] | None = None
 
     def holds(self) -> bool:
         """Return whether all is as it was; a setting that was given another value is not seen."""
@@ -55,9 +57,19 @@ class Unchanged:
         )
 
     def set_training(self, mode: bool) -> None:
-        """Do what `set_training_mode` of the network does."""
-        for own in self._modules:
+        """Do what `set_training_mode` of the network does, which leaves target networks alone."""
+        if self._led is None:
+            self._led = self._led_modules()
+        for own in self._led:
             own["training"] = mode
+
+    def _led_modules(self) -> list[dict[str, Any]]:
+        network: Any = self.network
+        seen = []
+        for mode in (True, False):
+            network.set_training_mode(mode)
+            seen.append([own["training"] for own in self._modules])
+        return [own for own, on, off in zip(self._modules, *seen, strict=True) if on and not off]
 
 
 class _Entries:

@@ -68,7 +68,7 @@ class Update:
         raise NotImplementedError
 
     def make(self, *args: Any, **kwargs: Any) -> None:
-        """Do what the algorithm's `train` does, with the same arguments."""
+        """Do what the algorithm's `train` does, with its arguments; the policy is in that mode."""
         raise NotImplementedError
 
     def is_current(self) -> bool:
@@ -107,6 +107,8 @@ class RecordedUpdates:
         if self._update is not None and self._is_current(agent):
             kind = self._update.kind(*args, **kwargs)
             if kind in self._checked:
+                assert self._policy is not None
+                self._policy.set_training(True)
                 with torch.no_grad():
                     self._update.make(*args, **kwargs)
                 self.n_recorded += 1
@@ -127,7 +129,7 @@ class RecordedUpdates:
         """
         self._update = None  # its memory is free for the new one
         before = _State(agent)
-        update_class = _class_of(UPDATES[_owner_of_train(type(agent))])
+        update_class = _class_of(UPDATES[owner_of(type(agent), "train")])
         kind = update_class(agent).kind(*args, **kwargs)
         with update_class.first_part(agent) as is_part:
             plain(*args, **kwargs)
@@ -184,7 +186,11 @@ class RecordedUpdates:
         )
 
 
-class RecordsUpdates:
+class RecordingMixin:
+    """What the mixins share: a class that has some comes before the algorithm, and after them."""
+
+
+class RecordsUpdates(RecordingMixin):
     """Mixin for an algorithm that updates its networks from recordings.
 
     Attributes:
@@ -217,7 +223,7 @@ def why_not(agent: Any) -> str:
 
     Code that is not known may decide anew at each update, which a recording would not notice.
     """
-    owner = _owner_of_train(type(agent))
+    owner = owner_of(type(agent), "train")
     if owner not in UPDATES:
         return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
     if agent.device.type != "cpu":
@@ -254,10 +260,10 @@ def _is_known(kind: type) -> bool:
     return kind.__module__.partition(".")[0] in _KNOWN_CODE
 
 
-def _owner_of_train(kind: type) -> str:
-    """Return the class whose `train` an agent has, below our mixins."""
-    below = kind.__mro__[kind.__mro__.index(RecordsUpdates) + 1 :]
-    return next((_name_of(c) for c in below if "train" in vars(c)), _name_of(kind))
+def owner_of(kind: type, method: str) -> str:
+    """Return the class whose method an agent has, below our mixins."""
+    below = kind.__mro__[kind.__mro__.index(RecordingMixin) + 1 :]
+    return next((_name_of(c) for c in below if method in vars(c)), _name_of(kind))
 
 
 def _name_of(kind: type) -> str:
