@@ -33,8 +33,14 @@ from rlzoo_plus.agents.recorded.updates import learned_tensors
 
 
 class _FastOffPolicy(OffPolicyUpdate):
-    """What SAC, TQC and TD3 share: critics as one batch, and rows of observations."""
+    """What SAC, TQC and TD3 share: critics as one batch, and rows of observations.
 
+    Attributes:
+        can_round: Whether products of large layers may be made in bfloat16.
+        policy_class: The policy whose forward pass is known.
+    """
+
+    can_round = True
     policy_class: type
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
@@ -256,30 +262,30 @@ class FastTQCUpdate(FastSACUpdate, TQCUpdate):
         """Return what the critics should give, shape (batch, quantiles that are kept)."""
         critic = self.agent.critic
         n_dropped = self.agent.top_quantiles_to_drop_per_net * critic.n_critics
-        quantiles, _ = torch.sort(values.transpose(0, 1).flatten(1))
-        return self._target(
-            batch, numbers, quantiles[:, : critic.quantiles_total - n_dropped] - entropy
-        )
+        n_kept = critic.quantiles_total - n_dropped
+        # The loss is a sum over them: their order does not matter.
+        values = values.transpose(0, 1).flatten(1)
+        quantiles, _ = torch.topk(values, n_kept, dim=1, largest=False, sorted=False)
+        return self._target(batch, numbers, quantiles - entropy)
 
     def critic_loss(self, current: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of the critics' loss by their quantiles, and the loss.
 
         The loss is the quantile Huber loss: tau * h for a positive difference d of target and
         quantile, (1 - tau) * h for a negative one, where h = c * (d - c / 2), with c limited to
-        [-1, 1], is Huber's; its derivative is c.
+        [-1, 1], is Huber's; its derivative is c. `weighted` is c times tau or 1 - tau.
         """
         n_quantiles = current.shape[-1]
         levels = torch.arange(n_quantiles, dtype=current.dtype).add_(0.5).div_(n_quantiles)
         rest = 1.0 - 2.0 * levels
         difference = target[None, :, None, :] - current.unsqueeze(-1)
         limited = torch.clamp(difference, -1.0, 1.0)
-        negative = torch.clamp(limited, max=0.0)
+        weighted = torch.clamp(limited, max=0.0).mul_(rest[:, None])
+        weighted.addcmul_(limited, levels[:, None])
         scale = 1.0 / difference.numel()
-        of_quantiles = (limited.sum(-1) * levels).addcmul_(negative.sum(-1), rest).mul_(-scale)
-        whole = torch.sub(difference, limited, alpha=0.5).mul_(limited).sum(-1)
-        below = torch.sub(difference, negative, alpha=0.5).mul_(negative).sum(-1)
-        loss = (whole * levels).addcmul_(below, rest).sum().mul_(scale)
-        return of_quantiles, loss
+        difference.sub_(limited, alpha=0.5)
+        loss = torch.dot(difference.view(-1), weighted.view(-1)).mul_(scale)
+        return weighted.sum(-1).mul_(-scale), loss
 
     def actor_loss(self, current: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of minus the mean value by the quantiles, and the mean."""

@@ -29,7 +29,14 @@ _RANGES = {"clip": 0.2, "clip_low": 0.8, "clip_high": 1.2, "clip_vf": 0.2, "clip
 
 
 class _FastOnPolicy(OnPolicyUpdate):
-    """What PPO and A2C share: a perceptron for each of policy and value, and a distribution."""
+    """What PPO and A2C share: a perceptron for each of policy and value, and a distribution.
+
+    Attributes:
+        can_round: Whether products may be made in bfloat16; differences of log probabilities are
+            too small for it.
+    """
+
+    can_round = False
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)

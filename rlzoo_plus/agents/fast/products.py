@@ -114,8 +114,8 @@ class Rounded(Product):
         return gradient.to(torch.bfloat16)
 
     def of_weight(self, operand: Tensor) -> Tensor:
-        """Return the gradient of the weight."""
-        return torch.matmul(operand.mT, self.x).float()
+        """Return the gradient of the weight, in 16 bits: the optimizer copies it to its place."""
+        return torch.matmul(operand.mT, self.x)
 
     def of_input(self, operand: Tensor) -> Tensor:
         """Return the gradient of the inputs."""

@@ -75,9 +75,10 @@ class FastUpdates(RecordedUpdates):
         if owner not in FAST:
             return f"{owner.rpartition('.')[2]} has no fast ones"
         before = _State(agent)
-        options = {"rounds": True} if self._rounds and FAST[owner].startswith(_OFF_POLICY) else {}
+        update_class: Any = _class_of(FAST[owner])
+        options = {"rounds": True} if self._rounds and update_class.can_round else {}
         try:
-            update: Update = _class_of(FAST[owner])(agent, **options)
+            update: Update = update_class(agent, **options)
             kind = update.kind(*args, **kwargs)
             agent.policy.set_training_mode(True)
             with torch.no_grad():

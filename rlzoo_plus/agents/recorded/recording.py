@@ -20,13 +20,13 @@ _SAME = (aten.detach.default, aten.alias.default)
 _READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "masked_select")
 # They change the shape of a handle, not of the numbers behind it.
 _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "as_strided_")
-# What they return depends on the shapes of their arguments only.
 # What a call costs from Python beside what it does [s].
 _FROM_PYTHON = 6e-6
 # Tensors of so many bytes are let go when the function has no use for them any more.
 _LARGE = 2**16
 # How many there are of a tensor, in Python (as one) and in C++; several where torch cannot tell.
 _owners: Callable[[Tensor], int] = getattr(Tensor, "_use_count", lambda tensor: 2)
+# What they return depends on the shapes of their arguments only.
 _OF_SHAPES = (
     *("ones", "zeros", "full", "arange", "scalar_tensor"),
     *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
