@@ -393,5 +393,5 @@ class DQNUpdate(OffPolicyUpdate):
 def _mean(values: Sequence[Tensor]) -> Any:
     """Return the mean as SB3 computes it: of numbers, in double precision."""
     if len(values) == 1:
-        return np.float64(values[0].item())
+        return np.float64(0.0 + values[0].item())  # as a sum: -0.0 becomes 0.0
     return np.mean(torch.stack([value.reshape(()) for value in values]).tolist())
