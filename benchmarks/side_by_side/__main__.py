@@ -7,8 +7,8 @@ Each round runs every tool once, in another order each time, as whole processes 
 with the same environment, values and steps; ours also with `fast=true` and, off-policy, with
 `fast=bfloat16`. A training is measured twice: the whole of it, and the shortest one, which is the
 start-up; training alone is the difference. rl_zoo3 is measured as it comes and with one thread; the
-better of both counts. It gets a virtual environment of its own, below build/, with the same
-versions.
+better of both counts, and in a sweep the latter. It gets a virtual environment of its own, below
+build/, with the same versions.
 
 --save writes after each case and keeps the other cases of the file, so that a measurement of hours
 may be made in parts; each case has its own date, commit and number of rounds.

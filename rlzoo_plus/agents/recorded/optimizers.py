@@ -41,6 +41,7 @@ class PlainSteps:
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
         """Make a step, with gradients clipped to a norm."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            # fast=bfloat16 gives some in 16 bits.
             parameter.grad = gradient.to(parameter.dtype).contiguous()
         if max_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)

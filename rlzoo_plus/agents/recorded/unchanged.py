@@ -38,7 +38,7 @@ class Unchanged:
         self._addresses = [*map(Tensor.data_ptr, self._tensors)]
         self._learned = [tensor.requires_grad for tensor in self._tensors]
         # The modules that `set_training_mode` reaches.
-        self._led: list[dict[str, Any]] | None = None
+        self._switched: list[dict[str, Any]] | None = None
 
     def holds(self) -> bool:
         """Return whether all is as it was; a setting that was given another value is not seen."""
@@ -58,12 +58,12 @@ class Unchanged:
 
     def set_training(self, mode: bool) -> None:
         """Do what `set_training_mode` of the network does, which leaves target networks alone."""
-        if self._led is None:
-            self._led = self._led_modules()
-        for own in self._led:
+        if self._switched is None:
+            self._switched = self._find_switched()
+        for own in self._switched:
             own["training"] = mode
 
-    def _led_modules(self) -> list[dict[str, Any]]:
+    def _find_switched(self) -> list[dict[str, Any]]:
         network: Any = self.network
         seen = []
         for mode in (True, False):

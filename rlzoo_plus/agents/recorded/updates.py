@@ -187,7 +187,7 @@ class RecordedUpdates:
 
 
 class RecordingMixin:
-    """What the mixins share: a class that has some comes before the algorithm, and after them."""
+    """The base of all mixins: in a class with some, it comes after them, before the algorithm."""
 
 
 class RecordsUpdates(RecordingMixin):
