@@ -145,7 +145,8 @@ class IterationHook:
 def with_iteration_hook(algorithm: type, *mixins: type) -> type:
     """Return a subclass of an algorithm with the hook and other mixins, under its own name."""
     bases = (IterationHook, *mixins, algorithm)
-    return type(algorithm.__name__, bases, {"__doc__": algorithm.__doc__})
+    own = {"__doc__": algorithm.__doc__, "__module__": __name__}
+    return type(algorithm.__name__, bases, own)
 
 
 class KeepsFrozen:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rlzoo_plus.agents.recorded.rollouts import RecordedFunction, clipped
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.unchanged import Unchanged
+from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 from rlzoo_plus.agents.recorded.updates import (
     RecordingMixin,
     learned_tensors,
@@ -71,6 +71,7 @@ class RecordedActions:
     def __init__(self) -> None:
         self.reason = ""
         self._policy: Unchanged | None = None
+        self._looks = Looks()
         self._choosing: _Choosing | None = None
         self._is_greedy = False
 
@@ -91,7 +92,11 @@ class RecordedActions:
 
     def _is_current(self, agent: Any) -> bool:
         policy = self._policy
-        return policy is not None and policy.network is agent.policy and policy.holds()
+        return (
+            policy is not None
+            and policy.network is agent.policy
+            and (not self._looks.due(agent.undisturbed) or policy.holds())
+        )
 
     def _look_at(self, agent: Any) -> None:
         """Find out whether an agent may act from a recording, which is made when it first acts."""

@@ -85,6 +85,8 @@ class FlatSteps(PlainSteps):
         self._each_norm = list(self._norms.unbind())
         self.moments: list[Tensor] = []
         self.steps = 0
+        # What the optimizer's own state has for each parameter, if these are tensors.
+        self._counts: Tensor | None = None
         self._own: list[Any] = []
         self._fixed: dict[str, Any] = {}
 
@@ -104,6 +106,10 @@ class FlatSteps(PlainSteps):
                 state[name] = view
             self.moments.append(flat)
         self.steps = int(states[0]["step"])
+        if isinstance(states[0]["step"], Tensor):
+            self._counts = torch.full((len(states),), float(self.steps))
+            for state, count in zip(states, self._counts.unbind(), strict=True):
+                state["step"] = count
         self._own, self._fixed = self._tensors(), self._values()
         self.changed = [
             *(self.flat, self.gradient, *self.gradients, self.scratch, *self.moments),
@@ -192,15 +198,16 @@ class FlatSteps(PlainSteps):
 
     def publish(self) -> None:
         """Complete the optimizer's own state, and each parameter's gradient."""
-        if self.moments and self.parameters[0].grad is not self.gradients[0]:
+        if not self.moments:
+            return
+        if self.parameters[0].grad is not self.gradients[0]:
             for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
                 parameter.grad = gradient
-        for parameter in self.parameters if self.moments else ():
-            step = self.optimizer.state[parameter]["step"]
-            if isinstance(step, Tensor):
-                step.fill_(self.steps)
-            else:
-                self.optimizer.state[parameter]["step"] = self.steps
+        if self._counts is not None:
+            self._counts.fill_(self.steps)
+            return
+        for parameter in self.parameters:
+            self.optimizer.state[parameter]["step"] = self.steps
 
 
 class _Adam(FlatSteps):

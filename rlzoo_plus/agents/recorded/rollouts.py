@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.unchanged import Unchanged
+from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 from rlzoo_plus.agents.recorded.updates import (
     RecordingMixin,
     bits,
@@ -69,6 +69,7 @@ class RecordedRollouts:
         self.reason = ""
         self.n_recorded = 0
         self._acting: _Acting | None = None
+        self._looks = Looks()
         self._rows_left = self._ends_left = _COMPARED
 
     def collect(self, agent: Any, plain: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
@@ -152,8 +153,10 @@ class RecordedRollouts:
 
     def _current(self, agent: Any) -> _Acting | None:
         """Return the recordings, if no callback has changed the policy since."""
-        if self._acting is not None and not self._acting.unchanged.holds():
-            self._renew(agent)
+        acting = self._acting
+        if acting is not None and self._looks.due(agent.undisturbed):
+            if not acting.unchanged.holds():
+                self._renew(agent)
         return None if agent.policy.training else self._acting
 
     def _set_evaluation_mode(self, agent: Any) -> None:

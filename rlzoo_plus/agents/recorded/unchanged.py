@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+# Where only known code has the agent, it is looked at once in so many times.
+_SELDOM = 64
 # Parts of a module by name; what is called around it.
 _PARTS = ("_modules", "_parameters", "_buffers")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -70,6 +72,31 @@ class Unchanged:
             network.set_training_mode(mode)
             seen.append([own["training"] for own in self._modules])
         return [own for own, on, off in zip(self._modules, *seen, strict=True) if on and not off]
+
+
+class Looks:
+    """Tells when to look whether all is as it was.
+
+    Looking reads some hundred objects from memory: on a machine whose caches hold the networks
+    that takes longer than a step of a cart-pole.
+    """
+
+    def __init__(self) -> None:
+        self._training: object | None = None
+        self._left = 0
+
+    def due(self, training: object | None) -> bool:
+        """Return whether it is time.
+
+        Args:
+            training: Identifies a training in which only known code has the agent; None if other
+                code may have changed it.
+        """
+        if training is None or training is not self._training or not self._left:
+            self._training, self._left = training, _SELDOM
+            return True
+        self._left -= 1
+        return False
 
 
 class _Entries:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+from abc import ABC
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from operator import attrgetter
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor, nn
 
 from rlzoo_plus.agents.recorded.optimizers import PlainSteps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.unchanged import Unchanged
+from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -44,6 +46,8 @@ _KNOWN_BUFFERS = {
 }
 # Their code is read by nobody else, and decides nothing by numbers that tracing would not notice.
 _KNOWN_CODE = ("torch", "stable_baselines3", "sb3_contrib", "rlzoo_plus")
+# What a callback refers to that is no part of it.
+_NOT_ITS_OWN = ("model", "parent")
 
 
 class Update:
@@ -89,6 +93,7 @@ class RecordedUpdates:
         self.n_recorded = 0
         self._update: Update | None = None
         self._policy: Unchanged | None = None
+        self._looks = Looks()
         self._others: list[Any] = []
         self._checked: set[Any] = set()
 
@@ -121,6 +126,9 @@ class RecordedUpdates:
             plain(*args, **kwargs)
             return
         self._check(agent, plain, *args, **kwargs)
+        if agent.undisturbed is not None:
+            # Weights may have been given another place in memory.
+            agent.undisturbed = object()
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Let the algorithm update itself, then do the same from a recording, and compare.
@@ -178,6 +186,8 @@ class RecordedUpdates:
     def _is_current(self, agent: Any) -> bool:
         assert self._update is not None
         assert self._policy is not None
+        if self._policy.network is agent.policy and not self._looks.due(agent.undisturbed):
+            return True
         return (
             self._policy.network is agent.policy
             and self._policy.holds_all()
@@ -187,7 +197,29 @@ class RecordedUpdates:
 
 
 class RecordingMixin:
-    """The base of all mixins: in a class with some, it comes after them, before the algorithm."""
+    """The base of all mixins: in a class with some, it comes after them, before the algorithm.
+
+    Attributes:
+        undisturbed: Identifies a training in which only known code has the agent, see `Looks`; None
+            in any other, and when none is under way.
+    """
+
+    undisturbed: object | None = None
+
+    def learn(
+        self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Learn."""
+        classes = [kind for kind in type(self).__mro__ if kind not in (ABC, object)]
+        is_known = all(map(_is_known, classes)) and _are_known(callback)
+        self.undisturbed = object() if is_known else None
+        try:
+            return super().learn(total_timesteps, callback, *args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.undisturbed = None
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "undisturbed"]  # type: ignore[misc]
 
 
 class RecordsUpdates(RecordingMixin):
@@ -256,8 +288,18 @@ def _overridden(module: nn.Module) -> bool:
     return any(callable(getattr(type(module), name, None)) for name in vars(module))
 
 
-def _is_known(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in _KNOWN_CODE
+def _is_known(code: Any) -> bool:
+    return str(getattr(code, "__module__", "")).partition(".")[0] in _KNOWN_CODE
+
+
+def _are_known(callbacks: Any) -> bool:
+    """Return whether callbacks are no code of the user's, nor what they hold and may call."""
+    if isinstance(callbacks, (list, tuple)):
+        return all(map(_are_known, callbacks))
+    if isinstance(callbacks, BaseCallback):
+        parts = [part for name, part in vars(callbacks).items() if name not in _NOT_ITS_OWN]
+        return _is_known(type(callbacks)) and all(map(_are_known, parts))
+    return not callable(callbacks) or _is_known(callbacks)
 
 
 def owner_of(kind: type, method: str) -> str:
