@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,11 +26,9 @@ from rlzoo_plus.agents.recorded.off_policy import (
     SACUpdate,
     TD3Update,
     TQCUpdate,
-    _mean,
 )
-from rlzoo_plus.agents.recorded.optimizers import PlainSteps, Polyak
-from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.updates import learned_tensors
+from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak
+from rlzoo_plus.agents.recorded.tape import NotRecordableError
 
 
 class _FastOffPolicy(OffPolicyUpdate):
@@ -75,37 +74,46 @@ class _FastOffPolicy(OffPolicyUpdate):
         """Yield the gradients by autograd, for comparison."""
         yield list(torch.autograd.grad(loss, list(steps.parameters)))
 
-    def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
-        """Leave target networks to `make`."""
+    def _stepped(
+        self, steps: PlainSteps, gradients: Sequence[Tensor], numbers: SimpleNamespace
+    ) -> Iterator[list[Tensor]]:
+        """Make a step of an optimizer, or let one that is not recorded make it."""
+        if isinstance(steps, FusedAdam):
+            for place, gradient in zip(steps.places, gradients, strict=True):
+                place.copy_(gradient)
+            yield []
+        elif isinstance(steps, FlatSteps):
+            steps.apply(gradients, numbers)
+        else:
+            yield list(gradients)
 
     def _rows(self, observations: Tensor) -> Tensor:
         return observations.flatten(1).to(self._critics.layers[0][0].dtype)
 
-    def _recorded(self, name: str, parts: Any, batch: dict[str, Tensor], numbers: Any) -> Tape:
-        """Return the recording of a function of a batch."""
-        key = name, tuple((n, tuple(t.shape)) for n, t in batch.items())
-        if key not in self._tapes:
-            names = list(batch)
+    def _run(
+        self,
+        parts: Any,
+        batch: Mapping[str, Tensor],
+        numbers: dict[str, Any],
+        *others: Any,
+    ) -> Sequence[Tensor]:
+        """Make the calls of a function and the steps of its optimizers."""
+        if not self._begun:
+            self._require_gradients(batch, numbers)
+            self._begun = True
+        return super()._run(parts, batch, numbers, *others)
 
-            def of_inputs(
-                inputs: Sequence[Tensor], given: SimpleNamespace
-            ) -> Iterator[Sequence[Tensor]]:
-                named = SimpleNamespace(discounts=None)
-                named.__dict__.update(zip(names, inputs, strict=True))
-                return parts(named, given)
+    def _readable(self) -> list[Tensor]:
+        tensors = [*self._critics.tensors(), *self._critic_targets.tensors()]
+        return [*super()._readable(), *tensors]
 
-            readable = [*learned_tensors(self.agent).values(), *self._critics.tensors()]
-            readable += self._critic_targets.tensors()
-            self._tapes[key] = Tape(of_inputs, list(batch.values()), tuple(numbers), readable)
-        return self._tapes[key]
-
-    def _require_gradients(self, batch: dict[str, Tensor], numbers: dict[str, float]) -> None:
+    def _require_gradients(self, batch: Mapping[str, Tensor], numbers: dict[str, Any]) -> None:
         """Compare the gradients of a batch with those of autograd.
 
         Raises:
             NotRecordableError: One is another one.
         """
-        given = SimpleNamespace(**({"discounts": None} | batch))
+        given = SimpleNamespace(**{"discounts": None, **batch})
         # A difference of two values may be as small as their rounding in 16 bits.
         with full_precision():
             found, expected = self.both_gradients(given, SimpleNamespace(**numbers))
@@ -137,6 +145,24 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
         self._polyak = FastPolyak(self._critic, list(critic), list(target))
         self._critic_targets = Ensemble(agent.critic_target.q_networks, rounds=rounds)
         self._policy = actor_of(agent.actor, rounds=rounds)
+
+    @torch.no_grad()
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the entropy coefficient, the critic and the actor; yield what is logged of it."""
+        stages, logged = self.fast_parts(batch, numbers), []
+        if self._entropy is not None:
+            gradient, *logged = next(stages)
+            yield from self._stepped(self._entropy, [gradient], numbers)
+        *gradients, critic_loss = next(stages)
+        yield from self._stepped(self._critic, gradients, numbers)
+        found = next(stages)
+        n_gradients = len(self._actor.parameters)
+        yield from self._stepped(self._actor, found[:n_gradients], numbers)
+        self._move(polyaks, numbers)
+        loss, *noise = found[n_gradients:]
+        yield [loss, critic_loss, *logged, *noise]
 
     @torch.no_grad()
     def fast_parts(
@@ -200,7 +226,7 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
         *my_entropy, mine, my_actor = (list(part) for part in self.fast_parts(batch, numbers))
         torch.set_rng_state(state)
         with torch.enable_grad():
-            parts = list(self.parts(batch, numbers, ()))
+            parts = list(super().parts(batch, numbers, ()))
         torch.set_rng_state(state)
         *their_entropy, theirs, their_actor, _ = parts
         found = self._by_parameter(mine[:-1])
@@ -211,44 +237,6 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
             found["log_ent_coef"] = my_entropy[0][0]
             expected["log_ent_coef"] = their_entropy[0][0]
         return found, expected
-
-    def make(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Do what SAC's `train` does."""
-        agent = self.agent
-        entropy, noise, logged = self._entropy, [], []
-        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
-        optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
-        agent._update_learning_rate(optimizers)
-        numbers = {"gamma": agent.gamma, "target_entropy": float(agent.target_entropy)}
-        fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
-        count = len(self._actor.parameters)
-        for step in range(gradient_steps):
-            batch = self._sample(batch_size, **fixed)
-            if not self._begun:
-                self._require_gradients(batch, numbers)
-                self._begun = True
-            tape = self._recorded("step", self.fast_parts, batch, numbers)
-            registers = tape.start(list(batch.values()), numbers)
-            values, part = [], 0
-            if entropy is not None:
-                gradient, *values = tape.run(0, registers)
-                entropy.step([gradient])
-                part = 1
-            *gradients, loss = tape.run(part, registers)
-            self._critic.step(gradients)
-            results = tape.run(part + 1, registers)
-            self._actor.step(results[:count])
-            noise = results[count + 1 :]
-            logged.append([results[count], loss, *values])
-            if step % agent.target_update_interval == 0:
-                self._polyak.step(agent.tau)
-        for steps in self.steps:
-            steps.publish()
-        if noise:
-            distribution = agent.actor.action_dist
-            distribution.exploration_mat, distribution.exploration_matrices = noise
-        agent._n_updates += gradient_steps
-        self._log(logged)
 
 
 class FastTQCUpdate(FastSACUpdate, TQCUpdate):
@@ -313,6 +301,21 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         self._first_critic = Perceptron(agent.critic.q_networks[0], rounds=rounds)
 
     @torch.no_grad()
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the critic, and where target networks move, the actor; yield the losses."""
+        ((*gradients, critic_loss),) = self.fast_parts(batch, numbers)
+        yield from self._stepped(self._critic, gradients, numbers)
+        logged = [critic_loss]
+        if polyaks:
+            ((*gradients, loss),) = self.fast_actor_parts(batch, numbers)
+            yield from self._stepped(self._actor, gradients, numbers)
+            self._move(polyaks, numbers)
+            logged.append(loss)
+        yield logged
+
+    @torch.no_grad()
     def fast_parts(
         self, batch: SimpleNamespace, numbers: SimpleNamespace
     ) -> Iterator[list[Tensor]]:
@@ -354,7 +357,7 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         ((*of_critics, _),) = self.fast_parts(batch, numbers)
         torch.set_rng_state(state)
         with torch.enable_grad():
-            critics, theirs, _ = self.parts(batch, numbers, self._targets)
+            critics, theirs = islice(super().parts(batch, numbers, self._targets), 2)
         torch.set_rng_state(state)
         found = self._by_parameter(of_critics)
         expected = dict(zip(found, critics, strict=True))
@@ -363,40 +366,6 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         found |= {f"actor.{n}": g for n, g in zip(names, mine, strict=False)}
         expected |= {f"actor.{n}": g for n, g in zip(names, theirs, strict=False)}
         return found, expected
-
-    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Do what TD3's `train` does."""
-        agent = self.agent
-        agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
-        clip = agent.target_noise_clip
-        numbers = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
-        numbers |= {"noise_low": -clip, "noise_high": clip}
-        critic_losses, actor_losses = [], []
-        for _ in range(gradient_steps):
-            agent._n_updates += 1
-            batch = self._sample(batch_size)
-            if not self._begun:
-                self._require_gradients(batch, numbers)
-                self._begun = True
-            tape = self._recorded("critic", self.fast_parts, batch, numbers)
-            *gradients, loss = tape.run(0, tape.start(list(batch.values()), numbers))
-            self._critic.step(gradients)
-            critic_losses.append(loss)
-            if agent._n_updates % agent.policy_delay == 0:
-                given = {"observations": batch["observations"]}
-                tape = self._recorded("actor", self.fast_actor_parts, given, numbers)
-                *gradients, loss = tape.run(0, tape.start(list(given.values()), numbers))
-                self._actor.step(gradients)
-                actor_losses.append(loss)
-                for target in self._targets:
-                    target.step(agent.tau)
-        for steps in self.steps:
-            steps.publish()
-        logger = agent.logger
-        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
-        if actor_losses:
-            logger.record("train/actor_loss", _mean(actor_losses))
-        logger.record("train/critic_loss", _mean(critic_losses))
 
 
 def _require_known(agent: Any, policy_class: type) -> None:

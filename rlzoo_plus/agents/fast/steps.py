@@ -18,24 +18,40 @@ from rlzoo_plus.agents.recorded.optimizers import (
 
 
 class FusedAdam(FlatSteps):
-    """Makes the steps of Adam and AdamW with torch's fused kernel, on flat tensors."""
+    """Makes the steps of Adam and AdamW with torch's fused kernel, on flat tensors.
 
+    Attributes:
+        places: Where gradients are written to. Views of those of several parameters at once may
+            take their place.
+    """
+
+    is_recorded = False
     averages = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
     ) -> None:
         super().__init__(optimizer, parameters, name)
-        # Where gradients are copied to; views of several parameters at once may take their place.
         self.places = self.gradients
 
+    def begin(self) -> None:
+        """Take over the optimizer's averages; it makes them at its first step."""
+        if self.moments:
+            return
+        super().begin()
+        self.changed = [*self.changed, *self.places]
+        self._number = torch.zeros(())
+        self._lists = [[self.flat], [self.gradient], *([m] for m in self.moments), []]
+
+    def next_numbers(self, max_norm: float | None = None) -> dict[str, Any]:
+        """Return what is different at each recorded step: steps are not recorded."""
+        return {}
+
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
-        """Make a step, with gradients clipped to a norm."""
-        if not self.moments:
-            self.begin()
-            self._number = torch.zeros(())
-            self._lists = [[self.flat], [self.gradient], *([m] for m in self.moments), []]
-        torch._foreach_copy_(self.places, list(gradients))
+        """Make a step, with gradients clipped to a norm; without any, they are in their places."""
+        self.begin()
+        if gradients:
+            torch._foreach_copy_(self.places, list(gradients))
         if max_norm is not None:
             scale = max_norm / (float(torch.linalg.vector_norm(self.gradient)) + 1e-6)
             if not scale >= 1.0:
@@ -66,6 +82,7 @@ def make_fast_steps(
 class FastPolyak(Polyak):
     """Moves target networks in one pass."""
 
-    def step(self, tau: float) -> None:
-        """Move by a fraction `tau`."""
-        torch._foreach_lerp_(self.changed, self._sources, tau)
+    def apply(self, tau: Any, rest: Any) -> None:
+        """Move by a fraction `tau`; `rest` is what is left of one."""
+        for target, source in zip(self._targets, self._sources, strict=True):
+            target.lerp_(source, tau)

@@ -84,13 +84,12 @@ class OffPolicyUpdate(Update):
             What the last part yields.
         """
         for one in steps:
-            if isinstance(one, FlatSteps):
-                one.begin()
-                numbers |= one.next_numbers(max_norm)
+            one.begin()
+            numbers |= one.next_numbers(max_norm)
         tape = self._tape(parts, batch, tuple(numbers), steps, polyaks)
         registers, part = tape.start(list(batch.values()), numbers), 0
         for one in steps:
-            if not isinstance(one, FlatSteps):
+            if not one.is_recorded:
                 one.step(tape.run(part, registers), max_norm)
                 part += 1
         return tape.run(part, registers)
@@ -116,11 +115,14 @@ class OffPolicyUpdate(Update):
                 yield from parts(given, numbers, polyaks)
 
             changed = [t for one in (*steps, *polyaks) for t in one.changed]
-            readable = [*learned_tensors(self.agent).values()]
-            readable += [t for one in polyaks for t in one.readable]
+            readable = [*self._readable(), *(t for one in polyaks for t in one.readable)]
             inputs = list(batch.values())
             self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
         return self._tapes[key]
+
+    def _readable(self) -> list[Tensor]:
+        """Return what `parts` reads beside its arguments."""
+        return list(learned_tensors(self.agent).values())
 
     def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
         """Move target networks."""

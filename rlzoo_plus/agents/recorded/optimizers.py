@@ -26,17 +26,24 @@ class PlainSteps:
     """Lets an optimizer make its steps itself.
 
     Attributes:
-        is_flat: Whether `apply` makes a step, in calls that can be recorded.
+        is_recorded: Whether `apply` makes a step, in calls that can be recorded.
         numbers: Names of the numbers that it needs, see `next_numbers`.
         changed: The tensors that it changes.
     """
 
-    is_flat = False
+    is_recorded = False
     numbers: tuple[str, ...] = ()
     changed: Sequence[Tensor] = ()
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> None:
         self.optimizer, self.parameters = optimizer, list(parameters)
+
+    def begin(self) -> None:
+        """Take over what the optimizer has."""
+
+    def next_numbers(self, max_norm: float | None = None) -> dict[str, Any]:
+        """Return what is different at each recorded step, by name."""
+        return {}
 
     def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
         """Make a step, with gradients clipped to a norm."""
@@ -63,7 +70,7 @@ class FlatSteps(PlainSteps):
         gradient: Their gradients, alike; `gradients` are views of it.
     """
 
-    is_flat = True
+    is_recorded = True
     averages: tuple[str, ...] = ()
     initial: float = 0.0
     varying: tuple[str, ...] = ("rate",)

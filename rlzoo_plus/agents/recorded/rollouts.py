@@ -153,10 +153,9 @@ class RecordedRollouts:
 
     def _current(self, agent: Any) -> _Acting | None:
         """Return the recordings, if no callback has changed the policy since."""
-        acting = self._acting
-        if acting is not None and self._looks.due(agent.undisturbed):
-            if not acting.unchanged.holds():
-                self._renew(agent)
+        acting, looks = self._acting, self._looks
+        if acting and looks.due(agent.undisturbed) and not acting.unchanged.holds():
+            self._renew(agent)
         return None if agent.policy.training else self._acting
 
     def _set_evaluation_mode(self, agent: Any) -> None:

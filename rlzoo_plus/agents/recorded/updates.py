@@ -206,9 +206,7 @@ class RecordingMixin:
 
     undisturbed: object | None = None
 
-    def learn(
-        self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def learn(self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Learn."""
         classes = [kind for kind in type(self).__mro__ if kind not in (ABC, object)]
         is_known = all(map(_is_known, classes)) and _are_known(callback)
