@@ -138,7 +138,12 @@ class RecordedUpdates:
         self._update = None  # its memory is free for the new one
         before = _State(agent)
         update_class = _class_of(UPDATES[owner_of(type(agent), "train")])
-        kind = update_class(agent).kind(*args, **kwargs)
+        try:
+            kind = update_class(agent).kind(*args, **kwargs)
+        except NotRecordableError as error:
+            self._give_up(str(error))
+            plain(*args, **kwargs)
+            return
         with update_class.first_part(agent) as is_part:
             plain(*args, **kwargs)
         after = _State(agent)
@@ -165,8 +170,7 @@ class RecordedUpdates:
             log.debug("why updates are not recorded:", exc_info=True)
             reason = f"{type(error).__name__}: {error}"
         if reason:
-            self.reason, self._update = reason, None
-            log.warning("updates are not recorded: %s", reason)
+            self._give_up(reason)
             if is_part:
                 before.restore()
                 plain(*args, **kwargs)
@@ -176,6 +180,10 @@ class RecordedUpdates:
         if not self._checked:
             log.info("updates are recorded: the first one came out the same, bit for bit")
         self._keep(agent, update, kind)
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("updates are not recorded: %s", reason)
+        self.reason, self._update = reason, None
 
     def _keep(self, agent: Any, update: Update, kind: Any) -> None:
         """Use an update of this kind until what it holds on to is replaced."""
