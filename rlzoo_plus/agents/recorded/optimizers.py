@@ -326,7 +326,3 @@ class Polyak:
         """Move by a fraction `tau`; `rest` is what is left of one."""
         for target, source in zip(self._targets, self._sources, strict=True):
             target.mul_(rest).add_(source, alpha=tau)
-
-    def step(self, tau: float) -> None:
-        """Move by a fraction `tau`."""
-        self.apply(tau, 1 - tau)

@@ -77,8 +77,7 @@ class Unchanged:
 class Looks:
     """Tells when to look whether all is as it was.
 
-    Looking reads some hundred objects from memory: on a machine whose caches hold the networks
-    that takes longer than a step of a cart-pole.
+    Looking reads some hundred objects from memory, which the caches no longer hold after an update.
     """
 
     def __init__(self) -> None:
