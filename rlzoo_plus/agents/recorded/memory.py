@@ -56,6 +56,7 @@ class MemoryPlan:
             self._ends.setdefault(number, []).append(place)
         self._free: dict[Any, list[Tensor]] = {}
         self._held: dict[Any, list[Tensor]] = {}
+        # Places whose memory is another's: of a known tensor, or of what was written over it.
         self._given: set[int] = set()
         self.left_out: set[int] = set()
         for number, call in enumerate(own):
@@ -77,14 +78,45 @@ class MemoryPlan:
         """Return the memory of a result; that of others which nobody reads any more is used."""
         tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
         if place not in self._made:
-            n_items = self._recording.n_bytes[slot] // tensor.element_size()
-            key = tensor.dtype, n_items
-            free = self._free_in[self._lane].get(key) if self._lane is not None else None
-            free = free or self._free.get(key)
-            self._made[place] = free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
+            base = self._taken_over(slot)
+            self._made[place] = self._unused(slot) if base is None else base
             self._born[place] = self._lane
         base = self._made[place]
         return base.as_strided(tensor.size(), tensor.stride(), base.storage_offset())
+
+    def _unused(self, slot: Slot) -> Tensor:
+        """Return memory that nobody reads any more, or new one."""
+        tensor = self._recording.tensors[slot]
+        n_items = self._recording.n_bytes[slot] // tensor.element_size()
+        key = tensor.dtype, n_items
+        free = self._free_in[self._lane].get(key) if self._lane is not None else None
+        free = free or self._free.get(key)
+        return free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
+
+    def _taken_over(self, slot: Slot) -> Tensor | None:
+        """Return the memory of what a call is the last to read, if it reads and writes in step.
+
+        That is still in the processor's caches, where other memory is not.
+        """
+        recording = self._recording
+        number, result = self._first[recording.storage(slot)], recording.tensors[slot]
+        call = self._calls[number]
+        if torch.Tag.pointwise not in call.func.tags or len(call.outs) != 1:
+            return None
+        read = call.inputs
+        for given in read:
+            place, tensor = recording.storage(given), recording.tensors[given]
+            others = [other for other in read if recording.storage(other) == place]
+            fits = tensor.dtype == result.dtype and tensor.shape == result.shape
+            fits = fits and tensor.stride() == result.stride()
+            fits = fits and recording.n_bytes[given] == recording.n_bytes[slot]
+            if fits and place in self._ends.get(number, ()) and set(others) == {given}:
+                base = self._made.get(place)
+                own = self._lane is None or self._born.get(place) == self._lane
+                if base is not None and own and place not in self._given:
+                    self._given.add(place)
+                    return base
+        return None
 
     def free(self, number: int) -> None:
         """Note that a call has been added: what it was the last to read is free."""
