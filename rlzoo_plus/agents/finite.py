@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -133,9 +134,8 @@ def raise_if_diverged(agent: BaseAlgorithm, error: Exception) -> None:
 def has_lost_a_loss(agent: BaseAlgorithm) -> bool:
     """Return whether the last update reported a loss that is not finite; this check is cheap."""
     return any(
-        name.endswith("loss") and not np.isfinite(value)
+        name.endswith("loss") and isinstance(value, (float, np.floating)) and not isfinite(value)
         for name, value in agent.logger.name_to_value.items()
-        if isinstance(value, (float, np.floating))
     )
 
 

@@ -177,7 +177,7 @@ class RecordedActions:
             return actions, actions
         scaled = policy.scale_action(actions)
         if action_noise is not None:
-            scaled = np.clip(scaled + action_noise(), -1, 1)
+            scaled = np.minimum(np.maximum(scaled + action_noise(), -1), 1)
         return policy.unscale_action(scaled), scaled
 
     def _predict(self, agent: Any) -> np.ndarray:
