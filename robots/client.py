@@ -14,6 +14,8 @@ import numpy as np
 import pybullet
 import pybullet_data
 
+from robots.memory import connect
+
 
 class DisplayError(RuntimeError):
     """A window was requested on a machine that has no display."""
@@ -116,7 +118,7 @@ class Client:
         self.substeps = substeps
         self.gui = gui
         self.hardware_pictures = gui
-        self.client = pybullet.connect(pybullet.GUI if gui else pybullet.DIRECT)
+        self.client = connect(pybullet.GUI if gui else pybullet.DIRECT)
         if self.client < 0:
             raise RuntimeError("PyBullet could not connect. Close environments no longer in use.")
         self._saved_state = -1

@@ -60,6 +60,7 @@ class Plugin:
             "worlds_free": (None, [pointer]),
             "walkers_finish": (None, [pointer]),
             "worlds_step": (whole, [pointer, whole, pointer, whole, pointer, whole, whole]),
+            "give_back_zeros": (ctypes.c_long, [pointer, pointer]),
         }
         for name, (result, arguments) in signatures.items():
             function = getattr(self.functions, name)

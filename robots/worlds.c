@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -642,4 +643,26 @@ EXPORT int worlds_step(World** worlds, int n, const double* in, int width_in, do
   if (p) share(p, &job, helpers);
   else work(&job);
   return job.failed;
+}
+
+// Give the pages between two addresses that hold only zeros back to the system, in which they are
+// zeros when they are next read. Nothing may write there meanwhile. Return how many there were.
+EXPORT long give_back_zeros(char* from, char* to) {
+  enum { MOST = 64 };  // Pages at once: little time between looking at one and giving it back.
+  long size = sysconf(_SC_PAGESIZE), given = 0, count = 0;
+  for (char* page = from; page <= to - size || count; page += size) {
+    int is_empty = page <= to - size && count < MOST;
+    for (long k = 0; is_empty && k < size / 8; k += 8) {
+      const unsigned long long* x = (unsigned long long*)page + k;
+      is_empty = !(x[0] | x[1] | x[2] | x[3] | x[4] | x[5] | x[6] | x[7]);
+    }
+    if (is_empty) {
+      count++;
+      continue;
+    }
+    if (count && !madvise(page - count * size, count * size, MADV_DONTNEED)) given += count;
+    if (count == MOST) page -= size;  // It has not been looked at.
+    count = 0;
+  }
+  return given;
 }

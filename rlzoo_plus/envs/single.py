@@ -180,11 +180,15 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     try:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
-            if any(isinstance(value, list) for value in options.values()):
-                creator = gym.spec(spec.id.rpartition(":")[2]).entry_point
-                assert creator is not None
-                creator = load_env_creator(creator) if isinstance(creator, str) else creator
+            known = gym.registry.get(spec.id.rpartition(":")[2])
+            creator = None if known is None else known.entry_point
+            creator = load_env_creator(creator) if isinstance(creator, str) else creator
+            if creator is not None:
                 options = with_sequences(creator, options)
+            if "pybullet" in sys.modules:
+                from robots.memory import keep_worlds_small
+
+                keep_worlds_small()
             env = gym.make(spec.id, disable_env_checker=True, **options)
     except DependencyNotInstalled as error:
         raise ConfigError(f"env.id={spec.id} cannot be made: {one_line(error)}") from error

@@ -137,8 +137,23 @@ WORLDS = {
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Return an empty folder of plugins, for a process that has not looked for one yet."""
+def cartpoles() -> Iterator[list[World]]:
+    """Return two equal worlds that have not been stepped."""
+    spec = RobotSpec("cartpole.urdf", action_scale=10.0, actuated="slider_to_cart")
+    worlds = [World(WorldSpec(), spec) for _ in range(2)]
+    yield worlds
+    for world in worlds:
+        world.simulation.close()
+
+
+@pytest.fixture
+def fresh(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cartpoles: list[World]
+) -> Iterator[Path]:
+    """Return an empty folder of plugins, for a process that has not looked for one yet.
+
+    The worlds come first: connecting them looks for the plugin, too.
+    """
     monkeypatch.setattr(native, "_SAID", set())
     monkeypatch.setattr(native, "_SAME", {})
     monkeypatch.delenv(plugin.SWITCH, raising=False)
@@ -147,16 +162,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     plugin._compiled_once.cache_clear()
     yield folder
     plugin._compiled_once.cache_clear()
-
-
-@pytest.fixture
-def cartpoles() -> Iterator[list[World]]:
-    """Return two equal worlds that have not been stepped."""
-    spec = RobotSpec("cartpole.urdf", action_scale=10.0, actuated="slider_to_cart")
-    worlds = [World(WorldSpec(), spec) for _ in range(2)]
-    yield worlds
-    for world in worlds:
-        world.simulation.close()
 
 
 def is_native(step) -> bool:
