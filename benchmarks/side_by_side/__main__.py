@@ -46,10 +46,12 @@ from benchmarks.side_by_side.tools import (
     run,
 )
 
-HELP, SWEEP, LIMITS = "help", "sweep", "limits"
+HELP, FIRST_STEP, SWEEP, LIMITS = "help", "first step", "sweep", "limits"
+# Off-policy, a training may have one step alone.
+_FIRST_STEP = Case("sac", "halfcheetah_bullet", 1, 1)
 _SWEEP, _JOBS, _AT_ONCE = Case("ppo", "cartpole", 256, 20_000), 8, 2
 _LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "sac HalfCheetah", "ppo CartPole")
-_EXTRAS = (HELP, SWEEP, LIMITS)
+_EXTRAS = (HELP, FIRST_STEP, SWEEP, LIMITS)
 # Algorithms for which fast=bfloat16 is more than fast=true.
 _ROUNDING = ("sac", "td3", "tqc")
 # By tool and metric, one value a round.
@@ -109,6 +111,11 @@ def _measure(name: str, tool: Tool, cores: set[int]) -> dict[str, float]:
         folder = Path(text)
         if name == LIMITS:
             return _limits(folder, cores) if tool.name == SB3 else {}
+        if name == FIRST_STEP:
+            if tool.name in (FAST, HALF):
+                return {}
+            took = run([tool.train(_FIRST_STEP, 1, folder)], tool.environ, cores)
+            return {"whole": took.wall_s, "memory": took.memory_mib}
         case = CASES[name]
         if tool.name == HALF and case.algo not in _ROUNDING:
             return {}
