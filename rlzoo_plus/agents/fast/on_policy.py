@@ -18,9 +18,9 @@ from rlzoo_plus.agents.fast.checks import require_same_gradients
 from rlzoo_plus.agents.fast.distributions import distribution_of
 from rlzoo_plus.agents.fast.layers import Gradients, Perceptron
 from rlzoo_plus.agents.fast.steps import make_fast_steps
+from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.on_policy import A2CUpdate, OnPolicyUpdate, PPOUpdate
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.updates import learned_tensors
 
 # Rows begin where vector instructions read fastest: 64 bytes.
 _ALIGNMENT = 16

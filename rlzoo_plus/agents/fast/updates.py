@@ -9,14 +9,10 @@ from typing import Any
 import torch
 
 from rlzoo_plus.agents.fast.products import lacks_bfloat16
+from rlzoo_plus.agents.recorded.comparison import State
+from rlzoo_plus.agents.recorded.known_code import owner_of
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.updates import (
-    RecordedUpdates,
-    Update,
-    _class_of,
-    _State,
-    owner_of,
-)
+from rlzoo_plus.agents.recorded.updates import RecordedUpdates, Update, _class_of
 
 log = logging.getLogger(__name__)
 _ON_POLICY = "rlzoo_plus.agents.fast.on_policy"
@@ -74,7 +70,7 @@ class FastUpdates(RecordedUpdates):
         owner = owner_of(type(agent), "train")
         if owner not in FAST:
             return f"{owner.rpartition('.')[2]} has no fast ones"
-        before = _State(agent)
+        before = State(agent)
         update_class: Any = _class_of(FAST[owner])
         options = {"rounds": True} if self._rounds and update_class.can_round else {}
         try:

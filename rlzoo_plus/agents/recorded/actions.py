@@ -19,15 +19,11 @@ from stable_baselines3.common.type_aliases import RolloutReturn, TrainFrequencyU
 from stable_baselines3.common.utils import should_collect_more_steps
 from torch import Tensor
 
+from rlzoo_plus.agents.recorded.comparison import learned_tensors
+from rlzoo_plus.agents.recorded.known_code import RecordingMixin, own_code_in, owner_of
 from rlzoo_plus.agents.recorded.rollouts import RecordedFunction, clipped
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
-from rlzoo_plus.agents.recorded.updates import (
-    RecordingMixin,
-    learned_tensors,
-    own_code_in,
-    owner_of,
-)
 
 log = logging.getLogger(__name__)
 _COLLECTING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"

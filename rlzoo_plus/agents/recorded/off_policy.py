@@ -12,10 +12,11 @@ from stable_baselines3.common.utils import polyak_update
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
+from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
 from rlzoo_plus.agents.recorded.samples import Samples
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
+from rlzoo_plus.agents.recorded.updates import Update
 
 
 class OffPolicyUpdate(Update):

@@ -14,9 +14,10 @@ from stable_baselines3.common.utils import explained_variance
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
+from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, make_steps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.updates import Update, learned_tensors
+from rlzoo_plus.agents.recorded.updates import Update
 
 _COLUMNS = ("observations", "actions", "values", "log_probs", "advantages", "returns")
 _NUMBERS = ("ent_coef", "vf_coef")

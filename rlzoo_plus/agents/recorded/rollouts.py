@@ -19,15 +19,10 @@ from stable_baselines3.common.distributions import StateDependentNoiseDistributi
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from rlzoo_plus.agents.recorded.comparison import bits, learned_tensors
+from rlzoo_plus.agents.recorded.known_code import RecordingMixin, own_code_in, owner_of
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
-from rlzoo_plus.agents.recorded.updates import (
-    RecordingMixin,
-    bits,
-    learned_tensors,
-    own_code_in,
-    owner_of,
-)
 
 log = logging.getLogger(__name__)
 _OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"

@@ -10,7 +10,7 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from torch import Tensor
 
-from rlzoo_plus.agents.recorded.updates import bits
+from rlzoo_plus.agents.recorded.comparison import bits
 
 log = logging.getLogger(__name__)
 _NAMES = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")

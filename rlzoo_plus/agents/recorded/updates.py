@@ -10,17 +10,22 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-from abc import ABC
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
-from torch import Tensor, nn
+from torch import Tensor
 
+from rlzoo_plus.agents.recorded.comparison import State, optimizers_of
+from rlzoo_plus.agents.recorded.known_code import (
+    RecordingMixin,
+    is_known,
+    name_of,
+    own_code_in,
+    owner_of,
+)
 from rlzoo_plus.agents.recorded.optimizers import PlainSteps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
@@ -44,10 +49,6 @@ _BUFFERS = "stable_baselines3.common.buffers."
 _KNOWN_BUFFERS = {
     _BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")
 }
-# Their code is read by nobody else, and decides nothing by numbers that tracing would not notice.
-_KNOWN_CODE = ("torch", "stable_baselines3", "sb3_contrib", "rlzoo_plus")
-# What a callback refers to that is no part of it.
-_NOT_ITS_OWN = ("model", "parent")
 
 
 class Update:
@@ -136,7 +137,7 @@ class RecordedUpdates:
         Where a first part of an update tells as much as the whole, only that is made twice.
         """
         self._update = None  # its memory is free for the new one
-        before = _State(agent)
+        before = State(agent)
         update_class = _class_of(UPDATES[owner_of(type(agent), "train")])
         try:
             kind = update_class(agent).kind(*args, **kwargs)
@@ -146,11 +147,11 @@ class RecordedUpdates:
             return
         with update_class.first_part(agent) as is_part:
             plain(*args, **kwargs)
-        after = _State(agent)
+        after = State(agent)
         before.restore()
 
         def compare() -> None:
-            difference = after.difference(_State(agent))
+            difference = after.difference(State(agent))
             if difference:
                 raise NotRecordableError(f"{difference} came out otherwise")
 
@@ -204,30 +205,6 @@ class RecordedUpdates:
         )
 
 
-class RecordingMixin:
-    """The base of all mixins: in a class with some, it comes after them, before the algorithm.
-
-    Attributes:
-        undisturbed: Identifies a training in which only known code has the agent, see `Looks`; None
-            in any other, and when none is under way.
-    """
-
-    undisturbed: object | None = None
-
-    def learn(self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Learn."""
-        classes = [kind for kind in type(self).__mro__ if kind not in (ABC, object)]
-        is_known = all(map(_is_known, classes)) and _are_known(callback)
-        self.undisturbed = object() if is_known else None
-        try:
-            return super().learn(total_timesteps, callback, *args, **kwargs)  # type: ignore[misc]
-        finally:
-            self.undisturbed = None
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "undisturbed"]  # type: ignore[misc]
-
-
 class RecordsUpdates(RecordingMixin):
     """Mixin for an algorithm that updates its networks from recordings.
 
@@ -267,55 +244,12 @@ def why_not(agent: Any) -> str:
     if agent.device.type != "cpu":
         return f"they are on the CPU only, and the device is {agent.device}"
     buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
-    if _name_of(type(buffer)) not in _KNOWN_BUFFERS:
+    if name_of(type(buffer)) not in _KNOWN_BUFFERS:
         return f"{type(buffer).__name__} is not one of the buffers that are known"
-    for optimizer in _optimizers(agent).values():
-        if not _is_known(type(optimizer)):
+    for optimizer in optimizers_of(agent).values():
+        if not is_known(type(optimizer)):
             return f"{type(optimizer).__name__} is code of yours"
     return own_code_in(agent.policy)
-
-
-def own_code_in(policy: nn.Module) -> str:
-    """Return what in a policy may decide anew at each call, empty if nothing does."""
-    for name, module in policy.named_modules():
-        shown = name or type(policy).__name__
-        if not _is_known(type(module)):
-            return f"{type(module).__name__} ({shown}) is code of yours"
-        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
-        if any(hooks) or module._backward_pre_hooks or _overridden(module):
-            return f"{shown} has hooks or methods of yours"
-    if torch.is_autocast_enabled("cpu") or torch.is_anomaly_enabled():
-        return "torch computes in another mode"
-    return ""
-
-
-def _overridden(module: nn.Module) -> bool:
-    """Return whether an object has a method that its class has otherwise."""
-    return any(callable(getattr(type(module), name, None)) for name in vars(module))
-
-
-def _is_known(code: Any) -> bool:
-    return str(getattr(code, "__module__", "")).partition(".")[0] in _KNOWN_CODE
-
-
-def _are_known(callbacks: Any) -> bool:
-    """Return whether callbacks are no code of the user's, nor what they hold and may call."""
-    if isinstance(callbacks, (list, tuple)):
-        return all(map(_are_known, callbacks))
-    if isinstance(callbacks, BaseCallback):
-        parts = [part for name, part in vars(callbacks).items() if name not in _NOT_ITS_OWN]
-        return _is_known(type(callbacks)) and all(map(_are_known, parts))
-    return not callable(callbacks) or _is_known(callbacks)
-
-
-def owner_of(kind: type, method: str) -> str:
-    """Return the class whose method an agent has, below our mixins."""
-    below = kind.__mro__[kind.__mro__.index(RecordingMixin) + 1 :]
-    return next((_name_of(c) for c in below if method in vars(c)), _name_of(kind))
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _class_of(name: str) -> type[Update]:
@@ -323,120 +257,13 @@ def _class_of(name: str) -> type[Update]:
     return getattr(import_module(module), attribute)
 
 
-def _optimizers(agent: Any) -> dict[str, torch.optim.Optimizer]:
-    names = [name for name in agent._get_torch_save_params()[0] if name != "policy"]
-    return {name: attrgetter(name)(agent) for name in names}
-
-
-def learned_tensors(agent: Any) -> dict[str, Tensor]:
-    """Return everything that an update reads or changes: parameters, buffers, coefficients."""
-    names = agent._get_torch_save_params()[1]
-    return {
-        **dict(agent.policy.named_parameters()),
-        **dict(agent.policy.named_buffers()),
-        **{name: attrgetter(name)(agent) for name in names},
-    }
-
-
 def _others_of(agent: Any) -> list[Any]:
     """Return what a recording holds on to beside the policy's: if it is replaced, record anew."""
     tensors = [attrgetter(name)(agent) for name in agent._get_torch_save_params()[1]]
     return [
         *((id(t), t.data_ptr(), t.requires_grad) for t in tensors),
-        *(id(optimizer) for optimizer in _optimizers(agent).values()),
+        *(id(optimizer) for optimizer in optimizers_of(agent).values()),
     ]
-
-
-class _State:
-    """A copy of everything that an update changes."""
-
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
-        self._tensors = {name: t.detach().clone() for name, t in learned_tensors(agent).items()}
-        # Of a parameter that no optimizer has, they add up.
-        self._gradients = {name: _copied(t.grad) for name, t in learned_tensors(agent).items()}
-        self._averages = {
-            name: [
-                {key: _copied(value) for key, value in optimizer.state.get(p, {}).items()}
-                for group in optimizer.param_groups
-                for p in group["params"]
-            ]
-            for name, optimizer in _optimizers(agent).items()
-        }
-        self._rates = {
-            name: [group["lr"] for group in optimizer.param_groups]
-            for name, optimizer in _optimizers(agent).items()
-        }
-        self._n_updates = agent._n_updates
-        self._logged = dict(agent.logger.name_to_value)
-        self._excluded = dict(agent.logger.name_to_excluded)
-        self._random = torch.get_rng_state()
-        self._numpy = np.random.get_state()
-
-    def restore(self) -> None:
-        """Bring the agent back to this state."""
-        agent = self._agent
-        for name, tensor in learned_tensors(agent).items():
-            tensor.data.copy_(self._tensors[name])
-            tensor.grad = _copied(self._gradients[name])
-        for name, optimizer in _optimizers(agent).items():
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            for parameter, values in zip(parameters, self._averages[name], strict=True):
-                optimizer.state.pop(parameter, None)
-                if values:
-                    optimizer.state[parameter] = {k: _copied(v) for k, v in values.items()}
-            for group, rate in zip(optimizer.param_groups, self._rates[name], strict=True):
-                group["lr"] = rate
-        agent._n_updates = self._n_updates
-        for kept, now in (
-            (self._logged, agent.logger.name_to_value),
-            (self._excluded, agent.logger.name_to_excluded),
-        ):
-            now.clear()
-            now.update(kept)
-        torch.set_rng_state(self._random)
-        np.random.set_state(self._numpy)
-
-    def difference(self, other: _State) -> str:
-        """Return the name of what differs in a bit, empty if all is the same."""
-        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
-            for name in dict.fromkeys([*mine, *theirs]):
-                if bits(mine.get(name)) != bits(theirs.get(name)):
-                    return str(name)
-        return ""
-
-    def _parts(self) -> Iterator[dict[str, Any]]:
-        yield self._tensors
-        for name, averages in self._averages.items():
-            yield {
-                f"{name}: {key} of its parameter {number}": value
-                for number, values in enumerate(averages)
-                for key, value in values.items()
-            }
-        yield {f"the learning rate of {name}": rate for name, rate in self._rates.items()}
-        yield self._logged
-        yield {"the order of logged values": list(self._logged)}
-        yield self._excluded
-        yield {
-            "the number of updates": self._n_updates,
-            "torch's generator of random numbers": self._random,
-            "NumPy's generator of random numbers": [part for part in self._numpy],
-        }
-
-
-def _copied(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
-
-
-def bits(value: Any) -> Any:
-    """Return what is equal for equal bits: NaN equals itself, and 0.0 is not -0.0."""
-    if isinstance(value, Tensor):
-        return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
-    if isinstance(value, (list, tuple)):
-        return [bits(item) for item in value]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return str(value.dtype), value.tobytes()
-    return type(value), repr(value)
 
 
 def _with_own_memory(value: Any) -> Any:
