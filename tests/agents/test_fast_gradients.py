@@ -162,6 +162,10 @@ def test_gradients_of_a2c_are_those_of_autograd(number):
 def random_off_policy_agent(algorithm, draw):
     """Return an agent with random shapes, layers and weights, of 64 bits."""
     shape = (int(draw.integers(1, 30)),) if draw.random() < 0.8 else (3, 5)
+    space = box = spaces.Box(-np.inf, np.inf, shape, np.float32)
+    has_parts = draw.random() < 0.3
+    if has_parts:
+        space = spaces.Dict({"zeta": box, "alpha": spaces.Box(-np.inf, np.inf, (2,), np.float32)})
     n_actions = int(draw.integers(1, 20))
     actor, critic = ([int(draw.integers(1, 50)) for _ in range(draw.integers(1, 4))] for _ in "ab")
     policy = {
@@ -179,11 +183,8 @@ def random_off_policy_agent(algorithm, draw):
         policy["n_quantiles"] = int(draw.integers(1, 30))
         arguments["top_quantiles_to_drop_per_net"] = int(draw.integers(policy["n_quantiles"]))
     agent = algorithm(
-        "MlpPolicy",
-        Nowhere(
-            spaces.Box(-np.inf, np.inf, shape, np.float32),
-            spaces.Box(-1.0, 1.0, (n_actions,), np.float32),
-        ),
+        "MultiInputPolicy" if has_parts else "MlpPolicy",
+        Nowhere(space, spaces.Box(-1.0, 1.0, (n_actions,), np.float32)),
         **{"policy_kwargs": policy, "device": "cpu", "buffer_size": 10, **arguments},
         seed=int(draw.integers(1000)),
     )
@@ -191,6 +192,12 @@ def random_off_policy_agent(algorithm, draw):
         for parameter in agent.policy.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
     return agent
+
+
+def random_observations(space, size):
+    if isinstance(space, spaces.Dict):
+        return {name: random_observations(part, size) for name, part in space.spaces.items()}
+    return torch.randn(size, *space.shape)
 
 
 @pytest.mark.parametrize("number", range(N_DRAWS))
@@ -206,10 +213,10 @@ def test_gradients_of_actors_and_critics_are_those_of_autograd(algorithm, number
         agent = random_off_policy_agent(algorithm, draw)
         update = updates[algorithm](agent)
         size = int(draw.integers(2, 40))
-        shape, n_actions = agent.observation_space.shape, agent.action_space.shape[0]
+        n_actions = agent.action_space.shape[0]
         batch = SimpleNamespace(
-            observations=torch.randn(size, *shape),
-            next_observations=torch.randn(size, *shape),
+            observations=random_observations(agent.observation_space, size),
+            next_observations=random_observations(agent.observation_space, size),
             actions=torch.rand(size, n_actions) * 2 - 1,
             rewards=3 * torch.randn(size, 1),
             dones=(torch.rand(size, 1) < 0.2).double(),

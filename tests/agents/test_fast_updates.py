@@ -22,7 +22,7 @@ from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
 
-TINY, DISCRETE = "tests/TinyReach-v0", "CartPole-v1"
+TINY, GOAL, DISCRETE = "tests/TinyReach-v0", "tests/TinyGoal-v0", "CartPole-v1"
 SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
 OFF_POLICY = {"learning_starts": 20, "batch_size": 30, "train_freq": 8, "gradient_steps": 4}
 CASES = {
@@ -33,6 +33,8 @@ CASES = {
     "sac-gsde": (SAC, TINY, {**OFF_POLICY, "use_sde": True, "ent_coef": 0.1}),
     "td3": (TD3, TINY, OFF_POLICY),
     "tqc": (TQC, TINY, {**OFF_POLICY, "policy_kwargs": {"net_arch": [24], "n_quantiles": 7}}),
+    "sac-goal": (SAC, GOAL, OFF_POLICY),
+    "td3-goal": (TD3, GOAL, OFF_POLICY),
     "a2c": (A2C, TINY, {"n_steps": 16}),
     "a2c-adam": (A2C, DISCRETE, {"n_steps": 16, "use_rms_prop": False}),
 }
@@ -43,7 +45,8 @@ def train(algorithm, env, arguments, steps, updates):
     venv = make_vec_env(env, 4, seed=0)
     kind = with_iteration_hook(algorithm, RecordsUpdates)
     # SB3 adds to the arguments of the policy.
-    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
+    policy = "MultiInputPolicy" if env == GOAL else "MlpPolicy"
+    agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     agent.recorded = updates
     agent.learn(steps)
     venv.close()

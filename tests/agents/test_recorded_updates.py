@@ -7,8 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sb3_contrib import TQC
-from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -38,6 +39,7 @@ def linear(value):
 
 SCHEDULES = {"learning_rate": linear(1e-3), "clip_range": linear(0.3)}
 CONTINUOUS, DISCRETE, TINY = "Pendulum-v1", "CartPole-v1", "tests/TinyReach-v0"
+GOAL, HINDSIGHT = "tests/TinyGoal-v0", {"replay_buffer_class": HerReplayBuffer}
 GSDE = {"use_sde": True, "sde_sample_freq": 4}
 SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
 ONE_STEP = {"learning_starts": 40, "batch_size": 32, "policy_kwargs": {"net_arch": [32, 24]}}
@@ -54,6 +56,9 @@ OFF_POLICY = {
     "tqc-tiny-gsde-normalized": (TQC, TINY, True, {**SIX_STEPS, "use_sde": True}),
     "dqn": (DQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
     "dqn-normalized-schedule": (DQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5}),
+    "sac-goal-hindsight": (SAC, GOAL, False, {**SIX_STEPS, **HINDSIGHT}),
+    "tqc-goal-normalized-gsde": (TQC, GOAL, True, {**SIX_STEPS, "use_sde": True}),
+    "td3-goal-hindsight-normalized": (TD3, GOAL, True, {**SIX_STEPS, **HINDSIGHT}),
 }
 # For many steps only: a third environment for each, with few updates.
 FEW = {**SIX_STEPS, "train_freq": 16, "gradient_steps": 4}
@@ -79,6 +84,8 @@ CASES = {
         {"n_steps": 16, "learning_rate": linear(1e-3)},
     ),
     "a2c-tiny-adam": (A2C, TINY, False, {"n_steps": 16, "use_rms_prop": False}),
+    "ppo-goal-schedules": (PPO, GOAL, False, {**SMALL, **SCHEDULES}),
+    "a2c-goal-normalized-gsde": (A2C, GOAL, True, {"n_steps": 16, **GSDE}),
     "a2c-gsde": (A2C, CONTINUOUS, True, {"n_steps": 16, **GSDE, "normalize_advantage": True}),
 }
 
@@ -91,7 +98,9 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
     kind = algorithm
     if recorded:
         kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)
-    agent = kind("MlpPolicy", venv, seed=0, device="cpu", **copy.deepcopy(arguments))
+    has_parts = isinstance(venv.observation_space, spaces.Dict)
+    policy = "MultiInputPolicy" if has_parts else "MlpPolicy"
+    agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
         agent.recorded = RecordedUpdates()
         if issubclass(algorithm, OnPolicyAlgorithm):

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from sb3_contrib.tqc.policies import TQCPolicy
+from sb3_contrib.tqc import policies as tqc
 from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.sac.policies import SACPolicy
-from stable_baselines3.td3.policies import TD3Policy
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
+from stable_baselines3.sac import policies as sac
+from stable_baselines3.td3 import policies as td3
 from torch import Tensor
 
 from rlzoo_plus.agents.fast.actors import actor_of
@@ -26,6 +26,7 @@ from rlzoo_plus.agents.recorded.off_policy import (
     SACUpdate,
     TD3Update,
     TQCUpdate,
+    as_batch,
 )
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
@@ -36,11 +37,11 @@ class _FastOffPolicy(OffPolicyUpdate):
 
     Attributes:
         can_round: Whether products of large layers may be made in bfloat16.
-        policy_class: The policy whose forward pass is known.
+        policies: Those whose forward pass is known.
     """
 
     can_round = True
-    policy_class: type
+    policies: Sequence[type]
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         """Find actor and critics, whose weights become views of flat tensors.
@@ -53,7 +54,7 @@ class _FastOffPolicy(OffPolicyUpdate):
             NotRecordableError: They are of another kind.
         """
         super().__init__(agent)
-        _require_known(agent, self.policy_class)
+        _require_known(agent, self.policies)
         self._begun = False
         self._critics = Ensemble(agent.critic.q_networks, rounds=rounds)
         if not isinstance(self._critic, FusedAdam) or len(self._critic.parameters) != len(
@@ -87,8 +88,13 @@ class _FastOffPolicy(OffPolicyUpdate):
         else:
             yield list(gradients)
 
-    def _rows(self, observations: Tensor) -> Tensor:
-        return observations.flatten(1).to(self._critics.layers[0][0].dtype)
+    def _rows(self, observations: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """Return what the features extractor gives: a row of numbers for each observation."""
+        dtype = self._critics.layers[0][0].dtype
+        if isinstance(observations, Tensor):
+            return observations.flatten(1).to(dtype)
+        parts = self.agent.critic.features_extractor.extractors
+        return torch.cat([observations[name].flatten(1).to(dtype) for name in parts], 1)
 
     def _run(
         self,
@@ -113,7 +119,7 @@ class _FastOffPolicy(OffPolicyUpdate):
         Raises:
             NotRecordableError: One is another one.
         """
-        given = SimpleNamespace(**{"discounts": None, **batch})
+        given = as_batch(batch.items())
         # A difference of two values may be as small as their rounding in 16 bits.
         with full_precision():
             found, expected = self.both_gradients(given, SimpleNamespace(**numbers))
@@ -137,7 +143,7 @@ class _FastOffPolicy(OffPolicyUpdate):
 class FastSACUpdate(_FastOffPolicy, SACUpdate):
     """The update of SAC, its gradients written by hand."""
 
-    policy_class: type = SACPolicy
+    policies: Sequence[type] = (sac.SACPolicy, sac.MultiInputPolicy)
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         super().__init__(agent, rounds=rounds)
@@ -242,7 +248,7 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
 class FastTQCUpdate(FastSACUpdate, TQCUpdate):
     """The update of TQC, its gradients written by hand."""
 
-    policy_class = TQCPolicy
+    policies = (tqc.TQCPolicy, tqc.MultiInputPolicy)
 
     def target_of(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Tensor, entropy: Tensor
@@ -283,7 +289,7 @@ class FastTQCUpdate(FastSACUpdate, TQCUpdate):
 class FastTD3Update(_FastOffPolicy, TD3Update):
     """The update of TD3 and DDPG, its gradients written by hand."""
 
-    policy_class = TD3Policy
+    policies = (td3.TD3Policy, td3.MultiInputPolicy)
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         super().__init__(agent, rounds=rounds)
@@ -368,18 +374,21 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         return found, expected
 
 
-def _require_known(agent: Any, policy_class: type) -> None:
+def _require_known(agent: Any, policies: Sequence[type]) -> None:
     """Check that a policy is one whose forward pass is known.
 
     Raises:
         NotRecordableError: It is another one.
     """
     policy, space = agent.policy, agent.observation_space
-    if type(policy) is not policy_class:
-        raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy")
+    if type(policy) not in policies:
+        raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy or MultiInputPolicy")
     for part in (agent.actor, agent.critic, agent.critic_target):
-        if type(part.features_extractor) is not FlattenExtractor:
-            name = type(part.features_extractor).__name__
-            raise NotRecordableError(f"{name} is not a known features extractor")
-    if not isinstance(space, spaces.Box) or is_image_space(space):
-        raise NotRecordableError("observations are not a vector of numbers")
+        extractor = part.features_extractor
+        if type(extractor) not in (FlattenExtractor, CombinedExtractor):
+            raise NotRecordableError(
+                f"{type(extractor).__name__} is not a known features extractor"
+            )
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    if not all(isinstance(part, spaces.Box) and not is_image_space(part) for part in parts):
+        raise NotRecordableError("observations are not vectors of numbers")

@@ -12,7 +12,7 @@ from rlzoo_plus.agents.fast.products import lacks_bfloat16
 from rlzoo_plus.agents.recorded.comparison import State
 from rlzoo_plus.agents.recorded.known_code import owner_of
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.updates import RecordedUpdates, Update, _class_of
+from rlzoo_plus.agents.recorded.updates import RecordedUpdates, _class_of
 
 log = logging.getLogger(__name__)
 _ON_POLICY = "rlzoo_plus.agents.fast.on_policy"
@@ -74,7 +74,9 @@ class FastUpdates(RecordedUpdates):
         update_class: Any = _class_of(FAST[owner])
         options = {"rounds": True} if self._rounds and update_class.can_round else {}
         try:
-            update: Update = update_class(agent, **options)
+            update = self._update  # if there is one, it is current
+            if update is None or not update.is_of_all_kinds:
+                update = update_class(agent, **options)
             kind = update.kind(*args, **kwargs)
             agent.policy.set_training_mode(True)
             with torch.no_grad():

@@ -21,11 +21,13 @@ from torch import Tensor
 
 from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.known_code import RecordingMixin, own_code_in, owner_of
+from rlzoo_plus.agents.recorded.parts import Parts
 from rlzoo_plus.agents.recorded.rollouts import RecordedFunction, clipped
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 log = logging.getLogger(__name__)
+Observations = np.ndarray | dict[str, np.ndarray]
 _COLLECTING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"
 # Who predicts as the policy does, and who first draws whether to explore.
 _PLAIN = "stable_baselines3.common.base_class.BaseAlgorithm"
@@ -183,14 +185,14 @@ class RecordedActions:
         if choosing is None:
             return agent.predict(observations, deterministic=False)[0]
         if self._is_greedy and np.random.rand() < agent.exploration_rate:
-            return np.array([agent.action_space.sample() for _ in observations])
+            return np.array([agent.action_space.sample() for _ in range(agent.env.num_envs)])
         if agent.policy.training:
             agent.policy.set_training_mode(False)
         with torch.no_grad():
-            actions = choosing.choose(_tensor(observations))
+            actions = choosing.choose(observations)
         return clipped(agent, actions.numpy().reshape((-1, *agent.action_space.shape)))
 
-    def _current(self, agent: Any, observations: np.ndarray) -> _Choosing | None:
+    def _current(self, agent: Any, observations: Observations) -> _Choosing | None:
         """Return the recording, unless a callback has changed the policy to what has none."""
         if not self.reason and not self._is_current(agent):
             self._look_at(agent)
@@ -198,10 +200,10 @@ class RecordedActions:
             self._record(agent, observations)
         return self._choosing
 
-    def _record(self, agent: Any, observations: np.ndarray) -> None:
+    def _record(self, agent: Any, observations: Observations) -> None:
         agent.policy.set_training_mode(False)
         try:
-            self._choosing = _Choosing(agent, _tensor(observations), self._give_up)
+            self._choosing = _Choosing(agent, observations, self._give_up)
         except NotRecordableError as error:
             self._give_up(str(error))
         # Whatever a network of another version of torch can raise: the policy acts itself.
@@ -217,20 +219,29 @@ class RecordedActions:
 class _Choosing:
     """The actions of one policy from a recording; the first ones are compared."""
 
-    def __init__(self, agent: Any, observations: Tensor, give_up: Callable[[str], None]) -> None:
+    def __init__(
+        self, agent: Any, observations: Observations, give_up: Callable[[str], None]
+    ) -> None:
         self._policy = agent.policy
+        self._parts = Parts(agent.observation_space)
         distribution = getattr(getattr(agent.policy, "actor", None), "action_dist", None)
         has_noise = isinstance(distribution, StateDependentNoiseDistribution)
         self._noisy: Any = distribution if has_noise else None
-        example = (observations, *(matrix.detach() for matrix in self._matrices()))
+        example = self._given(observations)
         readable = list(learned_tensors(agent).values())
         self._function = RecordedFunction(self._predict, example, readable, give_up)
 
-    def choose(self, observations: Tensor) -> Tensor:
+    def choose(self, observations: Observations) -> Tensor:
         """Return actions, as the policy's network gives them."""
-        return self._function(observations, *(m.detach() for m in self._matrices()))[0]
+        return self._function(*self._given(observations))[0]
 
-    def _predict(self, observations: Tensor, *noise: Tensor) -> Sequence[Tensor]:
+    def _given(self, observations: Observations) -> tuple[Tensor, ...]:
+        """Return what is new at each step: observations, all parts of them, and gSDE's noise."""
+        noise = (matrix.detach() for matrix in self._matrices())
+        return *map(_tensor, self._parts.split(observations)), *noise
+
+    def _predict(self, *given: Tensor) -> Sequence[Tensor]:
+        observations, noise = self._parts.join(given)
         before = self._matrices()
         self._set(noise)
         actions = self._policy._predict(observations, deterministic=False)
@@ -260,6 +271,7 @@ def why_not(agent: Any) -> str:
     if agent.device.type != "cpu":
         return f"they are on the CPU only, and the device is {agent.device}"
     space = agent.observation_space
-    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        return f"observations are of {type(space).__name__} {space.shape}, not a row of numbers"
+    for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
+        if not isinstance(part, spaces.Box) or len(part.shape) != 1:
+            return f"observations are of {type(part).__name__} {part.shape}, not a row of numbers"
     return own_code_in(agent.policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
+from rlzoo_plus.agents.recorded.parts import joined
 from rlzoo_plus.agents.recorded.samples import Samples
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update
@@ -111,8 +112,7 @@ class OffPolicyUpdate(Update):
             def of_inputs(
                 inputs: Sequence[Tensor], numbers: SimpleNamespace
             ) -> Iterator[Sequence[Tensor]]:
-                given = SimpleNamespace(discounts=None)
-                given.__dict__.update(zip(names, inputs, strict=True))
+                given = as_batch(zip(names, inputs, strict=True))
                 yield from parts(given, numbers, polyaks)
 
             changed = [t for one in (*steps, *polyaks) for t in one.changed]
@@ -279,6 +279,8 @@ class TQCUpdate(SACUpdate):
 class TD3Update(OffPolicyUpdate):
     """The update of TD3 and DDPG."""
 
+    is_of_all_kinds = True  # They have recordings of their own.
+
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
         self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
@@ -391,6 +393,11 @@ class DQNUpdate(OffPolicyUpdate):
         agent._n_updates += gradient_steps
         agent.logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
         agent.logger.record("train/loss", _mean(losses))
+
+
+def as_batch(named: Iterable[tuple[str, Tensor]]) -> SimpleNamespace:
+    """Return a batch by attributes; `discounts` is None if it has none."""
+    return SimpleNamespace(**{"discounts": None, **joined(named)})
 
 
 def _mean(values: Sequence[Tensor]) -> Any:

@@ -16,10 +16,11 @@ from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.optimizers import FlatSteps, make_steps
+from rlzoo_plus.agents.recorded.parts import Parts
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update
 
-_COLUMNS = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+_COLUMNS = ("actions", "values", "log_probs", "advantages", "returns")
 _NUMBERS = ("ent_coef", "vf_coef")
 
 
@@ -32,8 +33,9 @@ class OnPolicyUpdate(Update):
         super().__init__(agent)
         self._tapes: dict[int, Tape] = {}
         self._parameters: list[Tensor] = []
+        self._observed = Parts(agent.observation_space)
 
-    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+    def loss(self, batch: Sequence[Any], numbers: SimpleNamespace) -> list[Tensor]:
         """Return the loss of a minibatch, and what is logged of it."""
         raise NotImplementedError
 
@@ -51,7 +53,7 @@ class OnPolicyUpdate(Update):
         size = len(rows)
         if size not in self._tapes:
             if not self.steps:
-                self._flatten([column.index_select(0, rows) for column in columns])
+                self._flatten(self._batch(columns, rows))
             steps = self.steps[0]
             if isinstance(steps, FlatSteps):
                 steps.begin()
@@ -61,10 +63,15 @@ class OnPolicyUpdate(Update):
             self._tapes[size] = Tape(self._parts, inputs, names, readable, steps.changed)
         return self._tapes[size]
 
+    def _batch(self, columns: Sequence[Tensor], rows: Tensor) -> list[Any]:
+        """Return rows of a rollout: observations and the other columns."""
+        observations, others = self._observed.join([c.index_select(0, rows) for c in columns])
+        return [observations, *others]
+
     def _parts(self, inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
         """Yield what is logged of a minibatch, then make the step, unless it is not recorded."""
         *columns, rows = inputs
-        loss, *logged = self.loss([column.index_select(0, rows) for column in columns], numbers)
+        loss, *logged = self.loss(self._batch(columns, rows), numbers)
         gradients = torch.autograd.grad(loss, self._parameters)
         logged = [loss.detach(), *logged]
         steps = self.steps[0]
@@ -104,7 +111,7 @@ class OnPolicyUpdate(Update):
         """Return whether a minibatch makes no step."""
         return False
 
-    def _flatten(self, batch: Sequence[Tensor]) -> None:
+    def _flatten(self, batch: Sequence[Any]) -> None:
         """Find the parameters that the loss has a gradient for, and flatten them."""
         policy = self.agent.policy
         learned = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
@@ -121,17 +128,22 @@ class OnPolicyUpdate(Update):
 
     def _rollout(self) -> list[Tensor]:
         """Return the columns of the rollout, flattened as the buffer does it at its first batch."""
-        buffer = self.agent.rollout_buffer
+        buffer, names = self.agent.rollout_buffer, self._observed.names
         assert buffer.full, "the rollout is not complete"
         if not buffer.generator_ready:
+            if names is None:
+                buffer.observations = buffer.swap_and_flatten(buffer.observations)
+            for name in names or ():
+                buffer.observations[name] = buffer.swap_and_flatten(buffer.observations[name])
             for name in _COLUMNS:
                 setattr(buffer, name, buffer.swap_and_flatten(getattr(buffer, name)))
             buffer.generator_ready = True
-        observations, actions, *rest = (getattr(buffer, name) for name in _COLUMNS)
-        columns = [observations, actions.astype(np.float32, copy=False)]
-        return [torch.from_numpy(array) for array in [*columns, *(a.reshape(-1) for a in rest)]]
+        actions, *rest = (getattr(buffer, name) for name in _COLUMNS)
+        columns = self._observed.split(buffer.observations)
+        columns += [actions.astype(np.float32, copy=False), *(a.reshape(-1) for a in rest)]
+        return [torch.from_numpy(array) for array in columns]
 
-    def _evaluate(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _evaluate(self, observations: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return values, log probabilities and the loss of entropy."""
         if isinstance(self.agent.action_space, spaces.Discrete):
             actions = actions.long().flatten()
@@ -187,7 +199,7 @@ class PPOUpdate(OnPolicyUpdate):
         target = self.agent.target_kl
         return target is not None and bool(results[5].numpy() > 1.5 * target)
 
-    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+    def loss(self, batch: Sequence[Any], numbers: SimpleNamespace) -> list[Tensor]:
         """Return the loss of a minibatch, and what is logged of it."""
         observations, actions, old_values, old_log_prob, advantages, returns = batch
         values, log_prob, entropy_loss = self._evaluate(observations, actions)
@@ -258,7 +270,7 @@ class PPOUpdate(OnPolicyUpdate):
 class A2CUpdate(OnPolicyUpdate):
     """The update of A2C."""
 
-    def loss(self, batch: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+    def loss(self, batch: Sequence[Any], numbers: SimpleNamespace) -> list[Tensor]:
         """Return the loss of a rollout, and what is logged of it."""
         observations, actions, _, _, advantages, returns = batch
         values, log_prob, entropy_loss = self._evaluate(observations, actions)

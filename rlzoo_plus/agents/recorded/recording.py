@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,17 +80,24 @@ class Call:
     @property
     def changed(self) -> list[Slot]:
         """The tensors it changes in place."""
-        given = dict(zip((a.name for a in self.func._schema.arguments), self.args, strict=False))
-        given |= self.kwargs
-        writes = [a.name for a in self.func._schema.arguments if a.is_write]
-        found = [leaf for name in writes for leaf in leaves(given.get(name))]
-        return [leaf for leaf in found if isinstance(leaf, Slot)]
+        found: list[Slot] = []
+        for place, name in _written(self.func):
+            given = self.args[place] if place < len(self.args) else self.kwargs.get(name)
+            found += [leaf for leaf in leaves(given) if isinstance(leaf, Slot)]
+        return found
 
     @property
     def is_view(self) -> bool:
         """Whether it returns other handles of the same memory."""
         info = [r.alias_info for r in self.func._schema.returns]
         return bool(info) and all(i is not None and not i.is_write for i in info)
+
+
+@cache
+def _written(func: Any) -> list[tuple[int, str]]:
+    """Return places and names of the arguments that a function of torch changes in place."""
+    arguments = func._schema.arguments
+    return [(place, a.name) for place, a in enumerate(arguments) if a.is_write]
 
 
 class _Recorder(TorchDispatchMode):

@@ -16,20 +16,23 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
+from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.agents.recorded.comparison import bits, learned_tensors
-from rlzoo_plus.agents.recorded.known_code import RecordingMixin, own_code_in, owner_of
+from rlzoo_plus.agents.recorded.known_code import RecordingMixin, name_of, own_code_in, owner_of
+from rlzoo_plus.agents.recorded.parts import Parts, named
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 log = logging.getLogger(__name__)
 _OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"
-_BUFFER = "stable_baselines3.common.buffers.RolloutBuffer"
+_BUFFERS = "stable_baselines3.common.buffers"
+_KNOWN = (f"{_BUFFERS}.RolloutBuffer", f"{_BUFFERS}.DictRolloutBuffer")
 # So many results of a recording are compared with those of the policy.
 _COMPARED = 16
-_ROWS = ("observations", "actions", "rewards", "episode_starts", "values", "log_probs")
+_ROWS = ("actions", "rewards", "episode_starts", "values", "log_probs")
 
 
 class RecordsRollouts(RecordingMixin):
@@ -123,7 +126,7 @@ class RecordedRollouts:
         while n_steps < n_rollout_steps:
             if agent.use_sde and agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0:
                 self._reset_noise(agent, env.num_envs)
-            obs_tensor = torch.as_tensor(agent._last_obs, device=agent.device)
+            obs_tensor = obs_as_tensor(agent._last_obs, agent.device)
             actions, values, log_probs = self._forward(agent, obs_tensor)
             clipped_actions = clipped(agent, actions)
             new_obs, rewards, dones, infos = env.step(clipped_actions)
@@ -159,7 +162,7 @@ class RecordedRollouts:
         else:
             self._acting.unchanged.set_training(False)
 
-    def _forward(self, agent: Any, observations: Tensor) -> tuple[np.ndarray, Tensor, Tensor]:
+    def _forward(self, agent: Any, observations: Any) -> tuple[np.ndarray, Tensor, Tensor]:
         """Return actions, values and log probabilities."""
         acting = self._current(agent)
         with torch.no_grad():
@@ -167,11 +170,11 @@ class RecordedRollouts:
             actions, values, log_probs = forward(observations)
         return actions.cpu().numpy(), values, log_probs
 
-    def _last_values(self, agent: Any, observations: np.ndarray) -> Tensor:
+    def _last_values(self, agent: Any, observations: Any) -> Tensor:
         acting = self._current(agent)
         with torch.no_grad():
             predict_values = agent.policy.predict_values if acting is None else acting.values
-            return predict_values(torch.as_tensor(observations, device=agent.device))
+            return predict_values(obs_as_tensor(observations, agent.device))
 
     def _reset_noise(self, agent: Any, n_envs: int) -> None:
         acting = self._current(agent)
@@ -188,10 +191,10 @@ class RecordedRollouts:
         if not self._rows_left:
             return
         self._rows_left -= 1
-        mine = bits([getattr(buffer, name)[position] for name in _ROWS])
+        mine = bits(_row(buffer, position))
         buffer.pos = position
         buffer.add(*row)
-        if mine != bits([getattr(buffer, name)[position] for name in _ROWS]):
+        if mine != bits(_row(buffer, position)):
             self._give_up("a row of the buffer came out otherwise")
 
     def _finish(self, buffer: Any, last_values: Tensor, dones: np.ndarray) -> None:
@@ -214,7 +217,7 @@ def why_not(agent: Any) -> str:
     if agent.device.type != "cpu":
         return f"they are on the CPU only, and the device is {agent.device}"
     kind = type(agent.rollout_buffer)
-    if f"{kind.__module__}.{kind.__qualname__}" != _BUFFER:
+    if name_of(kind) not in _KNOWN:
         return f"{kind.__name__} is not the buffer that is known"
     return own_code_in(agent.policy)
 
@@ -289,9 +292,10 @@ class _Acting:
         has_noise = isinstance(policy.action_dist, StateDependentNoiseDistribution)
         self._noisy: Any = policy.action_dist if has_noise else None
         self._readable, self._give_up = list(learned_tensors(agent).values()), give_up
-        observations, noise = torch.as_tensor(agent._last_obs), self._noise()
-        self._forward = self._function(self._act, (observations, *noise))
-        self._values = self._function(self._value, (observations,))
+        self._parts, noise = Parts(agent.observation_space), self._noise()
+        parts = self._parts.split(obs_as_tensor(agent._last_obs, agent.device))
+        self._forward = self._function(self._act, (*parts, *noise))
+        self._values = self._function(self._value, parts)
         self._n_envs = agent.n_envs if has_noise else 0
         if has_noise:
             self._reset = self._function(self._new_noise, ())
@@ -301,13 +305,13 @@ class _Acting:
         """Return whether an agent's policy is the one that was recorded, and as it was."""
         return agent.policy is self.unchanged.network and self.unchanged.holds_all()
 
-    def forward(self, observations: Tensor) -> Sequence[Tensor]:
+    def forward(self, observations: Any) -> Sequence[Tensor]:
         """Return actions, values and log probabilities."""
-        return self._forward(observations, *self._noise())
+        return self._forward(*self._parts.split(observations), *self._noise())
 
-    def values(self, observations: Tensor) -> Tensor:
+    def values(self, observations: Any) -> Tensor:
         """Return the values."""
-        return self._values(observations)[0]
+        return self._values(*self._parts.split(observations))[0]
 
     def reset_noise(self, n_envs: int) -> None:
         """Do what the policy's `reset_noise` does."""
@@ -321,15 +325,16 @@ class _Acting:
     ) -> RecordedFunction:
         return RecordedFunction(plain, example, self._readable, self._give_up)
 
-    def _act(self, observations: Tensor, *noise: Tensor) -> Sequence[Tensor]:
+    def _act(self, *given: Tensor) -> Sequence[Tensor]:
+        observations, noise = self._parts.join(given)
         before = self._matrices()
         self._set_noise(noise)
         results = self._policy(observations)
         self._set_noise(before)
         return results
 
-    def _value(self, observations: Tensor) -> Sequence[Tensor]:
-        return [self._policy.predict_values(observations)]
+    def _value(self, *parts: Tensor) -> Sequence[Tensor]:
+        return [self._policy.predict_values(self._parts.join(parts)[0])]
 
     def _new_noise(self) -> Sequence[Tensor]:
         self._policy.reset_noise(self._n_envs)
@@ -374,11 +379,22 @@ def _add_value_of_truncated(
             rewards[index] += agent.gamma * value
 
 
+def _row(buffer: Any, position: int) -> list[np.ndarray]:
+    """Return what a buffer has of a step."""
+    columns = [*named("observations", buffer.observations).values()]
+    columns += [getattr(buffer, name) for name in _ROWS]
+    return [column[position] for column in columns]
+
+
 def _add_row(buffer: Any, row: Sequence[Any]) -> None:
     """Do what `RolloutBuffer.add` does, without its copies."""
     observations, actions, rewards, starts, values, log_probs = row
     position = buffer.pos
-    buffer.observations[position] = observations.reshape(buffer.observations.shape[1:])
+    if isinstance(observations, dict):
+        for name, place in buffer.observations.items():
+            place[position] = observations[name].reshape(place.shape[1:])
+    else:
+        buffer.observations[position] = observations.reshape(buffer.observations.shape[1:])
     buffer.actions[position] = actions.reshape(buffer.actions.shape[1:])
     buffer.rewards[position] = rewards
     buffer.episode_starts[position] = starts

@@ -11,6 +11,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from torch import Tensor
 
 from rlzoo_plus.agents.recorded.comparison import bits
+from rlzoo_plus.agents.recorded.parts import named
 
 log = logging.getLogger(__name__)
 _NAMES = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")
@@ -29,7 +30,7 @@ class Samples:
         self._is_lean = True
 
     def draw(self, buffer: Any, size: int, normalizer: Any) -> dict[str, Tensor]:
-        """Return a batch by name.
+        """Return a batch by name, parts of observations as `named` has them.
 
         Args:
             buffer: The replay buffer.
@@ -61,8 +62,11 @@ def _is_known(buffer: Any) -> bool:
 
 def _own_batch(buffer: Any, size: int, normalizer: Any) -> dict[str, Tensor]:
     data = buffer.sample(size, env=normalizer)
-    named = {name: getattr(data, name, None) for name in _NAMES}
-    return {name: tensor for name, tensor in named.items() if tensor is not None}
+    batch: dict[str, Tensor] = {}
+    for name in _NAMES:
+        value = getattr(data, name, None)
+        batch |= {} if value is None else named(name, value)
+    return batch
 
 
 def _lean_batch(buffer: Any, size: int, normalizer: Any) -> dict[str, Tensor]:

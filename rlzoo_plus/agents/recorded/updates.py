@@ -47,12 +47,20 @@ UPDATES = {
 }
 _BUFFERS = "stable_baselines3.common.buffers."
 _KNOWN_BUFFERS = {
-    _BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")
+    *(_BUFFERS + name for name in ("RolloutBuffer", "ReplayBuffer", "NStepReplayBuffer")),
+    *(_BUFFERS + name for name in ("DictRolloutBuffer", "DictReplayBuffer")),
+    "stable_baselines3.her.her_replay_buffer.HerReplayBuffer",
 }
 
 
 class Update:
-    """The update of one algorithm, from recordings."""
+    """The update of one algorithm, from recordings.
+
+    Attributes:
+        is_of_all_kinds: Whether one object can make updates of several kinds.
+    """
+
+    is_of_all_kinds = False
 
     def __init__(self, agent: BaseAlgorithm) -> None:
         self.agent: Any = agent
