@@ -90,7 +90,10 @@ def _memory() -> Ranges:
 
 def _switches() -> dict[str, list[bytes]]:
     others = set(os.listdir(_THREADS)) - {str(get_native_id())}
-    return {n: _SWITCHES.findall((_THREADS / n / "status").read_bytes()) for n in others}
+    found = {n: _SWITCHES.findall((_THREADS / n / "status").read_bytes()) for n in others}
+    if not all(found.values()):
+        raise OSError("this system does not count switches of threads")
+    return found
 
 
 def _new(ranges: Ranges, known: Ranges) -> Iterator[tuple[int, int]]:

@@ -107,13 +107,18 @@ def test_nothing_is_given_back_if_another_thread_ran(monkeypatch):
     assert not given
 
 
-@pytest.mark.parametrize("kind", ["no plugin", "no Linux"])
+@pytest.mark.parametrize("kind", ["no plugin", "no Linux", "no count of switches"])
 def test_a_world_is_connected_where_its_memory_cannot_be_seen(monkeypatch, tmp_path, kind):
     monkeypatch.setattr(memory, "_last", None)
+    monkeypatch.setattr(memory, "_THREADS", tmp_path)
     if kind == "no plugin":
         monkeypatch.setenv("ROBOTS_NATIVE", "0")
+    elif kind == "no Linux":
+        monkeypatch.setattr(memory, "_MAPS", tmp_path / "absent")
     else:
-        monkeypatch.setattr(memory, "_THREADS", tmp_path / "absent")
+        (tmp_path / "7").mkdir()
+        (tmp_path / "7" / "status").write_text("Name: python\n")
+        monkeypatch.setattr(memory, "_shrink", lambda _: pytest.fail("it may be in use"))
     client = memory.connect(pybullet.DIRECT)
     assert pybullet.isConnected(client)
     pybullet.disconnect(client)
