@@ -4,6 +4,7 @@ import copy
 import logging
 import zipfile
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecNormalize
 from support.training import assert_same_tree, tiny_config, train_run
 from torch.nn import functional
@@ -98,8 +100,11 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
     kind = algorithm
     if recorded:
         kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)
-    has_parts = isinstance(venv.observation_space, spaces.Dict)
-    policy = "MultiInputPolicy" if has_parts else "MlpPolicy"
+    space, policy = venv.observation_space, "MlpPolicy"
+    if isinstance(space, spaces.Dict):
+        policy = "MultiInputPolicy"
+    elif is_image_space(space):
+        policy = "CnnPolicy"
     agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
         agent.recorded = RecordedUpdates()
@@ -154,6 +159,21 @@ def test_weights_of_off_policy_algorithms_are_those_of_stable_baselines3(name):
 @pytest.mark.parametrize("name", [*CASES, *OFF_POLICY, *FURTHER])
 def test_weights_are_those_of_stable_baselines3_after_many_steps(name):
     assert_same_as_sb3({**CASES, **OFF_POLICY, **FURTHER}[name], 20_000)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN, SAC])
+def test_updates_from_pictures_are_those_of_stable_baselines3(algorithm):
+    def env():
+        return gym.make("tests/TinyImage-v0", discrete=algorithm is DQN)
+
+    arguments = SMALL if algorithm is PPO else {**FEW, "buffer_size": 500, "policy_kwargs": {}}
+    plain = outcome(train(algorithm, env, False, arguments, 600, recorded=False))
+    agent = train(algorithm, env, False, arguments, 600, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.recorded.reason
+    assert agent.recorded.n_recorded
+    if algorithm is PPO:
+        assert not agent.rollouts.reason
 
 
 class Ascent(PPO):

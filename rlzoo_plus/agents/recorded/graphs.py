@@ -146,6 +146,7 @@ class _Builder:
         self._memory, self._known = dict(known), known.keys()
         self._at = _Scope()
         self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
+        self._plan.write_straight(self._can_write)
 
     def build(self) -> Callable[[list[Any]], Sequence[Tensor]]:
         """Return what makes the calls."""
@@ -251,7 +252,7 @@ class _Builder:
         outs = call.outs
         if self._recording.is_view(call) and self._memory.keys() >= set(call.inputs):
             self._add_view(call)
-        elif call.changed or (call.name == "empty" and self._buffers(call) is not None):
+        elif call.changed or (call.name == "empty" and self._can_write(call)):
             if call.changed:
                 node = self._node(call.func, call.args, call.kwargs)
                 assert outs[0] is not None
@@ -278,45 +279,46 @@ class _Builder:
                     raise NotCompilableError(f"{call.name} gives another view")
                 self._memory[slot] = view
 
-    def _buffers(self, call: Call) -> list[Tensor] | None:
-        slots = [slot for slot in call.outs if slot is not None]
-        if len(slots) != len(call.outs) or not all(map(self._plan.is_planned, slots)):
-            return None
-        return [self._plan.buffer(slot) for slot in slots]
-
     def _take(self, call: Call) -> list[Tensor]:
-        buffers = self._buffers(call)
-        assert buffers is not None
-        for slot, buffer in zip(call.outs, buffers, strict=True):
-            assert slot is not None
-            self._memory[slot] = buffer
+        """Return the memory of the results of a call."""
+        slots = [slot for slot in call.outs if slot is not None]
+        buffers = [self._plan.buffer(slot) for slot in slots]
+        self._memory |= zip(slots, buffers, strict=True)
         return buffers
 
     def _add_in_place(self, call: Call) -> bool:
         """Let a call write its result into memory that stays, where that is the same call."""
-        if self._recording.is_view(call) or self._buffers(call) is None:
+        if not self._can_write(call):
             return False
-        func, args, kwargs = call.func, list(call.args), call.kwargs
+        func, args = self._writing_call(call)
+        outs = self._take(call)
+        if func is aten.copy_.default:
+            node = self._node(func, [*outs, *args], {})
+        else:
+            node = self._node(func, args, call.kwargs, outs)
+        for k, slot in enumerate(call.outs):
+            assert slot is not None
+            self._at.values[slot] = node.outputsAt(k)
+        return True
+
+    def _can_write(self, call: Call) -> bool:
+        """Return whether a call can write its results into memory that stays."""
+        planned = [slot is not None and self._plan.is_planned(slot) for slot in call.outs]
+        can = all(planned) and not self._recording.is_view(call)
+        return can and (call.name == "empty" or self._writing_call(call)[0] is not None)
+
+    def _writing_call(self, call: Call) -> tuple[Any, Sequence[Any]]:
+        """Return the function that writes the result to where it is told, if any, and arguments."""
+        func, args = call.func, call.args
         if func in _COPIES:
-            (buffer,) = self._take(call)
-            node = self._node(aten.copy_.default, [buffer, args[0]], {})
-            self._at.values[call.outs[0]] = node.outputsAt(0)  # type: ignore[index]
-            return True
+            return aten.copy_.default, args[:1]
         if func is aten.relu.default:
             func, args = aten.clamp_min.default, [args[0], 0]
         elif func is aten.rsub.Scalar and len(args) == 2 and self._is_float(args[0]):
             func, args = aten.sub.Tensor, [args[1], args[0]]
         elif func in _WITH_TENSOR and self._is_float(args[0]):
             func = _WITH_TENSOR[func]
-        writing = _writing(func)
-        if writing is None:
-            return False
-        outs = self._take(call)
-        node = self._node(writing, args, kwargs, outs)
-        for k, slot in enumerate(call.outs):
-            assert slot is not None
-            self._at.values[slot] = node.outputsAt(k)
-        return True
+        return _writing(func), args
 
     def _is_float(self, argument: Any) -> bool:
         tensors = self._recording.tensors

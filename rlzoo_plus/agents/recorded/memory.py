@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,8 +59,12 @@ class MemoryPlan:
         # Places whose memory is another's: of a known tensor, or of what was written over it.
         self._given: set[int] = set()
         self.left_out: set[int] = set()
-        for number, call in enumerate(own):
-            if call.func is aten.copy_.default and self._goes_straight(number, call, slots):
+        self._slots = slots
+
+    def write_straight(self, can_write: Callable[[Call], bool]) -> None:
+        """Let what is copied be written to its place at once, if the call can that makes it."""
+        for number, call in enumerate(self._calls):
+            if call.func is aten.copy_.default and self._goes_straight(number, call, can_write):
                 self.left_out.add(number)
 
     def is_planned(self, slot: Slot) -> bool:
@@ -144,7 +148,7 @@ class MemoryPlan:
                 self._free.setdefault(key, []).extend(bases)
             free.clear()
 
-    def _goes_straight(self, number: int, call: Call, slots: Sequence[Sequence[Slot]]) -> bool:
+    def _goes_straight(self, number: int, call: Call, can_write: Callable[[Call], bool]) -> bool:
         """Whether what a call copies can be written to its place at once; note where."""
         target, source = call.args[0], call.args[1]
         recording = self._recording
@@ -156,11 +160,12 @@ class MemoryPlan:
         fits = to.shape == what.shape and to.dtype == what.dtype and whole
         fits = fits and to.is_contiguous() and what.is_contiguous() and place not in self._made
         first = self._first[place]
-        if not fits or self._last[place] != number or self._calls[first].changed:
+        maker = self._calls[first]
+        if not fits or self._last[place] != number or maker.changed or not can_write(maker):
             return False
         numbers = {*range(first, number), *self._beside.get(first, ())}
         numbers |= set(self._beside.get(number, ()))
-        spans = {recording.span(slot) for k in numbers for slot in slots[k]}
+        spans = {recording.span(slot) for k in numbers for slot in self._slots[k]}
         there, start, end = recording.span(target)
         if any(at == there and low < end and start < high for at, low, high in spans):
             return False
