@@ -107,7 +107,13 @@ def test_nothing_is_given_back_if_another_thread_ran(monkeypatch):
     assert not given
 
 
-@pytest.mark.parametrize("kind", ["no plugin", "no Linux", "no count of switches"])
+STATES = {
+    "no count of switches": "State:\tS (sleeping)\n",
+    "a thread that runs": "State:\tR (running)\nvoluntary_ctxt_switches:\t1\n",
+}
+
+
+@pytest.mark.parametrize("kind", ["no plugin", "no Linux", *STATES])
 def test_a_world_is_connected_where_its_memory_cannot_be_seen(monkeypatch, tmp_path, kind):
     monkeypatch.setattr(memory, "_last", None)
     monkeypatch.setattr(memory, "_THREADS", tmp_path)
@@ -117,7 +123,7 @@ def test_a_world_is_connected_where_its_memory_cannot_be_seen(monkeypatch, tmp_p
         monkeypatch.setattr(memory, "_MAPS", tmp_path / "absent")
     else:
         (tmp_path / "7").mkdir()
-        (tmp_path / "7" / "status").write_text("Name: python\n")
+        (tmp_path / "7" / "status").write_text(STATES[kind])
         monkeypatch.setattr(memory, "_shrink", lambda _: pytest.fail("it may be in use"))
     client = memory.connect(pybullet.DIRECT)
     assert pybullet.isConnected(client)
