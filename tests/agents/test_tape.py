@@ -23,7 +23,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(recording, "_LARGE", 0)
     if request.param == "on two lanes":
         # As if starting a lane saved time.
-        for name, value in {"_LEAST": 0, "_START": -1.0}.items():
+        for name, value in {"_LEAST": 0, "_BEGIN": 0, "_START": -1.0}.items():
             monkeypatch.setattr(lanes, name, value)
         monkeypatch.setattr(graphs, "FasterOf", lambda plain, other: other)
     elif request.param == "from Python":
@@ -218,7 +218,7 @@ def test_independent_networks_are_on_two_lanes_and_what_joins_them_is_not(way):
 
     weights = [p for net in nets for p in net.parameters()]
     tape = Tape(parts, [torch.randn(256, 64)], [], weights)
-    assert any("prim::fork" in str(step[0].graph) for step in tape._parts[0].steps)
+    assert "prim::fork" in str(tape._parts[0].function.graph)
     inputs = [torch.randn(256, 64)]
     with torch.no_grad():
         (expected,) = next(parts(inputs, None))
@@ -274,6 +274,36 @@ def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypat
     tape = Tape(parts, [torch.ones(3, 4), torch.zeros(3, 4)], [], [])
     assert tape.is_compiled
     assert n_beside
+
+
+def test_what_is_no_planned_memory_crosses_between_lanes(way, monkeypatch):
+    if way != "on two lanes":
+        pytest.skip("no lanes")
+    # On alternate lanes: each reads what the other one has just made.
+    monkeypatch.setattr(graphs, "segments_of", lambda calls, recording: _alternating(len(calls)))
+
+    def parts(inputs, numbers):
+        scale = inputs[0].sum().mul_(0.5)  # torch cannot write this sum into planned memory
+        for _ in range(3):
+            scale = (inputs[0] * scale).sum().mul_(0.5)
+        yield [scale, scale + 1]
+
+    tape = Tape(parts, [torch.ones(3)], [], [])
+    assert "prim::fork" in str(tape._parts[0].function.graph)
+    first = replay(tape, [torch.arange(3.0)])
+    for inputs in ([torch.arange(3.0) + 1], [torch.arange(3.0)]):
+        (expected,) = parts(inputs, None)
+        found = replay(tape, inputs)
+        assert [float(t) for t in found] == [float(t) for t in expected]
+    assert torch.equal(first[0], found[0])  # it has memory of its own
+
+
+def _alternating(n_calls):
+    found = []
+    for number in range(n_calls):
+        sides = ([], [number]) if (number + 1) // 3 % 2 else ([number], [])
+        found.append(lanes.Segment([], sides))
+    return [*found, lanes.Segment()]
 
 
 @pytest.mark.parametrize("faster", [0, 1])

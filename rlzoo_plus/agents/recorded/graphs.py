@@ -7,6 +7,7 @@ nothing is allocated, and views of it are made once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -19,7 +20,9 @@ from torch import Tensor
 from rlzoo_plus.agents.recorded.lanes import FasterOf, Segment, may_use_lanes, segments_of
 from rlzoo_plus.agents.recorded.memory import MemoryPlan
 from rlzoo_plus.agents.recorded.recording import Call, Number, Recording, Slot, leaves
+from rlzoo_plus.agents.recorded.scope import NotCompilableError, Scope
 
+log = logging.getLogger(__name__)
 aten = torch.ops.aten
 _FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
 _WITH_TENSOR = {
@@ -30,10 +33,6 @@ _WITH_TENSOR = {
 }
 _below_autograd = getattr(torch._C, "_AutoDispatchBelowAutograd", nullcontext)
 _COPIES = (aten._to_copy.default, aten.clone.default)
-
-
-class NotCompilableError(Exception):
-    """TorchScript has no such call."""
 
 
 def compiled(
@@ -65,33 +64,36 @@ def compiled(
         segments = segments_of(own, recording) if lanes else None
         if segments is None:
             made.append(built)
-        else:
+            continue
+        try:
             other = _Builder(calls, recording, known, places, part, segments).build()
+        except NotCompilableError as error:
+            log.debug("one lane: %s", error)
+            made.append(built)
+        else:
             made.append(FasterOf(built, other))
     return made
 
 
-# A function of torch, the registers it reads, and those it sets.
-_Step = tuple[Any, Callable[[list[Any]], Any], Sequence[int]]
+class _Graph:
+    """Makes the calls of a part.
 
+    Attributes:
+        function: Of TorchScript; it returns what is wanted of the part, and what is kept.
+    """
 
-class _Graphs:
-    """Makes the calls of a part."""
-
-    def __init__(self, steps: Sequence[_Step], n_wanted: int) -> None:
-        self.steps = steps
-        *self._earlier, (self._function, self._read, self._kept) = steps
-        self._n_wanted = n_wanted
+    def __init__(
+        self, function: Any, reads: Sequence[int], kept: Sequence[int], n_wanted: int
+    ) -> None:
+        self.function = function
+        self._read, self._kept, self._n_wanted = _getter(reads), kept, n_wanted
 
     def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
         optimizes = torch._C._get_graph_executor_optimize()
         torch._C._set_graph_executor_optimize(False)  # of this thread
         try:
             with _below_autograd():
-                for function, read, kept in self._earlier:
-                    for slot, value in zip(kept, function(*read(registers)), strict=False):
-                        registers[slot] = value
-                results = self._function(*self._read(registers))
+                results = self.function(*self._read(registers))
         finally:
             torch._C._set_graph_executor_optimize(optimizes)
         for slot, value in zip(self._kept, results[self._n_wanted :], strict=False):
@@ -104,25 +106,6 @@ def _getter(places: Sequence[int]) -> Callable[[list[Any]], Any]:
     if len(places) > 1:
         return itemgetter(*places)
     return lambda registers: [registers[place] for place in places]
-
-
-class _Scope:
-    """A graph that is being built, with the values in it.
-
-    Attributes:
-        reads: The registers it reads; for a lane, values of the graph that starts it.
-    """
-
-    def __init__(self, outer: _Scope | None = None) -> None:
-        self.outer = outer
-        self.graph: Any = torch._C.Graph()
-        self.values: dict[Slot, Any] = {}
-        self.constants: dict[Any, Any] = {}
-        self.numbers: dict[str, Any] = {}
-        self.number_tensors: dict[str, Any] = {}
-        self.reads: list[Any] = []
-        self.nodes: list[Any] = []
-        self.counts: list[Any] = []
 
 
 class _Builder:
@@ -144,109 +127,119 @@ class _Builder:
         self._later = {slot for c in calls if c.part > part for slot in c.inputs}
         self._later |= {slot for wanted in recording.outputs[part + 1 :] for slot in wanted}
         self._memory, self._known = dict(known), known.keys()
-        self._at = _Scope()
+        self._at = Scope()
+        # The other lane, what crosses from one to the other or is made on it, and whose turn it is.
+        self._lane: Scope | None = None
+        self._crossing: set[Slot] = set()
+        self._of_lane: set[Slot] = set()
+        self._of_both: set[Slot] = set()
+        self._turns = [torch.zeros((), dtype=torch.int64) for _ in range(2)]
         self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
         self._plan.write_straight(self._can_write)
 
-    def build(self) -> Callable[[list[Any]], Sequence[Tensor]]:
+    def build(self) -> _Graph:
         """Return what makes the calls."""
-        steps: list[_Step] = []
-        place, wanted = 0, self._recording.outputs[self._part]
-        for segment in self._segments:
-            self._at, start = _Scope(), place
+        main, wanted = self._at, self._recording.outputs[self._part]
+        if any(segment.lanes for segment in self._segments):
+            self._start_lane()
+        place = 0
+        for number, segment in enumerate(self._segments, 1):
             place = self._add_all(place, len(segment.first))
             if segment.lanes is not None:
-                longer, shorter = map(len, segment.lanes)
-                lane = self._started_lane(place + longer, shorter)
-                self._plan.enter(0)
-                self._add_all(place, longer)
-                self._plan.leave()
-                self._await(*lane)
-                place += longer + shorter
-            kept = self._kept(start, place, wanted)
-            is_last = segment is self._segments[-1]
-            function = self._finished([*(wanted if is_last else ()), *kept])
-            steps.append((function, _getter(self._at.reads), kept))
-        return _Graphs(steps, len(wanted))
+                place = self._add_lanes(place, number, *map(len, segment.lanes))
+        if self._lane is not None:
+            self._end_lane(self._lane, wanted)
+        made = {slot for call in self._calls for slot in call.outs if slot is not None}
+        kept = sorted((made & self._later) - self._known)
+        return _Graph(self._finished([*wanted, *kept]), main.reads, kept, len(wanted))
 
     def _add_all(self, start: int, count: int) -> int:
         for number in range(start, start + count):
             if number not in self._plan.left_out:
                 self._add(self._calls[number])
+                for slot in self._calls[number].outs:
+                    if slot is not None and slot in self._crossing:
+                        self._share(slot)
             self._plan.free(number)
         return start + count
 
-    def _kept(self, start: int, end: int, wanted: Sequence[Slot]) -> list[Slot]:
-        """Return what calls made that others read, in this part or later ones."""
-        made = {slot for c in self._calls[start:end] for slot in c.outs if slot is not None}
-        later = {slot for call in self._calls[end:] for slot in call.inputs}
-        later |= set(wanted) if end < len(self._calls) else set()
-        return sorted((made & self._later) - self._known | (made & later) - self._memory.keys())
+    def _start_lane(self) -> None:
+        """Start the other lane, which waits for its calls."""
+        places = iter(range(len(self._calls)))
+        lanes: list[set[int]] = [set(), set()]
+        for segment in self._segments:
+            for lane, numbers in ((0, segment.first), *enumerate(segment.lanes or ())):
+                lanes[lane] |= {next(places) for _ in numbers}
+        made = [{s for k in lane for s in self._calls[k].outs if s is not None} for lane in lanes]
+        read = [{slot for k in lane for slot in self._calls[k].inputs} for lane in lanes]
+        self._crossing = (made[0] & read[1]) | (made[1] & read[0])
+        self._of_lane, self._of_both = made[1], made[0] & made[1]
+        for turn in self._turns:
+            self._at.set_turn(turn, 0)
+        self._fork = self._at.graph.create("prim::fork", [], 1)
+        self._at.graph.insertNode(self._fork)
+        self._lane = Scope(self._at)
 
-    def _started_lane(self, start: int, count: int) -> tuple[Any, list[Slot], Any]:
-        """Start a lane; return what to wait for, what it returns, and the type of that."""
-        outer = self._at
-        self._at = _Scope(outer)
+    def _add_lanes(self, place: int, number: int, longer: int, shorter: int) -> int:
+        """Add a segment's lanes: the other one starts when this one does, and is awaited."""
+        main, (mine, its) = self._at, self._turns
+        self._at.set_turn(mine, number)
+        assert self._lane is not None
+        self._at = self._lane
+        self._at.wait_for(mine, number)
         self._plan.enter(1)
-        self._add_all(start, count)
-        lane = range(start, start + count)
-        made = {slot for k in lane for slot in self._calls[k].outs if slot is not None}
-        others = [call for k, call in enumerate(self._calls) if k not in lane]
-        read = {slot for call in others for slot in call.inputs} | self._later
-        read |= set(self._recording.outputs[self._part])
-        slots = sorted((made & read) - self._memory.keys())
+        self._add_all(place + longer, shorter)
+        self._at.set_turn(its, number)
+        self._at = main
+        self._plan.enter(0)
+        self._add_all(place, longer)
+        self._plan.leave()
+        self._at.wait_for(its, number)
+        return place + longer + shorter
+
+    def _end_lane(self, lane: Scope, wanted: Sequence[Slot]) -> None:
+        """Let the other lane return what it made that is wanted or that later parts read."""
+        main, self._at = self._at, lane
+        slots = sorted((self._of_lane & (self._later | {*wanted})) - self._memory.keys())
         results = [self._value(slot) for slot in slots]
-        results.append(self._count(results))
-        kind = self._returned(results)
-        inner, self._at = self._at, outer
-        node = outer.graph.create("prim::fork", inner.reads, 1)
-        node.g_("Subgraph", inner.graph)
-        node.output().setType(torch._C.FutureType(kind))
-        outer.graph.insertNode(node)
-        return node.output(), slots, kind
+        results += [lane.count(results), *lane.counts]
+        kind = lane.end(results)
+        self._at = main
+        for value in lane.reads:
+            self._fork.addInput(value)
+        self._fork.g_("Subgraph", lane.graph)
+        self._fork.output().setType(torch._C.FutureType(kind))
+        result = self._at.plain("aten::wait", [self._fork.output()], kind)
+        node = main.graph.create("prim::TupleUnpack", [result], len(results))
+        main.graph.insertNode(node)
+        for value, output in zip(results, node.outputs(), strict=True):
+            output.setType(value.type())
+        main.values |= zip(slots, node.outputs(), strict=False)
+        main.counts += list(node.outputs())[len(slots) :]
 
-    def _await(self, future: Any, slots: Sequence[Slot], kind: Any) -> None:
-        graph = self._at.graph
-        result = self._plain_node("aten::wait", [future], kind)
-        node = graph.create("prim::TupleUnpack", [result], len(slots) + 1)
-        graph.insertNode(node)
-        for k, slot in enumerate(slots):
-            node.outputsAt(k).setType(torch._C.TensorType.get())
-            self._at.values[slot] = node.outputsAt(k)
-        node.outputsAt(len(slots)).setType(torch._C.IntType.get())
-        self._at.counts.append(node.outputsAt(len(slots)))
-
-    def _count(self, results: Sequence[Any]) -> Any:
-        """Add a number that depends on all calls whose results are read in memory only.
-
-        Without it, they would be left out as unused.
-        """
-        returned = {value.debugName() for value in results}
-        unused = [
-            node.outputsAt(0)
-            for node in self._at.nodes
-            if not node.hasUses() and node.outputsAt(0).debugName() not in returned
-        ]
-        made = self._plain_node("prim::ListConstruct", unused, torch._C.ListType.ofTensors())
-        return self._plain_node("aten::len", [made], torch._C.IntType.get())
+    def _share(self, slot: Slot) -> None:
+        """Put a result where the other lane can read it, unless it is there already."""
+        if slot in self._memory:
+            return
+        storage, tensor = self._recording.storage, self._recording.tensors[slot]
+        changed = {s for c in self._calls for s in c.changed if storage(s) == storage(slot)}
+        if changed - {slot} or slot in self._of_both or 0 in tensor.stride():
+            raise NotCompilableError("what both lanes read is changed elsewhere, or repeats itself")
+        other = self._lane if self._at.outer is None else self._at.outer
+        assert other is not None
+        if slot not in other.shared:
+            size, stride = tensor.size(), tensor.stride()
+            other.shared[slot] = torch.empty_strided(size, stride, dtype=tensor.dtype)
+        place = other.shared[slot]
+        inputs = [self._at.constant(id(place), place), self._value(slot)]
+        self._at.add("aten::copy_", inputs)
+        other.values.pop(slot, None)
 
     def _finished(self, slots: Sequence[Slot]) -> Any:
         """Return the function of the graph; it returns these tensors."""
         results = [self._value(slot) for slot in slots]
-        self._returned([*results, self._count(results), *self._at.counts])
+        self._at.end([*results, self._at.count(results), *self._at.counts])
         return torch._C._create_function_from_graph("recorded", self._at.graph)
-
-    def _returned(self, results: Sequence[Any]) -> Any:
-        """Let the graph return a tuple and check it; return the type of the tuple."""
-        graph = self._at.graph
-        kind = torch._C.TupleType([value.type() for value in results])
-        graph.registerOutput(self._plain_node("prim::TupleConstruct", results, kind))
-        graph.lint()
-        checked = graph.copy()
-        torch._C._jit_pass_dce(checked)
-        if len(list(checked.nodes())) != len(list(graph.nodes())):
-            raise NotCompilableError("TorchScript would leave out a call")
-        return kind
 
     def _add(self, call: Call) -> None:
         outs = call.outs
@@ -349,23 +342,18 @@ class _Builder:
                 else:
                     value = self._scalar(value)
             inputs.append(self._argument(value, str(argument.type)))
-        node = self._at.graph.create(func._schema.name, inputs, len(func._schema.returns))
-        self._at.graph.insertNode(node)
+        node = self._at.add(func._schema.name, inputs, len(func._schema.returns))
         if is_exact and node.schema() != str(func._schema):
             raise NotCompilableError(f"no {func._schema}")
-        self._at.nodes.append(node)
         return node
 
     def _scalar(self, value: Any) -> Any:
         """Return a number as a tensor: nothing has to be made of it each time."""
         if not isinstance(value, Number):
-            return _Made(self._constant(("scalar", float(value)), torch.tensor(float(value))))
+            return _Made(self._at.constant(("scalar", float(value)), torch.tensor(float(value))))
         if value not in self._at.number_tensors:
-            inputs = [self._constant((), torch.zeros(())), self._number(value)]
-            node = self._at.graph.create("aten::fill_", inputs, 1)
-            self._at.graph.insertNode(node)
-            self._at.nodes.append(node)
-            self._at.number_tensors[value] = node.output()
+            inputs = [self._at.constant((), torch.zeros(())), self._number(value)]
+            self._at.number_tensors[value] = self._at.add("aten::fill_", inputs).output()
         return _Made(self._at.number_tensors[value])
 
     def _argument(self, value: Any, kind: str) -> Any:
@@ -376,27 +364,28 @@ class _Builder:
         if isinstance(value, Number):
             return self._number(value)
         if isinstance(value, Tensor):
-            return self._constant(id(value), value)
+            return self._at.constant(id(value), value)
         if isinstance(value, (list, tuple)) and any(isinstance(x, Slot) for x in value):
             items = [self._argument(item, "Tensor") for item in value]
-            return self._plain_node("prim::ListConstruct", items, torch._C.ListType.ofTensors())
+            return self._at.plain("prim::ListConstruct", items, torch._C.ListType.ofTensors())
         if any(isinstance(leaf, (Slot, Number)) for leaf in leaves(value)):
             raise NotCompilableError("a list of numbers that vary")
         if isinstance(value, (list, tuple)):
             if not value:
                 ints = torch._C.ListType.ofInts()
-                return self._plain_node("prim::ListConstruct", [], ints)
+                return self._at.plain("prim::ListConstruct", [], ints)
             value = list(value)
         value = _FORMATS.get(value, value) if isinstance(value, torch.memory_format) else value
         if kind == "float" and type(value) is int:
             value = float(value)
-        return self._constant((type(value), repr(value)), value)
+        return self._at.constant((type(value), repr(value)), value)
 
     def _value(self, slot: Slot) -> Any:
         at = self._at
         if slot not in at.values:
-            if slot in self._memory:
-                return self._constant(id(self._memory[slot]), self._memory[slot])
+            known = self._memory.get(slot, at.shared.get(slot))
+            if known is not None:
+                return self._at.constant(id(known), known)
             tensor = torch._C.TensorType.get()
             at.values[slot] = self._input(tensor, int(slot), lambda: self._value(slot))
         return at.values[slot]
@@ -420,18 +409,6 @@ class _Builder:
         value = at.graph.addInput(f"input_{place}")
         value.setType(kind)
         return value
-
-    def _constant(self, key: Any, value: Any) -> Any:
-        if key == () or key not in self._at.constants:
-            # The value is kept, so that no other takes its identity.
-            self._at.constants[key] = self._at.graph.insertConstant(value), value
-        return self._at.constants[key][0]
-
-    def _plain_node(self, kind: str, inputs: Sequence[Any], output: Any) -> Any:
-        node = self._at.graph.create(kind, list(inputs), 1)
-        node.output().setType(output)
-        self._at.graph.insertNode(node)
-        return node.output()
 
 
 class _Made:

@@ -21,6 +21,8 @@ _SAME = (aten.detach.default, aten.alias.default)
 _READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "masked_select")
 # They change the shape of a handle, not of the numbers behind it.
 _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "as_strided_")
+# A call that takes longer is timed twice [s].
+_LONG = 50e-6
 # What a call costs from Python beside what it does [s].
 _FROM_PYTHON = 6e-6
 # Tensors of so many bytes are let go when the function has no use for them any more.
@@ -232,6 +234,11 @@ class _Recorder(TorchDispatchMode):
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
         call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
+        if cost > _LONG and not (call.changed or call.is_random or call.is_view):
+            # The first time, it also waits for memory.
+            started = time.perf_counter()
+            func(*args, **kwargs)
+            call.cost = min(cost, max(time.perf_counter() - started - _FROM_PYTHON, 0.0))
         if call.changed:
             fixed = self.constants.intersection(call.changed)
             own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
