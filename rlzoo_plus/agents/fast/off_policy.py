@@ -9,11 +9,8 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from sb3_contrib.tqc import policies as tqc
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
-from stable_baselines3.sac import policies as sac
-from stable_baselines3.td3 import policies as td3
 from torch import Tensor
 
 from rlzoo_plus.agents.fast.actors import actor_of
@@ -32,16 +29,21 @@ from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
 
 
+def _in(module: str, policy: str) -> tuple[str, ...]:
+    """Return names of policies; their module is not imported where they are not used."""
+    return f"{module}.{policy}", f"{module}.MultiInputPolicy"
+
+
 class _FastOffPolicy(OffPolicyUpdate):
     """What SAC, TQC and TD3 share: critics as one batch, and rows of observations.
 
     Attributes:
         can_round: Whether products of large layers may be made in bfloat16.
-        policies: Those whose forward pass is known.
+        policies: Names of those whose forward pass is known.
     """
 
     can_round = True
-    policies: Sequence[type]
+    policies: Sequence[str]
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         """Find actor and critics, whose weights become views of flat tensors.
@@ -143,7 +145,7 @@ class _FastOffPolicy(OffPolicyUpdate):
 class FastSACUpdate(_FastOffPolicy, SACUpdate):
     """The update of SAC, its gradients written by hand."""
 
-    policies: Sequence[type] = (sac.SACPolicy, sac.MultiInputPolicy)
+    policies = _in("stable_baselines3.sac.policies", "SACPolicy")
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         super().__init__(agent, rounds=rounds)
@@ -248,7 +250,7 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
 class FastTQCUpdate(FastSACUpdate, TQCUpdate):
     """The update of TQC, its gradients written by hand."""
 
-    policies = (tqc.TQCPolicy, tqc.MultiInputPolicy)
+    policies = _in("sb3_contrib.tqc.policies", "TQCPolicy")
 
     def target_of(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Tensor, entropy: Tensor
@@ -289,7 +291,7 @@ class FastTQCUpdate(FastSACUpdate, TQCUpdate):
 class FastTD3Update(_FastOffPolicy, TD3Update):
     """The update of TD3 and DDPG, its gradients written by hand."""
 
-    policies = (td3.TD3Policy, td3.MultiInputPolicy)
+    policies = _in("stable_baselines3.td3.policies", "TD3Policy")
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         super().__init__(agent, rounds=rounds)
@@ -374,14 +376,14 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         return found, expected
 
 
-def _require_known(agent: Any, policies: Sequence[type]) -> None:
+def _require_known(agent: Any, policies: Sequence[str]) -> None:
     """Check that a policy is one whose forward pass is known.
 
     Raises:
         NotRecordableError: It is another one.
     """
     policy, space = agent.policy, agent.observation_space
-    if type(policy) not in policies:
+    if f"{type(policy).__module__}.{type(policy).__qualname__}" not in policies:
         raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy or MultiInputPolicy")
     for part in (agent.actor, agent.critic, agent.critic_target):
         extractor = part.features_extractor

@@ -12,7 +12,7 @@ from rlzoo_plus.agents.fast.products import lacks_bfloat16
 from rlzoo_plus.agents.recorded.comparison import State
 from rlzoo_plus.agents.recorded.known_code import owner_of
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.updates import RecordedUpdates, _class_of
+from rlzoo_plus.agents.recorded.updates import RecordedUpdates, class_of
 
 log = logging.getLogger(__name__)
 _ON_POLICY = "rlzoo_plus.agents.fast.on_policy"
@@ -71,7 +71,7 @@ class FastUpdates(RecordedUpdates):
         if owner not in FAST:
             return f"{owner.rpartition('.')[2]} has no fast ones"
         before = State(agent)
-        update_class: Any = _class_of(FAST[owner])
+        update_class: Any = class_of(FAST[owner])
         options = {"rounds": True} if self._rounds and update_class.can_round else {}
         try:
             update = self._update  # if there is one, it is current

@@ -134,6 +134,7 @@ class _Recorder(TorchDispatchMode):
         self._alone = _references((torch.empty(0), Slot(0)))
         self._readable = {id(tensor): tensor for tensor in readable}
         self._changeable = {_memory(tensor) for tensor in changed}
+        self._plans_lanes = torch.get_num_threads() == 1
         self.inputs = [self.new_slot(tensor) for tensor in inputs]
 
     def new_slot(self, tensor: Tensor) -> Slot:
@@ -234,7 +235,7 @@ class _Recorder(TorchDispatchMode):
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
         call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
-        if cost > _LONG and not (call.changed or call.is_random or call.is_view):
+        if self._plans_lanes and cost > _LONG and not (call.changed or call.is_random):
             # The first time, it also waits for memory.
             started = time.perf_counter()
             func(*args, **kwargs)

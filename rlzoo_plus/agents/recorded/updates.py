@@ -146,7 +146,7 @@ class RecordedUpdates:
         """
         self._update = None  # its memory is free for the new one
         before = State(agent)
-        update_class = _class_of(UPDATES[owner_of(type(agent), "train")])
+        update_class = class_of(UPDATES[owner_of(type(agent), "train")])
         try:
             kind = update_class(agent).kind(*args, **kwargs)
         except NotRecordableError as error:
@@ -260,7 +260,8 @@ def why_not(agent: Any) -> str:
     return own_code_in(agent.policy)
 
 
-def _class_of(name: str) -> type[Update]:
+def class_of(name: str) -> type[Update]:
+    """Return what updates an algorithm, by its module and name; it is imported now."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
 
