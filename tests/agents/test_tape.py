@@ -276,17 +276,22 @@ def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypat
     assert n_beside
 
 
-def test_what_is_no_planned_memory_crosses_between_lanes(way, monkeypatch):
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_what_is_no_planned_memory_crosses_between_lanes(every, way, monkeypatch):
     if way != "on two lanes":
         pytest.skip("no lanes")
-    # On alternate lanes: each reads what the other one has just made.
-    monkeypatch.setattr(graphs, "segments_of", lambda calls, recording: _alternating(len(calls)))
+    # On alternate lanes: each reads and changes what the other one has just made.
+    monkeypatch.setattr(
+        graphs, "segments_of", lambda calls, recording: _alternating(len(calls), every)
+    )
 
     def parts(inputs, numbers):
         scale = inputs[0].sum().mul_(0.5)  # torch cannot write this sum into planned memory
         for _ in range(3):
             scale = (inputs[0] * scale).sum().mul_(0.5)
-        yield [scale, scale + 1]
+        made = inputs[0].cumsum(0)
+        more = made.mul_(scale) + 1
+        yield [scale, made, made.mul_(2), more]
 
     tape = Tape(parts, [torch.ones(3)], [], [])
     assert "prim::fork" in str(tape._parts[0].function.graph)
@@ -294,14 +299,15 @@ def test_what_is_no_planned_memory_crosses_between_lanes(way, monkeypatch):
     for inputs in ([torch.arange(3.0) + 1], [torch.arange(3.0)]):
         (expected,) = parts(inputs, None)
         found = replay(tape, inputs)
-        assert [float(t) for t in found] == [float(t) for t in expected]
-    assert torch.equal(first[0], found[0])  # it has memory of its own
+        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+    # They have memory of their own.
+    assert [t.tolist() for t in first] == [t.tolist() for t in found]
 
 
-def _alternating(n_calls):
+def _alternating(n_calls, every):
     found = []
     for number in range(n_calls):
-        sides = ([], [number]) if (number + 1) // 3 % 2 else ([number], [])
+        sides = ([], [number]) if number // every % 2 else ([number], [])
         found.append(lanes.Segment([], sides))
     return [*found, lanes.Segment()]
 

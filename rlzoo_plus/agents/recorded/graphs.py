@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -132,7 +133,6 @@ class _Builder:
         self._lane: Scope | None = None
         self._crossing: set[Slot] = set()
         self._of_lane: set[Slot] = set()
-        self._of_both: set[Slot] = set()
         self._turns = [torch.zeros((), dtype=torch.int64) for _ in range(2)]
         self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
         self._plan.write_straight(self._can_write)
@@ -165,15 +165,21 @@ class _Builder:
 
     def _start_lane(self) -> None:
         """Start the other lane, which waits for its calls."""
-        places = iter(range(len(self._calls)))
-        lanes: list[set[int]] = [set(), set()]
+        calls = iter(self._calls)
+        made_on: dict[Slot, set[int]] = {}
+        read_on: dict[Slot, set[int]] = {}
         for segment in self._segments:
             for lane, numbers in ((0, segment.first), *enumerate(segment.lanes or ())):
-                lanes[lane] |= {next(places) for _ in numbers}
-        made = [{s for k in lane for s in self._calls[k].outs if s is not None} for lane in lanes]
-        read = [{slot for k in lane for slot in self._calls[k].inputs} for lane in lanes]
-        self._crossing = (made[0] & read[1]) | (made[1] & read[0])
-        self._of_lane, self._of_both = made[1], made[0] & made[1]
+                for call in islice(calls, len(numbers)):
+                    for slot in call.inputs:
+                        read_on.setdefault(slot, set()).add(lane)
+                    for slot in call.outs:
+                        if slot is not None:
+                            made_on.setdefault(slot, set()).add(lane)
+                            (self._of_lane.add if lane else self._of_lane.discard)(slot)
+        self._crossing = {
+            slot for slot in made_on if len(made_on[slot] | read_on.get(slot, set())) > 1
+        }
         for turn in self._turns:
             self._at.set_turn(turn, 0)
         self._fork = self._at.graph.create("prim::fork", [], 1)
@@ -223,7 +229,7 @@ class _Builder:
             return
         storage, tensor = self._recording.storage, self._recording.tensors[slot]
         changed = {s for c in self._calls for s in c.changed if storage(s) == storage(slot)}
-        if changed - {slot} or slot in self._of_both or 0 in tensor.stride():
+        if changed - {slot} or 0 in tensor.stride():
             raise NotCompilableError("what both lanes read is changed elsewhere, or repeats itself")
         other = self._lane if self._at.outer is None else self._at.outer
         assert other is not None
@@ -234,6 +240,13 @@ class _Builder:
         inputs = [self._at.constant(id(place), place), self._value(slot)]
         self._at.add("aten::copy_", inputs)
         other.values.pop(slot, None)
+
+    def _own(self, slot: Slot) -> None:
+        """Copy what the other lane has made before it is changed: results are not its memory."""
+        at = self._at
+        if slot not in at.values and slot in at.shared and slot not in self._memory:
+            none = at.constant((type(None), "None"), None)
+            at.values[slot] = at.add("aten::clone", [self._value(slot), none]).output()
 
     def _finished(self, slots: Sequence[Slot]) -> Any:
         """Return the function of the graph; it returns these tensors."""
@@ -247,6 +260,7 @@ class _Builder:
             self._add_view(call)
         elif call.changed or (call.name == "empty" and self._can_write(call)):
             if call.changed:
+                self._own(call.changed[0])
                 node = self._node(call.func, call.args, call.kwargs)
                 assert outs[0] is not None
                 self._at.values[outs[0]] = node.outputsAt(0)
