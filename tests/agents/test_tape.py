@@ -338,6 +338,15 @@ def test_jobs_that_share_cores_have_one_lane(monkeypatch):
     assert not lanes.may_use_lanes()
 
 
+@pytest.mark.parametrize(("machine", "may"), [("x86_64", True), ("AMD64", True), ("arm64", False)])
+def test_lanes_are_where_stores_are_seen_in_their_order(machine, may, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(lanes.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(lanes, "usable_cores", lambda: 2)
+    monkeypatch.setattr(lanes.platform, "machine", lambda: machine)
+    assert lanes.may_use_lanes() is may
+
+
 def _changed(a, b, scale):
     copy = a.clone()
     copy.mul_(0.5).add_(b, alpha=0.25)

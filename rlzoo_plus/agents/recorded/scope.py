@@ -109,7 +109,8 @@ def _waiting() -> Any:
     """Return the graph that looks at a number until it is large enough.
 
     A lane that sleeps takes some 50 microseconds to wake; one that looks is there at once. It gives
-    up after minutes: then the other lane has failed.
+    up after minutes: then the other lane has failed. On x86, stores are seen in their order;
+    streamed ones too, since the interpreter counts references between calls, which waits for them.
     """
     return torch._C.parse_ir(
         """graph(%turn : Tensor, %number : int):
