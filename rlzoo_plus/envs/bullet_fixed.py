@@ -46,7 +46,8 @@ class FixedRobots(BulletBatch):
 
     def mark(self, index: int) -> Any:
         """Return an object that is another one after each step and reset of one environment."""
-        return getattr(self._robots[index], self.changing)
+        # Before the first reset there is none.
+        return getattr(self._robots[index], self.changing, None)
 
     def step_worlds(self, actions: np.ndarray) -> Transition:
         """Act in all worlds, shape (n, n_actions); none is reset."""

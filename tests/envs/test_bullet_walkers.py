@@ -81,6 +81,20 @@ def test_a_pendulum_or_arm_shows_the_same_and_has_the_same_state(make, env):
     assert compare(make, env, 70) >= 4
 
 
+@pytest.mark.parametrize("env", WALKERS + FIXED)
+def test_what_is_asked_before_the_first_reset_is_answered(env):
+    played = []
+    for kind in ("dummy", "batched"):
+        venv = make_eval_env(config_of(env).env, 2, kind)
+        assert isinstance(venv.unwrapped, BatchedRobots) == (kind == "batched")
+        for rank in range(2):
+            venv.env_method("set_episode_seeds", [*range(rank, 9)], indices=rank)
+        venv.reset()
+        played.append(play(venv, 30))
+        venv.close()
+    assert_same_tree(*played)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("env", WALKERS + FIXED)
