@@ -58,7 +58,8 @@ class Case:
 
 CASES = {
     "ppo cartpole": Case(("algo=ppo", "env=cartpole"), 30_000, 0, 500),
-    "a2c cartpole_bullet": Case(("algo=a2c", "env=cartpole_bullet"), 40_000, 0, 500),
+    "ppo cartpole_bullet": Case(("algo=ppo", "env=cartpole_bullet"), 40_960, 0, 500),
+    "a2c cartpole_bullet": Case(("algo=a2c", "env=cartpole_bullet"), 200_000, 0, 500),
     "sac pendulum": Case(("algo=sac", "env=pendulum", _SMALL), 5_000, -1_600, 0),
     "sac pendulum large": Case(("algo=sac", "env=pendulum", _LARGE), 5_000, -1_600, 0),
     "td3 pendulum large": Case(("algo=td3", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),

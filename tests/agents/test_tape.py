@@ -226,6 +226,37 @@ def test_independent_networks_are_on_two_lanes_and_what_joins_them_is_not(way):
         assert torch.equal(replay(tape, inputs)[0], expected)
 
 
+def test_a_call_that_returns_nothing_changes_its_arguments(way):
+    first, second = torch.rand(2, 64)
+    weight, gradient, mean, square = (torch.rand(64) for _ in range(4))
+    count = torch.zeros(())
+    changed = [weight, gradient, mean, square, count]
+    state = [tensor.clone() for tensor in changed]
+
+    def parts(inputs, numbers):
+        gradient.copy_(inputs[0])
+        count.fill_(numbers.count)
+        torch._fused_adam_(
+            *([weight], [gradient], [mean], [square], [], [count]),
+            **{"lr": numbers.rate, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+            **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
+        )
+        yield [weight * 2]
+
+    tape = Tape(parts, [first], ["rate", "count"], changed, changed)
+    assert all(map(torch.equal, changed, state))
+    numbers = {"rate": 0.1, "count": 3.0}
+    with torch.no_grad():
+        (made,) = tape.run(0, tape.start([second], numbers))
+    found = [tensor.clone() for tensor in changed]
+    for tensor, values in zip(changed, state, strict=True):
+        tensor.copy_(values)
+    (expected,) = next(parts([second], SimpleNamespace(**numbers)))
+    assert torch.equal(made, expected)
+    assert all(map(torch.equal, found, changed))
+    assert not torch.equal(weight, state[0])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypatch):
     if way != "on two lanes":
@@ -330,6 +361,49 @@ def test_the_faster_way_is_chosen(faster, way, monkeypatch):
         chosen([])
     assert chosen.uses_lanes == bool(faster)
     assert set(made[-10:]) == {faster}
+
+
+def test_lanes_that_lost_once_are_soon_tried_again(way, monkeypatch):
+    made, now = [], [0.0]
+    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
+
+    def plain(registers):
+        made.append(0)
+        now[0] += 0.001
+        return ()
+
+    def on_one_core_at_first(registers):
+        made.append(1)
+        now[0] += 0.004 if len(made) < 50 else 0.0005
+        return ()
+
+    chosen = lanes.FasterOf(plain, on_one_core_at_first)
+    for _ in range(50):
+        chosen([])
+    assert not chosen.uses_lanes
+    for _ in range(150):
+        chosen([])
+    assert chosen.uses_lanes
+
+
+def test_lanes_that_lose_are_tried_less_and_less_often(way, monkeypatch):
+    made, now = [], [0.0]
+    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
+
+    def waiting(which):
+        def way(registers):
+            made.append(which)
+            now[0] += 0.004 if which else 0.001
+            return ()
+
+        return way
+
+    chosen = lanes.FasterOf(waiting(0), waiting(1))
+    for _ in range(10_000):
+        chosen([])
+    tried = [number for number, which in enumerate(made) if which]
+    assert len(tried) < 40
+    assert len([number for number in tried if number > 5_000]) < 10
 
 
 def test_jobs_that_share_cores_have_one_lane(monkeypatch):

@@ -68,7 +68,8 @@ class _FastOffPolicy(OffPolicyUpdate):
 
     def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
         plain = super()._steps_of(optimizer, module)
-        self.steps[-1] = steps = make_fast_steps(optimizer, plain.parameters)
+        name = f"steps{len(self.steps) - 1}"
+        self.steps[-1] = steps = make_fast_steps(optimizer, plain.parameters, name)
         return steps
 
     def _step(
@@ -81,11 +82,7 @@ class _FastOffPolicy(OffPolicyUpdate):
         self, steps: PlainSteps, gradients: Sequence[Tensor], numbers: SimpleNamespace
     ) -> Iterator[list[Tensor]]:
         """Make a step of an optimizer, or let one that is not recorded make it."""
-        if isinstance(steps, FusedAdam):
-            for place, gradient in zip(steps.places, gradients, strict=True):
-                place.copy_(gradient)
-            yield []
-        elif isinstance(steps, FlatSteps):
+        if isinstance(steps, FlatSteps):
             steps.apply(gradients, numbers)
         else:
             yield list(gradients)

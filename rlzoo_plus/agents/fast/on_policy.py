@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,9 +18,8 @@ from rlzoo_plus.agents.fast.checks import require_same_gradients
 from rlzoo_plus.agents.fast.distributions import distribution_of
 from rlzoo_plus.agents.fast.layers import Gradients, Perceptron
 from rlzoo_plus.agents.fast.steps import make_fast_steps
-from rlzoo_plus.agents.recorded.comparison import learned_tensors
 from rlzoo_plus.agents.recorded.on_policy import A2CUpdate, OnPolicyUpdate, PPOUpdate
-from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
+from rlzoo_plus.agents.recorded.tape import NotRecordableError
 
 # Rows begin where vector instructions read fastest: 64 bytes.
 _ALIGNMENT = 16
@@ -58,15 +57,17 @@ class _FastOnPolicy(OnPolicyUpdate):
         """Return what decides which calls an update makes."""
         return self.agent.ent_coef != 0.0, *super().kind(*args, **kwargs)
 
-    def gradients(self, rows: Tensor, numbers: SimpleNamespace) -> list[Tensor]:
+    @torch.no_grad()
+    def gradients(
+        self, batch: Sequence[Any], numbers: SimpleNamespace
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the gradients of all parameters for a minibatch, and what is logged of it.
 
         Args:
-            rows: A sample each: observation, action, old value, old log probability, advantage and
-                return, see `_packed`.
+            batch: Observations, actions, old values, old log probabilities, advantages, returns.
             numbers: Coefficients and clip ranges.
         """
-        observations, actions, *columns = self._unpacked(rows)
+        observations, actions, *columns = batch
         gradients: Gradients = {}
         latent = self._latent.forward(observations)
         head = self._head.forward(latent.result)
@@ -89,7 +90,7 @@ class _FastOnPolicy(OnPolicyUpdate):
             self._latent.backward(latent, of_latent, gradients)
         self._value.backward(value, of_value.unsqueeze(1), gradients)
         mean = entropy.mean() if entropy.dim() else entropy
-        return [*(gradients[id(p)] for p in self._parameters), mean, *logged]
+        return [gradients[id(p)] for p in self._parameters], [-mean, *logged]
 
     def parts_of_loss(
         self, log_prob: Tensor, values: Tensor, columns: Sequence[Tensor], numbers: SimpleNamespace
@@ -97,57 +98,47 @@ class _FastOnPolicy(OnPolicyUpdate):
         """Return the loss's gradients by log probability and value, and what is logged."""
         raise NotImplementedError
 
-    def _packed(self) -> Tensor:
-        """Return the rollout with a row for each sample."""
-        observations, actions, *columns = self._rollout()
+    def _rollout(self) -> list[Tensor]:
+        """Return the rollout as one matrix, with a row for each sample."""
+        observations, actions, *columns = super()._rollout()
         count = len(observations)
         width = self._width + self._n_actions + len(columns)
         packed = torch.zeros(count, -(-width // _ALIGNMENT) * _ALIGNMENT)
         packed[:, : self._width] = observations.reshape(count, -1)
         packed[:, self._width : self._width + self._n_actions] = actions.reshape(count, -1)
         packed[:, self._width + self._n_actions : width] = torch.stack(columns, dim=1)
-        return packed
+        return [packed]
 
-    def _unpacked(self, rows: Tensor) -> list[Tensor]:
-        first = self._width + self._n_actions
-        columns = [rows[:, first + k] for k in range(4)]
-        return [rows[:, : self._width], rows[:, self._width : first], *columns]
+    def _batch(self, columns: Sequence[Tensor], rows: Tensor) -> list[Tensor]:
+        """Return rows of a rollout: observations and the other columns."""
+        chosen, first = columns[0].index_select(0, rows), self._width + self._n_actions
+        others = [chosen[:, first + k] for k in range(4)]
+        return [chosen[:, : self._width], chosen[:, self._width : first], *others]
 
-    def _tape_of(self, rows: Tensor, numbers: Mapping[str, Any]) -> Tape:
-        """Return the recording for minibatches of this size; a new one is checked."""
-        size = len(rows)
-        if size not in self._tapes:
-            if not self.steps:
-                # At the end of a schedule the clip range is zero, where rounding decides.
-                ranges = {name: value for name, value in _RANGES.items() if name in numbers}
-                self._require_gradients(rows, SimpleNamespace(**{**numbers, **ranges}))
-                self.steps = [make_fast_steps(self.agent.policy.optimizer, self._parameters)]
+    def _minibatch(
+        self, columns: Sequence[Tensor], rows: Tensor, numbers: dict[str, Any]
+    ) -> Sequence[Tensor]:
+        """Make an update with some rows of a rollout, and return what is logged of it."""
+        return super()._minibatch(columns, rows, numbers | self.factors(len(rows)))
 
-            def parts(inputs: Sequence[Tensor], given: SimpleNamespace) -> Iterator[list[Tensor]]:
-                with torch.no_grad():
-                    yield self.gradients(inputs[0], given)
-
-            readable = learned_tensors(self.agent).values()
-            self._tapes[size] = Tape(parts, [rows], tuple(numbers), readable)
-        return self._tapes[size]
-
-    def _require_gradients(self, rows: Tensor, numbers: SimpleNamespace) -> None:
-        """Compare the gradients of a minibatch with those of autograd."""
-        observations, *rest = self._unpacked(rows)
-        shape = self.agent.observation_space.shape
-        batch = [observations.reshape(-1, *shape), *rest]
-        with torch.enable_grad():
-            expected = torch.autograd.grad(self.loss(batch, numbers)[0], self._parameters)
-        found = self.gradients(rows, numbers)[: len(expected)]
-        names = {id(p): name for name, p in self.agent.policy.named_parameters()}
-        require_same_gradients([names[id(p)] for p in self._parameters], found, expected)
-
-    def _numbers(self, size: int) -> dict[str, Any]:
+    def factors(self, size: int) -> dict[str, float]:
+        """Return the factors of the gradients of entropy and value for so many samples, by name."""
         agent = self.agent
-        return {
-            **{"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef},
-            **{"of_entropy": -agent.ent_coef / size, "of_value": 2 * agent.vf_coef / size},
-        }
+        return {"of_entropy": -agent.ent_coef / size, "of_value": 2 * agent.vf_coef / size}
+
+    def _flatten(self, batch: Sequence[Any], numbers: SimpleNamespace) -> None:
+        """Compare the gradients of a minibatch with those of autograd; flatten the parameters."""
+        # At the end of a schedule the clip range is zero, where rounding decides.
+        ranges = {name: value for name, value in _RANGES.items() if hasattr(numbers, name)}
+        numbers = SimpleNamespace(**vars(numbers) | ranges)
+        observations, *others = batch
+        shaped = [observations.reshape(-1, *self.agent.observation_space.shape), *others]
+        with torch.enable_grad():
+            expected = torch.autograd.grad(self.loss(shaped, numbers)[0], self._parameters)
+        names = {id(p): name for name, p in self.agent.policy.named_parameters()}
+        found, _ = self.gradients(batch, numbers)
+        require_same_gradients([names[id(p)] for p in self._parameters], found, expected)
+        self.steps = [make_fast_steps(self.agent.policy.optimizer, self._parameters)]
 
 
 class FastPPOUpdate(_FastOnPolicy, PPOUpdate):
@@ -178,55 +169,27 @@ class FastPPOUpdate(_FastOnPolicy, PPOUpdate):
             kept = torch.clamp(change, numbers.clip_vf_low, numbers.clip_vf)
             error = torch.add(old_values, kept).sub_(returns)
             of_value = (error * numbers.of_value).mul_(change == kept)
-        beyond = torch.count_nonzero(ratio - clipped)
+        beyond = torch.count_nonzero(ratio - clipped) * (1.0 / size)
         divergence = torch.sub(ratio, log_ratio).sub_(1.0)
         means = torch.stack([gain, error * error, divergence]).mean(1)
         return [of_log_prob, of_value, means, beyond]
 
-    def make(self, *args: Any, **kwargs: Any) -> None:
-        """Do what PPO's `train` does."""
+    def _stops(self, results: Sequence[Tensor]) -> bool:
+        """Return whether a minibatch makes no step, given what is logged of it."""
+        target = self.agent.target_kl
+        return target is not None and float(results[1][2]) > 1.5 * target
+
+    def _means(self, columns: Sequence[Sequence[Tensor]], n_before: int) -> dict[str, Any]:
+        """Return what is logged by name, given each of its numbers for all minibatches."""
+        entropies, means, beyond = (torch.stack(list(c)).double().numpy() for c in columns)
+        gains, errors, divergences = means.T
         agent = self.agent
-        agent._update_learning_rate(agent.policy.optimizer)
-        progress, target_kl = agent._current_progress_remaining, agent.target_kl
-        clip = agent.clip_range(progress)
-        clip_vf = None if agent.clip_range_vf is None else agent.clip_range_vf(progress)
-        ranges = {"clip": clip, "clip_low": 1 - clip, "clip_high": 1 + clip}
-        if clip_vf is not None:
-            ranges |= {"clip_vf": clip_vf, "clip_vf_low": -clip_vf}
-        packed, count = self._packed(), len(self._parameters)
-        entropies, means, beyond, sizes, n_before, goes_on = [], [], [], [], 0, True
-        for _ in range(agent.n_epochs):
-            n_before = len(means)
-            order = torch.from_numpy(np.random.permutation(len(packed)))
-            for rows in packed.index_select(0, order).split(agent.batch_size):
-                numbers = self._numbers(len(rows)) | ranges
-                tape = self._tape_of(rows, numbers)
-                results = tape.run(0, tape.start([rows], numbers))
-                entropies.append(results[count])
-                means.append(results[count + 1])
-                beyond.append(results[count + 2])
-                sizes.append(len(rows))
-                if target_kl is not None and float(means[-1][2]) > 1.5 * target_kl:
-                    goes_on = False
-                    break
-                self.steps[0].step(results[:count], agent.max_grad_norm)
-            agent._n_updates += 1
-            if not goes_on:
-                break
-        self.steps[0].publish()
-        gains, errors, divergences = torch.stack(means).double().numpy().T
-        entropy_losses = -torch.stack(entropies).double().numpy()
-        loss = -gains[-1] + agent.ent_coef * entropy_losses[-1] + agent.vf_coef * errors[-1]
-        self._log(
-            *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),
-            *("loss", "explained_variance", "std", "n_updates", "clip_range", "clip_range_vf"),
-            **{"entropy_loss": entropy_losses.mean(), "policy_gradient_loss": -gains.mean()},
+        loss = -gains[-1] + agent.ent_coef * entropies[-1] + agent.vf_coef * errors[-1]
+        return {
+            **{"entropy_loss": entropies.mean(), "policy_gradient_loss": -gains.mean()},
             **{"value_loss": errors.mean(), "approx_kl": divergences[n_before:].mean()},
-            **{"clip_fraction": np.mean(torch.stack(beyond).numpy() / np.array(sizes))},
-            **{"loss": loss, "explained_variance": self._explained_variance()},
-            **{"clip_range": clip},
-            **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
-        )
+            **{"clip_fraction": beyond.mean(), "loss": loss},
+        }
 
 
 class FastA2CUpdate(_FastOnPolicy, A2CUpdate):
@@ -245,27 +208,6 @@ class FastA2CUpdate(_FastOnPolicy, A2CUpdate):
         policy_loss = torch.dot(of_log_prob, log_prob)
         value_loss = (error * error).mean()
         return [of_log_prob, error * numbers.of_value, policy_loss, value_loss]
-
-    def make(self, *args: Any, **kwargs: Any) -> None:
-        """Do what A2C's `train` does."""
-        agent = self.agent
-        agent._update_learning_rate(agent.policy.optimizer)
-        rows = self._packed()
-        np.random.permutation(len(rows))  # drawn as before; the order does not matter for a mean
-        numbers = self._numbers(len(rows))
-        tape, count = self._tape_of(rows, numbers), len(self._parameters)
-        results = tape.run(0, tape.start([rows], numbers))
-        self.steps[0].step(results[:count], agent.max_grad_norm)
-        self.steps[0].publish()
-        explained = self._explained_variance()
-        agent._n_updates += 1
-        entropy, policy_loss, value_loss = (value.item() for value in results[count:])
-        self._log(
-            *("n_updates", "explained_variance", "entropy_loss", "policy_loss", "value_loss"),
-            "std",
-            **{"explained_variance": explained, "entropy_loss": -entropy},
-            **{"policy_loss": policy_loss, "value_loss": value_loss},
-        )
 
 
 def _require_known(agent: Any) -> None:

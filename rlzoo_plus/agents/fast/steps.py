@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlzoo_plus.agents.recorded.optimizers import (
-    _MOST_STEPS,
-    FlatSteps,
-    PlainSteps,
-    Polyak,
-    make_steps,
-)
+from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
 
 
 class FusedAdam(FlatSteps):
@@ -25,48 +20,54 @@ class FusedAdam(FlatSteps):
             take their place.
     """
 
-    is_recorded = False
     averages = ("exp_avg", "exp_avg_sq")
+    varying = ("rate", "count")
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], name: str = ""
     ) -> None:
         super().__init__(optimizer, parameters, name)
         self.places = self.gradients
+        self._number = torch.zeros(())
 
     def begin(self) -> None:
         """Take over the optimizer's averages; it makes them at its first step."""
         if self.moments:
             return
         super().begin()
-        self.changed = [*self.changed, *self.places]
-        self._number = torch.zeros(())
-        self._lists = [[self.flat], [self.gradient], *([m] for m in self.moments), []]
+        self._of_pieces = torch.zeros(len(self._pieces))
+        self._each_piece = list(self._of_pieces.unbind())
+        self.changed = [*self.changed, *self.places, self._number]
+        self.changed += [self._of_pieces, *self._each_piece]
 
-    def next_numbers(self, max_norm: float | None = None) -> dict[str, Any]:
-        """Return what is different at each recorded step: steps are not recorded."""
-        return {}
+    def _next(self) -> Sequence[float]:
+        return float(self.group["lr"]), float(self.steps)
 
-    def step(self, gradients: Sequence[Tensor], max_norm: float | None = None) -> None:
-        """Make a step, with gradients clipped to a norm; without any, they are in their places."""
-        self.begin()
-        if gradients:
-            torch._foreach_copy_(self.places, list(gradients))
-        if max_norm is not None:
-            scale = max_norm / (float(torch.linalg.vector_norm(self.gradient)) + 1e-6)
-            if not scale >= 1.0:
-                self.gradient.mul_(scale)
-        self.steps += self.steps < _MOST_STEPS
+    def apply(
+        self, gradients: Sequence[Tensor], numbers: SimpleNamespace, *, clips: bool = False
+    ) -> None:
+        """Make a step with these numbers; `begin` was called before."""
+        for place, gradient in zip(self.places, gradients, strict=True):
+            place.copy_(gradient)
+        rate, count, max_norm = (getattr(numbers, name) for name in self.numbers)
+        self._number.fill_(count)
+        scale = None
+        if clips:
+            for piece, norm in zip(self._pieces, self._each_piece, strict=True):
+                torch.linalg.vector_norm(piece[1], out=norm)
+            norm = torch.linalg.vector_norm(self._of_pieces) + 1e-6
+            scale = torch.clamp(norm / max_norm, min=1.0)  # what gradients are divided by
         group: dict[str, Any] = self.group
         decoupled = bool(group.get("decoupled_weight_decay"))
         apply = torch._fused_adamw_ if decoupled else torch._fused_adam_
         beta1, beta2 = group["betas"]
-        apply(
-            *self._lists,
-            [self._number.fill_(self.steps)],
-            **{"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]},
-            **{"weight_decay": group["weight_decay"], "amsgrad": False, "maximize": False},
-        )
+        for flat, gradient, _, mean, square in self._pieces:
+            apply(
+                *([flat], [gradient], [mean], [square], [], [self._number]),
+                **{"lr": rate, "beta1": beta1, "beta2": beta2, "eps": group["eps"]},
+                **{"weight_decay": group["weight_decay"], "amsgrad": False, "maximize": False},
+                grad_scale=scale,
+            )
 
 
 def make_fast_steps(

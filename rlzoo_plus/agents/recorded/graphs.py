@@ -260,10 +260,10 @@ class _Builder:
             self._add_view(call)
         elif call.changed or (call.name == "empty" and self._can_write(call)):
             if call.changed:
-                self._own(call.changed[0])
+                for slot in call.changed:
+                    self._own(slot)
                 node = self._node(call.func, call.args, call.kwargs)
-                assert outs[0] is not None
-                self._at.values[outs[0]] = node.outputsAt(0)
+                self._at.values |= {slot: node.output() for slot in outs if slot is not None}
             else:
                 self._take(call)
         elif not self._add_in_place(call):
@@ -386,8 +386,9 @@ class _Builder:
             raise NotCompilableError("a list of numbers that vary")
         if isinstance(value, (list, tuple)):
             if not value:
-                ints = torch._C.ListType.ofInts()
-                return self._at.plain("prim::ListConstruct", [], ints)
+                tensors, ints = torch._C.ListType.ofTensors(), torch._C.ListType.ofInts()
+                of = tensors if kind == "List[Tensor]" else ints
+                return self._at.plain("prim::ListConstruct", [], of)
             value = list(value)
         value = _FORMATS.get(value, value) if isinstance(value, torch.memory_format) else value
         if kind == "float" and type(value) is int:

@@ -31,8 +31,8 @@ _BEGIN, _START = 60e-6, 15e-6
 # Lanes are for recordings that take at least this long, and gain at least this share of it.
 _LEAST, _GAIN = 200e-6, 0.12
 _MOST_CUTS = 60
-# Both ways are tried in turn after some runs, and again after a pause.
-_WARM, _FEW, _TRIALS, _PAUSE = 4, 3, 12, 2000
+# Both ways are tried in turn after some runs, and again after a pause: a short one when lanes lost.
+_WARM, _FEW, _TRIALS, _PAUSE, _SHORT = 4, 3, 12, 2000, 100
 _FASTER, _HOPELESS = 0.93, 1.3
 
 
@@ -208,14 +208,14 @@ def may_use_lanes() -> bool:
 class FasterOf:
     """Makes calls in one of two ways, whichever was faster when they were tried in turn.
 
-    Both give the same numbers. They are tried again later, as other processes come and go; a way
-    that has lost is tried less and less often.
+    Both give the same numbers. They are tried again later, as other processes come and go. Lanes
+    that lost are tried soon, then less and less often: both may have begun on one core by chance.
     """
 
     def __init__(self, plain: Way, other: Way) -> None:
         self._ways = plain, other
         self._chosen, self._runs = plain, 0
-        self._first, self._pause = _WARM, _PAUSE
+        self._first, self._n_lost = _WARM, 0
         self._times: tuple[list[float], list[float]] = [], []
 
     @property
@@ -244,7 +244,8 @@ class FasterOf:
         if count < _TRIALS and other < _HOPELESS * plain:
             return
         is_faster = other < _FASTER * plain
-        self._pause *= 1 if is_faster else 2
+        pause = _PAUSE if is_faster else _SHORT * 2**self._n_lost
+        self._n_lost = 0 if is_faster else self._n_lost + 1
         self._chosen = self._ways[is_faster]
         log.debug("two lanes take %.2f of the time of one", other / plain)
-        self._first, self._times = self._runs + self._pause, ([], [])
+        self._first, self._times = self._runs + pause, ([], [])

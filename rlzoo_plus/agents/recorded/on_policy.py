@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,19 +15,16 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.agents.recorded.comparison import learned_tensors
-from rlzoo_plus.agents.recorded.optimizers import FlatSteps, make_steps
+from rlzoo_plus.agents.recorded.optimizers import FlatSteps, PlainSteps, make_steps
 from rlzoo_plus.agents.recorded.parts import Parts
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
 from rlzoo_plus.agents.recorded.updates import Update
 
 _COLUMNS = ("actions", "values", "log_probs", "advantages", "returns")
-_NUMBERS = ("ent_coef", "vf_coef")
 
 
 class OnPolicyUpdate(Update):
     """What PPO and A2C share: one optimizer, and minibatches of a rollout."""
-
-    numbers: tuple[str, ...] = _NUMBERS
 
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
@@ -48,20 +45,21 @@ class OnPolicyUpdate(Update):
     def _structure(self) -> tuple[Any, ...]:
         return ()
 
-    def _tape(self, columns: Sequence[Tensor], rows: Tensor) -> Tape:
-        """Return the recording of an update with minibatches of this size."""
+    def _tape(
+        self, columns: Sequence[Tensor], rows: Tensor, numbers: Mapping[str, Any]
+    ) -> tuple[Tape, PlainSteps]:
+        """Return the recording of an update with minibatches of this size, and its steps."""
         size = len(rows)
         if size not in self._tapes:
             if not self.steps:
-                self._flatten(self._batch(columns, rows))
+                self._flatten(self._batch(columns, rows), SimpleNamespace(**numbers))
             steps = self.steps[0]
-            if isinstance(steps, FlatSteps):
-                steps.begin()
-            names = (*self.numbers, *steps.numbers)
+            steps.begin()
+            names = (*numbers, *steps.numbers)
             readable = learned_tensors(self.agent).values()
             inputs = [*columns, rows]
             self._tapes[size] = Tape(self._parts, inputs, names, readable, steps.changed)
-        return self._tapes[size]
+        return self._tapes[size], self.steps[0]
 
     def _batch(self, columns: Sequence[Tensor], rows: Tensor) -> list[Any]:
         """Return rows of a rollout: observations and the other columns."""
@@ -71,12 +69,10 @@ class OnPolicyUpdate(Update):
     def _parts(self, inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
         """Yield what is logged of a minibatch, then make the step, unless it is not recorded."""
         *columns, rows = inputs
-        loss, *logged = self.loss(self._batch(columns, rows), numbers)
-        gradients = torch.autograd.grad(loss, self._parameters)
-        logged = [loss.detach(), *logged]
+        gradients, logged = self.gradients(self._batch(columns, rows), numbers)
         steps = self.steps[0]
         if not isinstance(steps, FlatSteps):
-            yield [*logged, *gradients]
+            yield [*gradients, *logged]
             return
         if self._may_stop():
             yield logged
@@ -85,40 +81,47 @@ class OnPolicyUpdate(Update):
             steps.apply(gradients, numbers, clips=True)
         yield logged
 
+    def gradients(
+        self, batch: Sequence[Any], numbers: SimpleNamespace
+    ) -> tuple[Sequence[Tensor], list[Tensor]]:
+        """Return the gradients of a minibatch, and what is logged of it."""
+        loss, *logged = self.loss(batch, numbers)
+        return torch.autograd.grad(loss, self._parameters), [loss.detach(), *logged]
+
     def _may_stop(self) -> bool:
         """Return whether a step may be left out."""
         return False
 
     def _minibatch(
-        self, columns: Sequence[Tensor], rows: Tensor, numbers: dict[str, Any], n_logged: int
+        self, columns: Sequence[Tensor], rows: Tensor, numbers: dict[str, Any]
     ) -> Sequence[Tensor]:
         """Make an update with some rows of a rollout, and return what is logged of it."""
-        tape, steps, max_norm = self._tape(columns, rows), self.steps[0], self.agent.max_grad_norm
-        if isinstance(steps, FlatSteps):
-            numbers |= steps.next_numbers(max_norm)
-        registers = tape.start([*columns, rows], numbers)
+        tape, steps = self._tape(columns, rows, numbers)
+        max_norm = self.agent.max_grad_norm
+        registers = tape.start([*columns, rows], numbers | steps.next_numbers(max_norm))
         results = tape.run(0, registers)
-        if self._stops(results):
-            if isinstance(steps, FlatSteps):
-                steps.steps -= 1
-        elif not isinstance(steps, FlatSteps):
-            steps.step(results[n_logged:], max_norm)
+        if not isinstance(steps, FlatSteps):
+            count = len(self._parameters)
+            gradients, results = results[:count], results[count:]
+            if not self._stops(results):
+                steps.step(gradients, max_norm)
+        elif self._stops(results):
+            steps.steps -= 1
         elif self._may_stop():
             tape.run(1, registers)
         return results
 
     def _stops(self, results: Sequence[Tensor]) -> bool:
-        """Return whether a minibatch makes no step."""
+        """Return whether a minibatch makes no step, given what is logged of it."""
         return False
 
-    def _flatten(self, batch: Sequence[Any]) -> None:
+    def _flatten(self, batch: Sequence[Any], numbers: SimpleNamespace) -> None:
         """Find the parameters that the loss has a gradient for, and flatten them."""
         policy = self.agent.policy
         learned = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
         parameters = [p for p in policy.parameters() if p.requires_grad]
-        some = SimpleNamespace(**dict.fromkeys(self.numbers, 0.1))
         with torch.enable_grad():
-            loss = self.loss(batch, some)[0]
+            loss = self.loss(batch, numbers)[0]
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         used = zip(parameters, gradients, strict=True)
         self._parameters = [p for p, gradient in used if gradient is not None]
@@ -170,8 +173,6 @@ class OnPolicyUpdate(Update):
 
 class PPOUpdate(OnPolicyUpdate):
     """The update of PPO."""
-
-    numbers = (*_NUMBERS, "clip", "clip_low", "clip_high", "clip_vf", "clip_vf_low")
 
     @classmethod
     @contextlib.contextmanager
@@ -231,40 +232,52 @@ class PPOUpdate(OnPolicyUpdate):
             **{"clip": clip, "clip_low": 1 - clip, "clip_high": 1 + clip, "clip_vf": clip_vf},
             "clip_vf_low": None if clip_vf is None else -clip_vf,
         }
-        columns, logged, kls, goes_on = self._rollout(), [], [], True
-        n_samples = len(columns[0])
+        ranges = {"clip_range": clip} | ({} if clip_vf is None else {"clip_range_vf": clip_vf})
+        columns = self._rollout()
+        logged: list[Sequence[Tensor]] = []
+        n_before, goes_on = 0, True
         for epoch in range(agent.n_epochs):
-            order, kls = torch.from_numpy(np.random.permutation(n_samples)), []
+            n_before = len(logged)
+            order = torch.from_numpy(np.random.permutation(len(columns[0])))
             for rows in order.split(agent.batch_size):
-                values = self._minibatch(columns, rows, numbers, 6)
-                logged.append(values[:5])
-                kls.append(values[5])
-                if self._stops(values):
+                logged.append(self._minibatch(columns, rows, numbers))
+                if self._stops(logged[-1]):
                     goes_on = False
                     break
             agent._n_updates += 1
             if not goes_on:
                 break
             if epoch == 0 and self.compare is not None:
-                self._end(logged, kls, clip, clip_vf)
+                self._end(logged, n_before, ranges)
                 self.compare()
-        self._end(logged, kls, clip, clip_vf)
+        self._end(logged, n_before, ranges)
 
     def _end(
-        self, logged: Sequence[Any], kls: Sequence[Tensor], clip: float, clip_vf: float | None
+        self, logged: Sequence[Sequence[Tensor]], n_before: int, ranges: dict[str, float]
     ) -> None:
-        """Leave the optimizer, and log, as `train` does when it ends."""
+        """Leave the optimizer, and log, as `train` does when it ends.
+
+        Args:
+            logged: What is logged of each minibatch.
+            n_before: Minibatches before the last epoch.
+            ranges: Clip ranges by name.
+        """
         self.steps[0].publish()
-        losses, *means = (torch.stack(column).tolist() for column in zip(*logged, strict=True))
-        names = ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction")
         self._log(
             *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),
             *("loss", "explained_variance", "std", "n_updates", "clip_range", "clip_range_vf"),
-            **{name: np.mean(values) for name, values in zip(names, means, strict=True)},
-            **{"approx_kl": np.mean(torch.stack(list(kls)).numpy()), "loss": losses[-1]},
-            **{"explained_variance": self._explained_variance(), "clip_range": clip},
-            **({} if clip_vf is None else {"clip_range_vf": clip_vf}),
+            **self._means(list(zip(*logged, strict=True)), n_before),
+            **{"explained_variance": self._explained_variance()},
+            **ranges,
         )
+
+    def _means(self, columns: Sequence[Sequence[Tensor]], n_before: int) -> dict[str, Any]:
+        """Return what is logged by name, given each of its numbers for all minibatches."""
+        losses, *means = (torch.stack(list(column)).tolist() for column in columns[:5])
+        names = ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction")
+        found = {name: np.mean(values) for name, values in zip(names, means, strict=True)}
+        divergences = torch.stack(list(columns[5][n_before:])).numpy()
+        return {**found, "approx_kl": np.mean(divergences), "loss": losses[-1]}
 
 
 class A2CUpdate(OnPolicyUpdate):
@@ -288,11 +301,11 @@ class A2CUpdate(OnPolicyUpdate):
         columns = self._rollout()
         rows = torch.from_numpy(np.random.permutation(len(columns[0])))
         numbers = {"ent_coef": agent.ent_coef, "vf_coef": agent.vf_coef}
-        _, *results = self._minibatch(columns, rows, numbers, 4)
+        results = self._minibatch(columns, rows, numbers)
         self.steps[0].publish()
         explained = self._explained_variance()
         agent._n_updates += 1
         names = ("entropy_loss", "policy_loss", "value_loss")
-        values = {n: v.item() for n, v in zip(names, results, strict=False)}
+        values = {n: v.item() for n, v in zip(names, results[-len(names) :], strict=True)}
         order = ("n_updates", "explained_variance", *names, "std")
         self._log(*order, explained_variance=explained, **values)

@@ -19,6 +19,10 @@ from torch import Tensor
 _MOST_STEPS = 2**24
 # 64 bytes: matrix products may round by the alignment of their arguments.
 _ALIGNMENT = 16
+# With one thread, steps on so many numbers are made by halves, which two lanes may share.
+_MANY = 2**15
+# Kernels take two vectors of 64 bytes at a time.
+_VECTORS = 32
 _OFF = ("amsgrad", "maximize", "capturable", "differentiable", "fused", "centered", "momentum")
 
 
@@ -91,6 +95,7 @@ class FlatSteps(PlainSteps):
         self._norms = torch.zeros(len(self.parameters))
         self._each_norm = list(self._norms.unbind())
         self.moments: list[Tensor] = []
+        self._pieces: list[tuple[Tensor, ...]] = []
         self.steps = 0
         # What the optimizer's own state has for each parameter, if these are tensors.
         self._counts: Tensor | None = None
@@ -118,9 +123,12 @@ class FlatSteps(PlainSteps):
             for state, count in zip(states, self._counts.unbind(), strict=True):
                 state["step"] = count
         self._own, self._fixed = self._tensors(), self._values()
+        whole = self.flat, self.gradient, self.scratch, *self.moments
+        self._pieces = list(zip(*map(_halves, whole), strict=True))
         self.changed = [
-            *(self.flat, self.gradient, *self.gradients, self.scratch, *self.moments),
-            *(self._norms, *self._each_norm),
+            *whole,
+            *(tensor for piece in self._pieces for tensor in piece),
+            *(*self.gradients, self._norms, *self._each_norm),
         ]
 
     def _values(self) -> dict[str, Any]:
@@ -186,21 +194,32 @@ class FlatSteps(PlainSteps):
         for view, gradient in zip(self.gradients, gradients, strict=True):
             view.copy_(gradient)
         *varying, max_norm = (getattr(numbers, name) for name in self.numbers)
+        scale = None
         if clips:
             for gradient, norm in zip(self.gradients, self._each_norm, strict=True):
                 torch.linalg.vector_norm(gradient, out=norm)
-            scale = max_norm / (torch.linalg.vector_norm(self._norms) + 1e-6)
-            self.gradient.mul_(torch.clamp(scale, max=1.0))
-        decay = self.group["weight_decay"]
-        if decay and not self.group.get("decoupled_weight_decay"):
-            self.gradient.add_(self.flat, alpha=decay)
-        self._apply(*varying)
+            scale = torch.clamp(max_norm / (torch.linalg.vector_norm(self._norms) + 1e-6), max=1.0)
+        decay = 0.0 if self.group.get("decoupled_weight_decay") else self.group["weight_decay"]
+        for flat, gradient, *others in self._pieces:
+            if scale is not None:
+                gradient.mul_(scale)
+            if decay:
+                gradient.add_(flat, alpha=decay)
+            self._apply(flat, gradient, *others, *varying)
 
     def _next(self) -> Sequence[float]:
         """Return the numbers named in `varying`."""
         return [-float(self.group["lr"])]
 
-    def _apply(self, *varying: Any) -> None:
+    def _apply(self, flat: Tensor, gradient: Tensor, scratch: Tensor, *others: Any) -> None:
+        """Make a step of a part of the parameters.
+
+        Args:
+            flat: The parameters.
+            gradient: Their gradients.
+            scratch: Memory of the same shape.
+            *others: The averages, then the numbers named in `varying`.
+        """
         raise NotImplementedError
 
     def publish(self) -> None:
@@ -226,14 +245,15 @@ class _Adam(FlatSteps):
         corrected = -(rate / (1 - beta1**steps))
         return corrected, (1 - beta2**steps) ** 0.5, 1 - rate * self.group["weight_decay"]
 
-    def _apply(self, *varying: Any) -> None:
-        group, flat, gradient, (mean, square) = self.group, self.flat, self.gradient, self.moments
-        (beta1, beta2), (rate, correction, decay) = group["betas"], varying
+    def _apply(self, flat: Tensor, gradient: Tensor, scratch: Tensor, *others: Any) -> None:
+        mean, square, rate, correction, decay = others
+        group = self.group
+        beta1, beta2 = group["betas"]
         if group["weight_decay"] and group.get("decoupled_weight_decay"):
             flat.mul_(decay)
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        width = torch.sqrt(square, out=self.scratch)
+        width = torch.sqrt(square, out=scratch)
         width.div_(correction).add_(group["eps"])
         flat.addcdiv_(mean, width, value=rate)
 
@@ -241,12 +261,12 @@ class _Adam(FlatSteps):
 class _RMSprop(FlatSteps):
     averages = ("square_avg",)
 
-    def _apply(self, *varying: Any) -> None:
-        group, gradient, (square,) = self.group, self.gradient, self.moments
-        alpha = group["alpha"]
+    def _apply(self, flat: Tensor, gradient: Tensor, scratch: Tensor, *others: Any) -> None:
+        square, rate = others
+        alpha = self.group["alpha"]
         square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
-        width = torch.sqrt(square, out=self.scratch).add_(group["eps"])
-        self.flat.addcdiv_(gradient, width, value=varying[0])
+        width = torch.sqrt(square, out=scratch).add_(self.group["eps"])
+        flat.addcdiv_(gradient, width, value=rate)
 
 
 class _RMSpropTF(FlatSteps):
@@ -256,12 +276,12 @@ class _RMSpropTF(FlatSteps):
     def _no_step(self) -> Any:
         return 0
 
-    def _apply(self, *varying: Any) -> None:
-        group, gradient, (square,) = self.group, self.gradient, self.moments
-        alpha = group["alpha"]
+    def _apply(self, flat: Tensor, gradient: Tensor, scratch: Tensor, *others: Any) -> None:
+        square, rate = others
+        alpha = self.group["alpha"]
         square.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
-        width = torch.add(square, group["eps"], out=self.scratch).sqrt_()
-        self.flat.addcdiv_(gradient, width, value=varying[0])
+        width = torch.add(square, self.group["eps"], out=scratch).sqrt_()
+        flat.addcdiv_(gradient, width, value=rate)
 
 
 _FLAT: dict[type, type[FlatSteps]] = {
@@ -270,6 +290,17 @@ _FLAT: dict[type, type[FlatSteps]] = {
     torch.optim.RMSprop: _RMSprop,
     RMSpropTFLike: _RMSpropTF,
 }
+
+
+def _halves(flat: Tensor) -> list[Tensor]:
+    """Return a tensor, or its halves if it is large and torch has one thread.
+
+    They meet where vector instructions would begin anew: each number is rounded as in the whole.
+    """
+    if torch.get_num_threads() > 1 or flat.numel() < _MANY:
+        return [flat]
+    middle = flat.numel() // 2 // _VECTORS * _VECTORS
+    return [flat[:middle], flat[middle:]]
 
 
 def _room(tensor: Tensor) -> int:

@@ -230,8 +230,8 @@ class _Recorder(TorchDispatchMode):
             self.tensors[given[0][0]] = reshaped
             self.calls.append(call)
             return result
-        is_tuple = not isinstance(result, Tensor)
-        results = list(result) if is_tuple else [result]
+        is_tuple = not isinstance(result, Tensor)  # of none, if it only changes its arguments
+        results = list(result or ()) if is_tuple else [result]
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
         call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
@@ -243,9 +243,9 @@ class _Recorder(TorchDispatchMode):
         if call.changed:
             fixed = self.constants.intersection(call.changed)
             own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
-            if not own or is_tuple:
+            if not own or (is_tuple and results):
                 raise NotRecordableError(f"{name} changes a parameter or a constant")
-            call.outs = [self.slot_of(result)]
+            call.outs = [self.slot_of(one) for one in results]
         else:
             call.outs = [None if r is None else self.new_slot(r) for r in results]
             self._may_be_forgotten(call, results)

@@ -80,13 +80,15 @@ class Scope:
         Without it, they would be left out as unused.
         """
         returned = {value.debugName() for value in results}
-        unused = [
-            node.outputsAt(0)
+        # A call without results changes the tensors of its first list.
+        made = [
+            next(node.outputs(), None) or next(next(node.inputs()).node().inputs())
             for node in self._nodes
-            if not node.hasUses() and node.outputsAt(0).debugName() not in returned
+            if not node.hasUses()
         ]
-        made = self.plain("prim::ListConstruct", unused, torch._C.ListType.ofTensors())
-        return self.plain("aten::len", [made], torch._C.IntType.get())
+        unused = [value for value in made if value.debugName() not in returned]
+        tensors = self.plain("prim::ListConstruct", unused, torch._C.ListType.ofTensors())
+        return self.plain("aten::len", [tensors], torch._C.IntType.get())
 
     def end(self, results: Sequence[Any]) -> Any:
         """Let the graph return a tuple and check it; return the type of the tuple.
