@@ -53,9 +53,9 @@ class Case:
 CASES = {
     "ppo HalfCheetah": Case("ppo", "halfcheetah_bullet", 8_192, 40_960),
     "a2c HalfCheetah": Case("a2c", "halfcheetah_bullet", 32, 20_000),
-    "sac HalfCheetah": Case("sac", "halfcheetah_bullet", 10_000, 11_500),
-    "td3 HalfCheetah": Case("td3", "halfcheetah_bullet", 10_000, 11_500),
-    "tqc HalfCheetah": Case("tqc", "halfcheetah_bullet", 10_000, 11_500),
+    "sac HalfCheetah": Case("sac", "halfcheetah_bullet", 10_000, 12_500),
+    "td3 HalfCheetah": Case("td3", "halfcheetah_bullet", 10_000, 12_500),
+    "tqc HalfCheetah": Case("tqc", "halfcheetah_bullet", 10_000, 12_500),
     "ppo CartPole": Case("ppo", "cartpole", 256, 50_000),
     "ppo our cart-pole": Case("ppo", "cartpole_bullet", 1_024, 20_480),
     "ppo our half-cheetah": Case("ppo", "halfcheetah", 4_096, 24_576),

@@ -192,7 +192,10 @@ FEATURES_EXTRACTORS = Registry(
 ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
-    _in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
+    {
+        **_in("rlzoo_plus.agents.noise", normal="NormalNoise"),
+        **_in(f"{_SB3}.noise", ou="OrnsteinUhlenbeckActionNoise"),
+    },
     bases=[f"{_SB3}.noise:ActionNoise"],
 )
 REPLAY_BUFFERS = Registry(

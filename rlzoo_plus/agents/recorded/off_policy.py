@@ -105,7 +105,7 @@ class OffPolicyUpdate(Update):
         polyaks: Sequence[Polyak],
     ) -> Tape:
         """Return the recording of a function of a batch."""
-        key = parts.__func__, len(polyaks), tuple((n, tuple(t.shape)) for n, t in batch.items())
+        key = parts.__func__, len(polyaks), tuple((n, t.shape) for n, t in batch.items())
         if key not in self._tapes:
             names = list(batch)
 
@@ -226,7 +226,7 @@ class SACUpdate(OffPolicyUpdate):
             results = self._run(self.parts, batch, numbers, order, polyaks)
             logged.append(results[:n_logged])
             noise = results[n_logged:]
-            if moves:
+            if moves and agent.batch_norm_stats:
                 polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
         for steps in self.steps:
             steps.publish()
@@ -343,8 +343,8 @@ class TD3Update(OffPolicyUpdate):
             critic_losses.append(loss)
             actor_losses += more
             for part in ("critic", "actor") if moves else ():
-                source = getattr(agent, f"{part}_batch_norm_stats")
-                polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
+                if source := getattr(agent, f"{part}_batch_norm_stats"):
+                    polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
         for steps in self.steps:
             steps.publish()
         logger = agent.logger
