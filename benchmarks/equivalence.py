@@ -64,6 +64,9 @@ CASES = {
     "sac pendulum large": Case(("algo=sac", "env=pendulum", _LARGE), 5_000, -1_600, 0),
     "td3 pendulum large": Case(("algo=td3", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
     "tqc pendulum large": Case(("algo=tqc", "env=pendulum", _LARGE, _SOON), 5_000, -1_600, 0),
+    "ppo inverted_pendulum_bullet": Case(
+        ("algo=ppo", "env=inverted_pendulum_bullet"), *(61_440, 0, 1_000)
+    ),
     "td3 inverted_pendulum_bullet": Case(
         (
             "algo=td3",

@@ -115,7 +115,12 @@ class _Recorder(TorchDispatchMode):
     """
 
     def __init__(
-        self, inputs: Sequence[Tensor], readable: Iterable[Tensor], changed: Iterable[Tensor]
+        self,
+        inputs: Sequence[Tensor],
+        readable: Iterable[Tensor],
+        changed: Iterable[Tensor],
+        *,
+        times_twice: bool = False,
     ) -> None:
         super().__init__()
         self.calls: list[Call] = []
@@ -134,7 +139,7 @@ class _Recorder(TorchDispatchMode):
         self._alone = _references((torch.empty(0), Slot(0)))
         self._readable = {id(tensor): tensor for tensor in readable}
         self._changeable = {_memory(tensor) for tensor in changed}
-        self._plans_lanes = torch.get_num_threads() == 1
+        self._times_twice = times_twice
         self.inputs = [self.new_slot(tensor) for tensor in inputs]
 
     def new_slot(self, tensor: Tensor) -> Slot:
@@ -235,7 +240,7 @@ class _Recorder(TorchDispatchMode):
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
         call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
-        if self._plans_lanes and cost > _LONG and not (call.changed or call.is_random):
+        if self._times_twice and cost > _LONG and not (call.changed or call.is_random):
             # The first time, it also waits for memory.
             started = time.perf_counter()
             func(*args, **kwargs)
@@ -306,11 +311,26 @@ def record(
     numbers: Mapping[str, float],
     readable: Iterable[Tensor],
     changed: Sequence[Tensor] = (),
+    *,
+    times_twice: bool = False,
 ) -> Recording:
-    """Run a function once and note its calls; random numbers and `changed` stay as they were."""
+    """Run a function once and note its calls; random numbers and `changed` stay as they were.
+
+    Args:
+        function: The function.
+        inputs: Its inputs.
+        numbers: Its numbers by name, none like another.
+        readable: What else it reads.
+        changed: Which of these it changes in place.
+        times_twice: Whether to time long calls once more: the first time they wait for memory.
+
+    Raises:
+        NotRecordableError: The function cannot be recorded.
+    """
     distribution = torch.distributions.Distribution
     validates, state = distribution._validate_args, torch.get_rng_state()
-    recorder, before = _Recorder(inputs, readable, changed), [t.detach().clone() for t in changed]
+    recorder = _Recorder(inputs, readable, changed, times_twice=times_twice)
+    before = [t.detach().clone() for t in changed]
     outputs = []
     # It reads values; whatever is invalid gives NaN, which is found after the update.
     distribution.set_default_validate_args(False)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rlzoo_plus.agents.recorded import recording as recordings
 from rlzoo_plus.agents.recorded.graphs import compiled
+from rlzoo_plus.agents.recorded.lanes import may_use_lanes
 from rlzoo_plus.agents.recorded.recording import (
     Call,
     NotRecordableError,
@@ -73,7 +74,8 @@ class Tape:
         made: list[Recording] = []
         for which in (0, 1):
             return_free_memory()
-            made.append(record(function, inputs, _sentinels(numbers, which), readable, changed))
+            given = function, inputs, _sentinels(numbers, which), readable, changed
+            made.append(record(*given, times_twice=may_use_lanes()))
             if not which:
                 made[0].let_go()  # before the memory of the other one is needed
         recordings.require_same(made[1], made[0])
