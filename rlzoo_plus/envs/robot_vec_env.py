@@ -15,7 +15,6 @@ import numpy as np
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
-from stable_baselines3.common.vec_env.util import dict_to_obs
 
 from robots.env import BaseRobotEnv
 from robots.vec_env import RobotVecEnv
@@ -57,9 +56,9 @@ class BatchedRobots(DummyVecEnv):
         self._lags = [True] * self.num_envs
         dones = moved.terminated | moved.truncated
         # Copies: what is returned must not change with the worlds.
-        seen = moved.observation if isinstance(moved.observation, dict) else {None: moved[0]}
-        arrays = ((key, np.array(seen[key], self.buf_obs[key].dtype)) for key in self.keys)
-        observations = OrderedDict(arrays)
+        is_dict = isinstance(moved.observation, dict)
+        seen = moved.observation if is_dict else {None: moved.observation}
+        observations = {key: np.array(seen[key], self.buf_obs[key].dtype) for key in self.keys}
         rewards, cut = moved.reward.tolist(), moved.truncated.tolist()
         parts = zip(self.envs, rewards, moved.infos, cut, strict=True)
         for monitor, reward, info, truncated in parts:
@@ -68,14 +67,14 @@ class BatchedRobots(DummyVecEnv):
             monitor.total_steps += 1
         for index in np.flatnonzero(dones).tolist():
             last = {key: value[index].copy() for key, value in seen.items()}
-            last = last if isinstance(moved.observation, dict) else last[None]
+            last = last if is_dict else last[None]
             ended = bool(moved.terminated[index])
             step = (last, rewards[index], ended, cut[index], moved.infos[index])
             first = self._end_episode(index, step)
             for key in self.keys:
                 observations[key][index] = first if key is None else first[key]
-        seen = dict_to_obs(self.observation_space, observations)
-        return seen, moved.reward.astype(np.float32), dones, moved.infos
+        now = OrderedDict(observations) if is_dict else observations[None]
+        return now, moved.reward.astype(np.float32), dones, moved.infos
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of each environment, brought up to date."""

@@ -28,7 +28,6 @@ class FusedAdam(FlatSteps):
     ) -> None:
         super().__init__(optimizer, parameters, name)
         self.places = self.gradients
-        self._number = torch.zeros(())
 
     def begin(self) -> None:
         """Take over the optimizer's averages; it makes them at its first step."""
@@ -37,11 +36,16 @@ class FusedAdam(FlatSteps):
         super().begin()
         self._of_pieces = torch.zeros(len(self._pieces))
         self._each_piece = list(self._of_pieces.unbind())
-        self.changed = [*self.changed, *self.places, self._number]
+        assert self._counts is not None
+        self._count = self._counts[0]
+        self.changed = [*self.changed, *self.places, self._counts, self._count]
         self.changed += [self._of_pieces, *self._each_piece]
 
     def _next(self) -> Sequence[float]:
         return float(self.group["lr"]), float(self.steps)
+
+    def _publish_count(self) -> None:
+        """Each step writes it itself."""
 
     def apply(
         self, gradients: Sequence[Tensor], numbers: SimpleNamespace, *, clips: bool = False
@@ -50,7 +54,8 @@ class FusedAdam(FlatSteps):
         for place, gradient in zip(self.places, gradients, strict=True):
             place.copy_(gradient)
         rate, count, max_norm = (getattr(numbers, name) for name in self.numbers)
-        self._number.fill_(count)
+        assert self._counts is not None
+        self._counts.fill_(count)
         scale = None
         if clips:
             for piece, norm in zip(self._pieces, self._each_piece, strict=True):
@@ -63,7 +68,7 @@ class FusedAdam(FlatSteps):
         beta1, beta2 = group["betas"]
         for flat, gradient, _, mean, square in self._pieces:
             apply(
-                *([flat], [gradient], [mean], [square], [], [self._number]),
+                *([flat], [gradient], [mean], [square], [], [self._count]),
                 **{"lr": rate, "beta1": beta1, "beta2": beta2, "eps": group["eps"]},
                 **{"weight_decay": group["weight_decay"], "amsgrad": False, "maximize": False},
                 grad_scale=scale,

@@ -168,29 +168,36 @@ class RecordedActions:
         space, policy = agent.action_space, agent.policy
         is_warmup = agent.num_timesteps < learning_starts
         if is_warmup and not (agent.use_sde and agent.use_sde_at_warmup):
-            actions = np.array([space.sample() for _ in range(n_envs)])
+            actions, is_scaled = np.array([space.sample() for _ in range(n_envs)]), False
         else:
-            actions = self._predict(agent)
+            actions, is_scaled = self._predict(agent)
         if not isinstance(space, spaces.Box):
             return actions, actions
-        scaled = policy.scale_action(actions)
+        scaled = actions if is_scaled else policy.scale_action(actions)
         if action_noise is not None:
             scaled = np.minimum(np.maximum(scaled + action_noise(), -1), 1)
         return policy.unscale_action(scaled), scaled
 
-    def _predict(self, agent: Any) -> np.ndarray:
-        """Do what the algorithm's `predict` does for the last observations."""
+    def _predict(self, agent: Any) -> tuple[np.ndarray, bool]:
+        """Do what the algorithm's `predict` does for the last observations.
+
+        Returns:
+            The actions, and whether `scale_action` has been applied to them as well.
+        """
         observations = agent._last_obs
         choosing = self._current(agent, observations)
         if choosing is None:
-            return agent.predict(observations, deterministic=False)[0]
+            return agent.predict(observations, deterministic=False)[0], False
         if self._is_greedy and np.random.rand() < agent.exploration_rate:
-            return np.array([agent.action_space.sample() for _ in range(agent.env.num_envs)])
+            drawn = [agent.action_space.sample() for _ in range(agent.env.num_envs)]
+            return np.array(drawn), False
         if agent.policy.training:
             agent.policy.set_training_mode(False)
         with torch.no_grad():
-            actions = choosing.choose(observations)
-        return clipped(agent, actions.numpy().reshape((-1, *agent.action_space.shape)))
+            actions = choosing.choose(observations).numpy()
+        if choosing.scales:
+            return actions, True
+        return clipped(agent, actions.reshape((-1, *agent.action_space.shape))), False
 
     def _current(self, agent: Any, observations: Observations) -> _Choosing | None:
         """Return the recording, unless a callback has changed the policy to what has none."""
@@ -217,7 +224,11 @@ class RecordedActions:
 
 
 class _Choosing:
-    """The actions of one policy from a recording; the first ones are compared."""
+    """The actions of one policy from a recording; the first ones are compared.
+
+    Attributes:
+        scales: Whether the recording ends with what `unscale_action` and `scale_action` do.
+    """
 
     def __init__(
         self, agent: Any, observations: Observations, give_up: Callable[[str], None]
@@ -229,10 +240,19 @@ class _Choosing:
         self._noisy: Any = distribution if has_noise else None
         example = self._given(observations)
         readable = list(learned_tensors(agent).values())
-        self._function = RecordedFunction(self._predict, example, readable, give_up)
+        space = agent.action_space
+        self.scales = isinstance(space, spaces.Box) and agent.policy.squash_output
+        if not self.scales:
+            self._function = RecordedFunction(self._predict, example, readable, give_up)
+            return
+        self._limits = torch.from_numpy(space.low), torch.from_numpy(space.high)
+        readable += self._limits
+        self._function = RecordedFunction(
+            self._predict_scaled, example, readable, give_up, expected=self._scaled_by_policy
+        )
 
     def choose(self, observations: Observations) -> Tensor:
-        """Return actions, as the policy's network gives them."""
+        """Return actions, as the policy's network gives them, or scaled ones."""
         return self._function(*self._given(observations))[0]
 
     def _given(self, observations: Observations) -> tuple[Tensor, ...]:
@@ -247,6 +267,19 @@ class _Choosing:
         actions = self._policy._predict(observations, deterministic=False)
         self._set(before)
         return [actions]
+
+    def _predict_scaled(self, *given: Tensor) -> Sequence[Tensor]:
+        """Return actions from -1 to 1, rounded as those that were unscaled meanwhile."""
+        low, high = self._limits
+        (actions,) = self._predict(*given)
+        actions = low + 0.5 * (actions.reshape((-1, *low.shape)) + 1.0) * (high - low)
+        return [2.0 * ((actions - low) / (high - low)) - 1.0]
+
+    def _scaled_by_policy(self, *given: Tensor) -> Sequence[Tensor]:
+        """Return the same by NumPy, as Stable-Baselines3 computes it."""
+        (actions,) = self._predict(*given)
+        unscaled = self._policy.unscale_action(actions.numpy().reshape((-1, *self._limits[0].shape)))
+        return [torch.from_numpy(self._policy.scale_action(unscaled))]
 
     def _matrices(self) -> Sequence[Tensor]:
         noisy = self._noisy

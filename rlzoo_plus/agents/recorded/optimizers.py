@@ -229,6 +229,9 @@ class FlatSteps(PlainSteps):
         if self.parameters[0].grad is not self.gradients[0]:
             for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
                 parameter.grad = gradient
+        self._publish_count()
+
+    def _publish_count(self) -> None:
         if self._counts is not None:
             self._counts.fill_(self.steps)
             return

@@ -231,13 +231,24 @@ class RecordedFunction:
         example: Sequence[Tensor],
         readable: Sequence[Tensor],
         give_up: Callable[[str], None],
+        expected: Callable[..., Sequence[Tensor]] | None = None,
     ) -> None:
+        """Record a function.
+
+        Args:
+            plain: The function.
+            example: Its arguments; later ones have the same shapes and types.
+            readable: What else it reads.
+            give_up: Is told why the recording must not be used any more.
+            expected: What gives the results that are right, if it is not the function itself.
+        """
+
         def parts(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[Sequence[Tensor]]:
             with _PlainDraws():
                 results = plain(*inputs)
             yield results
 
-        self._plain, self._give_up = plain, give_up
+        self._plain, self._give_up = expected or plain, give_up
         self._tape = Tape(parts, example, (), readable)
         self._kinds = _kinds(example)
         self._left = _COMPARED
