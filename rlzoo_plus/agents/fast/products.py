@@ -96,6 +96,8 @@ class Batched(Product):
 
     def of_input(self, operand: Tensor) -> Tensor:
         """Return the gradient of the inputs."""
+        if self.weight.shape[1] == 1:  # twice as fast as a product
+            return operand * self.weight
         return torch.bmm(operand, self.weight)
 
 
