@@ -115,7 +115,8 @@ class NativeWorlds:
         """
         self._worlds = list(worlds)
         drives = [_drives_of(world) for world in self._worlds]
-        self._motors = [[drive.motors for drive in of_world] for of_world in drives]
+        self._motors = [drive.motors for of_world in drives for drive in of_world]
+        self._strengths: list[float] = []
         programs = [program_of(world) for world in self._worlds]
         self._are_commanded = any(commands is None for commands, _ in programs)
         self._programs = Programs(
@@ -127,6 +128,8 @@ class NativeWorlds:
         self.threads = Threads(len(self._worlds), hash(tuple(programs[0][1])))
         self._n_targets = self._worlds[0].robot.drive.n_targets
         self._inputs = np.ones((len(self._worlds), self._n_targets + len(drives[0])))
+        self._rows = np.zeros((len(self._worlds), self._worlds[0].sensors.n_numbers))
+        self._run = self._programs.bound(self._inputs, self._rows)
 
     def step(self, targets: Floats) -> Rows:
         """Step all worlds; the arguments and the result of ``robots.world.step_worlds``.
@@ -136,11 +139,15 @@ class NativeWorlds:
         """
         inputs = self._inputs
         inputs[:, : self._n_targets] = targets
-        inputs[:, self._n_targets :] = [[m.strength for m in motors] for motors in self._motors]
+        strengths = [motors.strength for motors in self._motors]
+        if strengths != self._strengths:
+            self._strengths = strengths
+            inputs[:, self._n_targets :] = np.reshape(strengths, (len(inputs), -1))
         if self._are_commanded:
             for world, row in zip(self._worlds, targets.tolist(), strict=True):
                 world.robot.drive.command(row)
-        return self.threads.timed(partial(self._programs.run, inputs))
+        self.threads.timed(self._run)
+        return self._rows.copy()
 
 
 def stepper(worlds: Sequence[World]) -> Callable[[Floats], Rows]:

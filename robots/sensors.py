@@ -80,6 +80,19 @@ class State(NamedTuple):
         return columns(self.joint_position), columns(self.joint_velocity)
 
 
+class StateOfMany(State):
+    """The same of many worlds, which takes its joints apart once."""
+
+    @property
+    def joints(self) -> tuple[Components, Components]:
+        """Positions and velocities of the joints."""
+        known: dict[str, Any] = self.__dict__
+        if not known:
+            known["joints"] = super().joints
+        joints: tuple[Components, Components] = known["joints"]
+        return joints
+
+
 # What a robot that reads its joints alone has between them and its image.
 _UNREAD = (None,) * (len(State._fields) - 5)
 
@@ -290,7 +303,7 @@ class Sensors:
             for name, start, stop, shape in self._fields
         }
         partners = tuple(one.state(rows[..., span]) for one, span in self.partners)
-        return State(**fields, memory=memory, image=image, partners=partners)
+        return StateOfMany(**fields, memory=memory, image=image, partners=partners)
 
     def _poses(self, bodies: list[int]) -> list[list[float]]:
         """Return positions, orientations, velocities and angular velocities, each in a row."""

@@ -1,5 +1,6 @@
 """Many worlds at once: each steps its own physics, one NumPy pass does all the rest."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -211,17 +212,21 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         state = self._state_of_rows()
         broken = check_limits_of_worlds(conditions, state, commands, targets) if conditions else {}
         reward = self._rewards(state, commands, broken)
+        names = tuple(self._terms)
         terms = zip(*(values.tolist() for values in self._terms.values()), strict=True)
         infos: list[dict[str, Any]] = [
-            {"reward_terms": dict(zip(self._terms, row, strict=True))} for row in terms
+            {"reward_terms": dict(zip(names, row, strict=True))} for row in terms
         ]
         ends = {
             name: self._per_world(flag) for name, flag in self._task.terminations(state).items()
         }
         if conditions:
             ends[REASON] = self._per_world(conditions[0].end(broken))
-        self._memory = dict(self._task.remember(state, commands))
-        self.state = state = state._replace(memory=self._memory)
+        memory = self._task.remember(state, commands)
+        if memory is not state.memory:
+            self._memory = dict(memory)
+            state = state._replace(memory=self._memory)
+        self.state = state
         terminated = np.zeros(self.num_envs, np.bool_)
         for flags in ends.values():
             terminated |= flags
@@ -279,7 +284,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         for name, value in self._terms.items():
             self._totals[name] += value
             reward += value
-        if (reward != reward).any():  # Only a NaN differs from itself.
+        if math.isnan(np.add.reduce(reward)) and np.isnan(reward).any():
             raise FloatingPointError(
                 f"world {int(np.isnan(reward).argmax())} came to a state that is not a number."
             )
@@ -293,14 +298,16 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
         infos: list[dict[str, Any]],
     ) -> None:
         """Add to the infos what the last step of an episode reports."""
-        success = np.broadcast_to(self._task.success(state, truncated), (self.num_envs,))
-        for index, info in enumerate(infos):
-            reasons = [name for name, flags in ends.items() if flags[index]]
-            if not reasons and not truncated[index]:
-                continue
-            info["episode_terms"] = {name: float(t[index]) for name, t in self._totals.items()}
-            reason = info["end_reason"] = reasons[0] if reasons else "time_limit"
-            info["is_success"] = bool(success[index]) and reason != REASON
+        success = self._per_world(self._task.success(state, truncated)).tolist()
+        totals = {name: total.tolist() for name, total in self._totals.items()}
+        reasons = dict.fromkeys(truncated.nonzero()[0].tolist(), "time_limit")
+        for name, flags in reversed(ends.items()):  # The first one counts.
+            reasons |= dict.fromkeys(flags.nonzero()[0].tolist(), name)
+        for index, reason in reasons.items():
+            info = infos[index]
+            info["episode_terms"] = {name: total[index] for name, total in totals.items()}
+            info["end_reason"] = reason
+            info["is_success"] = success[index] and reason != REASON
             if self._conditions:
                 info.update(self._conditions[index].last_info())
 

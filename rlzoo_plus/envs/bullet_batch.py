@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -64,11 +65,23 @@ class BulletBatch:
     ) -> Transition:
         """Record a step of all worlds, and return what it came to."""
         self._steps += 1
-        for record, action, seen in zip(self._records, actions, observation, strict=True):
+        # A copy, since what was given may be changed later.
+        for record, action, seen in zip(self._records, actions.copy(), observation, strict=True):
             if record is not None:
                 record.note_step(action, seen)
         truncated = ~ends & (self._steps >= self._max_steps)
         return Transition(observation, rewards, ends, truncated, [{} for _ in self._envs])
+
+
+def limited(actions: np.ndarray) -> np.ndarray:
+    """Return actions between -1 and 1.
+
+    Raises:
+        AssertionError: One is not a number, as the originals do.
+    """
+    # Their sum is finite, unless one is not or it is beyond all numbers.
+    assert math.isfinite(np.add.reduce(actions, axis=None)) or np.isfinite(actions).all()
+    return np.minimum(np.maximum(actions, -1), +1)
 
 
 def layer_of(env: gym.Env, kind: type) -> Any:

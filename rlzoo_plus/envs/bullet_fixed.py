@@ -10,7 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rlzoo_plus.envs.bullet_batch import BulletBatch, body_of, indices_of, torques_and_step
+from rlzoo_plus.envs.bullet_batch import (
+    BulletBatch,
+    body_of,
+    indices_of,
+    limited,
+    torques_and_step,
+)
 from robots import native
 from robots.plugin import get_plugin
 from robots.vec_env import Transition
@@ -64,12 +70,10 @@ class FixedRobots(BulletBatch):
         Raises:
             AssertionError: An action is not a number, as the originals do.
         """
-        assert np.isfinite(actions).all()
+        clipped = limited(actions)
         if self._programs is None:
             self._load()
-        np.multiply(
-            np.clip(actions, -1, +1).astype(np.float64), self.torque, out=self._inputs[:, :-1]
-        )
+        np.multiply(clipped, self.torque, out=self._inputs[:, :-1], dtype=np.float64)
         return self._inputs
 
     def _give_back_potential(self, env: Any, potential: float) -> None:
@@ -162,13 +166,14 @@ class Pendulums(FixedRobots):
 
     def _look(self, actions: np.ndarray) -> _Outcome:
         (x, speed), (theta, turning) = self._joint("slider"), self._joint("hinge")
-        assert np.isfinite(x).all()
-        # What the original says of them is left out.
-        speed, theta, turning = (
-            np.where(np.isfinite(values), values, 0.0) for values in (speed, theta, turning)
-        )
+        if not np.isfinite(self._rows).all():
+            assert np.isfinite(x).all()
+            # What the original says of them is left out.
+            speed, theta, turning = (
+                np.where(np.isfinite(values), values, 0.0) for values in (speed, theta, turning)
+            )
         cosines = np.cos(theta)
-        state = np.stack([x, speed, cosines, np.sin(theta), turning], axis=1)
+        state = _beside(x, speed, cosines, np.sin(theta), turning)
         if self._robots[0].swingup:
             return _Outcome(state, [[one] for one in cosines.tolist()], np.zeros(len(x), np.bool_))
         return _Outcome(state, [[1.0] for _ in x], np.abs(theta) > 0.2)
@@ -190,7 +195,7 @@ class DoublePendulums(FixedRobots):
         pole = self._part("pole2")
         assert np.isfinite(x).all()
         columns = [x, speed, pole[:, 0], np.cos(theta), np.sin(theta), turning]
-        state = np.stack([*columns, np.cos(gamma), np.sin(gamma), bending], axis=1)
+        state = _beside(*columns, np.cos(gamma), np.sin(gamma), bending)
         # Powers of one number.
         penalties = [0.01 * a**2 + (b + 0.3 - 2) ** 2 for a, _, b in pole]
         return _Outcome(
@@ -215,7 +220,7 @@ class Reachers(FixedRobots):
         apart = self._part("fingertip") - self._part("target")
         target = [self._joint(f"target_{axis}")[0] for axis in "xy"]
         columns = [*target, apart[:, 0], apart[:, 1], np.cos(theta), np.sin(theta)]
-        state = np.stack([*columns, speeds[:, 0], gamma, speeds[:, 1]], axis=1)
+        state = _beside(*columns, speeds[:, 0], gamma, speeds[:, 1])
         potential = -100 * _norms(apart)
         progress, self._potential = potential - self._potential, potential
         # A number of Python takes the precision of the action.
@@ -223,7 +228,7 @@ class Reachers(FixedRobots):
         stalls = np.abs(actions)
         costs = -0.10 * (works[:, 0] + works[:, 1]) - 0.01 * (stalls[:, 0] + stalls[:, 1])
         stuck = np.where(np.abs(np.abs(gamma) - 1) < 0.01, -0.1, 0.0)
-        terms = np.stack([progress, costs.astype(np.float64), stuck], axis=1).tolist()
+        terms = _beside(progress, costs, stuck).tolist()
         return _Outcome(state, terms, np.zeros(len(state), np.bool_))
 
 
@@ -272,6 +277,14 @@ class Pushers(FixedRobots):
         rows = zip(costs.tolist(), stuck, strict=True)
         terms = [[0.0, cost, float(sum([-0.1] * count))] for cost, count in rows]
         return _Outcome(state, terms, np.zeros(n, np.bool_))
+
+
+def _beside(*columns: np.ndarray) -> np.ndarray:
+    """Return columns of shape (n,) side by side; `numpy.stack` takes twice as long."""
+    table = np.empty((len(columns[0]), len(columns)))
+    for number, column in enumerate(columns):
+        table[:, number] = column
+    return table
 
 
 def _norms(rows: np.ndarray) -> np.ndarray:

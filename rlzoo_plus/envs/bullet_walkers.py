@@ -9,7 +9,6 @@ themselves.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +17,13 @@ import gymnasium as gym
 import numpy as np
 from pybullet_envs_gymnasium import robot_locomotors as robots_of
 
-from rlzoo_plus.envs.bullet_batch import BulletBatch, body_of, indices_of, torques_and_step
+from rlzoo_plus.envs.bullet_batch import (
+    BulletBatch,
+    body_of,
+    indices_of,
+    limited,
+    torques_and_step,
+)
 from robots import native
 from robots.plugin import get_plugin
 from robots.vec_env import Transition
@@ -149,8 +154,7 @@ class Walkers(BulletBatch):
         Raises:
             AssertionError: An action is not a number, as the originals do.
         """
-        # Their sum is finite, unless one is not or it is beyond all numbers.
-        assert math.isfinite(np.add.reduce(actions, axis=None)) or np.isfinite(actions).all()
+        clipped = limited(actions)
         if self._programs is None:
             self._load()
         settings = [
@@ -167,7 +171,7 @@ class Walkers(BulletBatch):
             columns = np.array(settings, np.float64)
             self._costs[:] = columns[:, :3].T
             self._inputs[:, n_joints + 1 : n_joints + 3] = columns[:, 4:]
-        clipped, inputs = np.minimum(np.maximum(actions, -1), +1), self._inputs
+        inputs = self._inputs
         if self._is_humanoid:
             # Its factor is a number of Python, which takes the precision of the action.
             inputs[:, :n_joints] = clipped * self._power.astype(clipped.dtype)

@@ -173,21 +173,26 @@ class RecordedEpisodes(ReproducibleResets):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Act, and keep the action."""
         if not self.has_state:
-            self._keep(action)
+            # A copy: an environment may change its argument.
+            self._keep(np.array(action))
         self._steps += 1
         result = self.env.step(action)
         self._observation = result[0]
         return result
 
     def note_step(self, action: np.ndarray, observation: Any) -> None:
-        """Record a step that was taken without this wrapper, by an environment without a state."""
+        """Record a step that was taken without this wrapper, by an environment without a state.
+
+        Args:
+            action: Nobody else changes it.
+            observation: What came of it.
+        """
         self._keep(action)
         self._steps += 1
         self._observation = observation
 
-    def _keep(self, action: Any) -> None:
-        # A copy: an environment may change its argument.
-        self._actions.append(np.array(action))
+    def _keep(self, action: np.ndarray) -> None:
+        self._actions.append(action)
         if len(self._actions) == _BLOCK:
             self._blocks.append(np.stack(self._actions))
             self._actions = []

@@ -277,9 +277,10 @@ class _Choosing:
 
     def _scaled_by_policy(self, *given: Tensor) -> Sequence[Tensor]:
         """Return the same by NumPy, as Stable-Baselines3 computes it."""
-        (actions,) = self._predict(*given)
-        unscaled = self._policy.unscale_action(actions.numpy().reshape((-1, *self._limits[0].shape)))
-        return [torch.from_numpy(self._policy.scale_action(unscaled))]
+        (predicted,) = self._predict(*given)
+        actions = predicted.numpy().reshape((-1, *self._limits[0].shape))
+        policy = self._policy
+        return [torch.from_numpy(policy.scale_action(policy.unscale_action(actions)))]
 
     def _matrices(self) -> Sequence[Tensor]:
         noisy = self._noisy

@@ -91,7 +91,7 @@ class OffPolicyUpdate(Update):
         tape = self._tape(parts, batch, tuple(numbers), steps, polyaks)
         registers, part = tape.start(list(batch.values()), numbers), 0
         for one in steps:
-            if not one.is_recorded:
+            if not isinstance(one, FlatSteps):
                 one.step(tape.run(part, registers), max_norm)
                 part += 1
         return tape.run(part, registers)

@@ -30,12 +30,10 @@ class PlainSteps:
     """Lets an optimizer make its steps itself.
 
     Attributes:
-        is_recorded: Whether `apply` makes a step, in calls that can be recorded.
         numbers: Names of the numbers that it needs, see `next_numbers`.
         changed: The tensors that it changes.
     """
 
-    is_recorded = False
     numbers: tuple[str, ...] = ()
     changed: Sequence[Tensor] = ()
 
@@ -74,7 +72,6 @@ class FlatSteps(PlainSteps):
         gradient: Their gradients, alike; `gradients` are views of it.
     """
 
-    is_recorded = True
     averages: tuple[str, ...] = ()
     initial: float = 0.0
     varying: tuple[str, ...] = ("rate",)
