@@ -30,6 +30,8 @@ MANY = 20
 TINY = ["env.packages=[support.tiny_envs]", "tuned=none"]
 LEARN_EARLY = ["algo.hyperparams.learning_starts=200", "algo.hyperparams.buffer_size=2000"]
 NETWORK = ["network.net_arch=[32,32]"]
+# Large enough for two lanes and for products in bfloat16.
+LARGE = "network.net_arch=[256,256]"
 CARTPOLE = ["env=cartpole_bullet"]
 DISCRETE = [*CARTPOLE, "env.kwargs.discrete=true"]
 PENDULUM = ["env=pendulum"]
@@ -82,6 +84,10 @@ def rows() -> list[Row]:
             0,
         )
     )
+    fast = [(algo, "true") for algo in ("ppo", "a2c", "sac", "td3", "ddpg", "tqc")]
+    for algo, how in (*fast, ("sac", "bfloat16"), ("td3", "bfloat16"), ("tqc", "bfloat16")):
+        words = _of(algo, CHEETAH, "n_envs=2", f"fast={how}", LARGE)
+        table.append((f"{algo} HalfCheetah, fast={how}", words, _length(algo, 2), 0))
     if find_spec("sbx") is not None:
         for algo in ("ppo", *OFF_POLICY):
             words = _of(f"sbx_{algo}", CHEETAH, "n_envs=2")
@@ -104,7 +110,7 @@ def _of(name: str, env: list[str], *more: str) -> list[str]:
         words += LEARN_EARLY
     if "tuned" not in chosen:
         words.append("tuned=none")
-    if algo != "ars":
+    if algo != "ars" and "network.net_arch" not in chosen:
         words += NETWORK
     return words
 

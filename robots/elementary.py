@@ -50,7 +50,7 @@ def _of_each(function: Callable[[float], float], refused: float, x: Any) -> Any:
     array = np.asarray(x, np.float64)
     numbers = array.ravel().tolist()
     try:
-        values = list(map(function, numbers))
+        values = np.fromiter(map(function, numbers), np.float64, len(numbers))
     except (ValueError, OverflowError):
-        values = [_of_each(function, refused, number) for number in numbers]
-    return np.array(values, np.float64).reshape(array.shape)
+        values = np.array([_of_each(function, refused, number) for number in numbers], np.float64)
+    return values.reshape(array.shape)

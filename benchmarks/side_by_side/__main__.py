@@ -50,7 +50,8 @@ HELP, FIRST_STEP, SWEEP, LIMITS = "help", "first step", "sweep", "limits"
 # Off-policy, a training may have one step alone.
 _FIRST_STEP = Case("sac", "halfcheetah_bullet", 1, 1)
 _SWEEP, _JOBS, _AT_ONCE = Case("ppo", "cartpole", 256, 20_000), 8, 2
-_LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "sac HalfCheetah", "ppo CartPole")
+_LIMITS = ("ppo HalfCheetah", "a2c HalfCheetah", "ppo CartPole")
+_LIMITS += ("sac HalfCheetah", "td3 HalfCheetah", "tqc HalfCheetah")
 _EXTRAS = (HELP, FIRST_STEP, SWEEP, LIMITS)
 # Algorithms for which fast=bfloat16 is more than fast=true.
 _ROUNDING = ("sac", "td3", "tqc")
@@ -157,19 +158,28 @@ def _sweep(tool: Tool) -> float:
 
 
 def _limits(folder: Path, cores: set[int]) -> dict[str, float]:
-    """Return the time of physics and of products for some cases, without start-up [s]."""
-    script = str(Path(__file__).with_name("limits.py"))
+    """Return the time of physics and of products for some cases, without start-up [s].
+
+    Products are made on one thread and on as many as there are cores; the better one counts.
+    """
     found = {}
     for name in _LIMITS:
         case = CASES[name]
-        file = str(write_sb3_file(case, folder))
-        for what in ("physics", "products"):
-            took = [
-                run([[sys.executable, script, what, file, str(steps)]], {}, cores).wall_s
-                for steps in (case.steps, case.first)
-            ]
-            found[f"{name}: {what}"] = took[0] - took[1]
+        file = write_sb3_file(case, folder)
+        found[f"{name}: physics"] = _limit("physics", case, file, 1, cores)
+        for what in ("products", *(["bfloat16"] if case.algo in _ROUNDING else [])):
+            times = [_limit(what, case, file, threads, cores) for threads in {1, len(cores)}]
+            found[f"{name}: {what}"] = min(times)
     return found
+
+
+def _limit(what: str, case: Case, file: Path, threads: int, cores: set[int]) -> float:
+    command = [sys.executable, str(Path(__file__).with_name("limits.py")), what, str(file)]
+    whole, first = (
+        run([[*command, str(steps), str(threads)]], {}, cores).wall_s
+        for steps in (case.steps, case.first)
+    )
+    return whole - first
 
 
 def table(results: Mapping[str, Measured]) -> str:
