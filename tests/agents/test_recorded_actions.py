@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sb3_contrib import QRDQN, TQC
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
@@ -85,6 +86,25 @@ class Flipped(VecEnvWrapper):
 def test_observations_may_be_in_any_order_in_memory():
     plain = outcome(train(CASES["sac"], recorded=False, wrap=Flipped))
     agent = train(CASES["sac"], recorded=True, wrap=Flipped)
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.actions.reason
+
+
+class Uneven(VecEnvWrapper):
+    def __init__(self, venv):
+        super().__init__(venv, action_space=spaces.Box(-0.3, 1.7, (1,), np.float32))
+
+    def reset(self):
+        return self.venv.reset()
+
+    def step_wait(self):
+        return self.venv.step_wait()
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_actions_between_uneven_limits_are_rounded_as_if_unscaled_and_scaled_again(name):
+    plain = outcome(train(CASES[name], recorded=False, wrap=Uneven))
+    agent = train(CASES[name], recorded=True, wrap=Uneven)
     assert_same_tree(outcome(agent), plain)
     assert not agent.actions.reason
 

@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from robots.cartpole import CartPoleBalance
 from robots.sensors import State
+from robots.vec_env import RobotVecEnv
 
 ENV_ID = "robots/CartPoleBalance-v0"
 
@@ -44,6 +45,18 @@ def test_a_falling_pole_terminates_without_success(cartpole: gymnasium.Env) -> N
     assert not truncated
     assert info["is_success"] is False
     assert info["end_reason"] == "pole_fell"
+
+
+def test_of_several_ends_at_once_the_first_one_is_reported() -> None:
+    worlds = RobotVecEnv([gymnasium.make(ENV_ID).unwrapped for _ in range(2)])
+    worlds.reset(seed=0)
+    for _ in range(200):
+        infos = worlds.step_worlds(np.array([[1.0], [0.0]])).infos
+    assert (abs(worlds.state.joint_position[0]) > [2.4, 0.2095]).all()
+    assert [info["end_reason"] for info in infos] == ["pole_fell", "pole_fell"]
+    assert [info["is_success"] for info in infos] == [False, False]
+    assert [set(info["episode_terms"]) for info in infos] == [{"alive", "centred", "effort"}] * 2
+    worlds.close()
 
 
 def test_discrete_actions_push_with_full_force_to_either_side() -> None:

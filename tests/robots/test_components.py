@@ -7,7 +7,7 @@ import pytest
 
 from robots.elementary import cos, exp, sin
 from robots.frames import columns
-from robots.sensors import JointState, State, joint_state
+from robots.sensors import JointState, State, StateOfMany, joint_state
 
 FUNCTIONS = {"sin": (sin, np.sin), "cos": (cos, np.cos), "exp": (exp, np.exp)}
 
@@ -80,3 +80,14 @@ class TestJointState:
         assert first.tolist() == [0.0, 2.0, 4.0]
         assert second.tolist() == [1.0, 3.0, 5.0]
         assert len(velocities) == 2
+
+    def test_those_that_were_read_of_many_worlds_are_taken_apart_once(self) -> None:
+        rows = np.arange(12.0).reshape(3, 4)
+        state = StateOfMany(rows[:, :2], rows[:, 2:])
+        assert state.joints is state.joints
+        other = state._replace(joint_position=np.zeros((3, 2)))
+        assert [column.tolist() for column in other.joints[0]] == [[0.0] * 3] * 2
+        assert [column.tolist() for column in other.joints[1]] == [
+            [2.0, 6.0, 10.0],
+            [3.0, 7.0, 11.0],
+        ]
