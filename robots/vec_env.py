@@ -307,7 +307,7 @@ class RobotVecEnv(VectorEnv[Any, Any, Any]):
             info = infos[index]
             info["episode_terms"] = {name: total[index] for name, total in totals.items()}
             info["end_reason"] = reason
-            info["is_success"] = success[index] and reason != REASON
+            info["is_success"] = bool(success[index]) and reason != REASON
             if self._conditions:
                 info.update(self._conditions[index].last_info())
 
