@@ -9,7 +9,8 @@ ARGS   ?= algo=ppo env=cartpole_bullet
 EXTRAS := bullet,classic,panda,tune
 # A broken link or anchor fails the build; the variable silences an advertisement of the theme.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are first imported: all at once, most of them for nothing, takes longer.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help setup train test check docs format bench clean
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
+import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -32,7 +33,11 @@ pole and background, and a falling pole moves by less than a pixel a step."""
 GREY: Colour = (0.52, 0.56, 0.62, 1.0)
 BLUE: Colour = (0.20, 0.47, 0.80, 1.0)
 RED: Colour = (0.86, 0.30, 0.28, 1.0)
+ORANGE: Colour = (1.0, 0.58, 0.16, 1.0)
 _FLOOR: Colour = (0.80, 0.84, 0.88, 1.0)
+_UNSEEN: Colour = (0.0, 0.0, 0.0, 0.0)
+_FLOOR_M = 0.9
+"""Half the width of a floor."""
 
 
 class CartPoleBalance(Task):
@@ -194,7 +199,10 @@ class RailEnv(BaseRobotEnv):
         colour: Colour,
         marks_half_width_m: float | None = None,
     ) -> None:
-        """Paint the robot, lay a floor, and set a post at either end.
+        """Paint the robot, and lay a rail and a floor from one post to the other.
+
+        The rail of the model is far longer, which made up much of the time of a picture, and so did
+        a floor up to the horizon: the renderer takes its time for each pixel of them.
 
         Args:
             floor_m: Height of the floor.
@@ -204,14 +212,13 @@ class RailEnv(BaseRobotEnv):
             marks_half_width_m: Half the width of a mark every half metre; None: no marks.
         """
         simulation = self.simulation
+        body, (to_post, _) = self.robot.body, post
         for link in range(-1, len(self.robot.joints)):
-            paint(
-                simulation,
-                self.robot.body,
-                link,
-                (GREY, BLUE, (1.0, 0.58, 0.16, 1.0), RED)[link + 1],
-            )
-        add_box(simulation, (40.0, 40.0, 0.01), (0.0, 0.0, floor_m), _FLOOR)
+            paint(simulation, body, link, (_UNSEEN, BLUE, ORANGE, RED)[link + 1])
+        rail = simulation.bind(pybullet.getVisualShapeData)(body)[0]
+        (_, width, height), place = rail[3], rail[5]
+        add_box(simulation, (to_post, width / 2, height / 2), place, GREY)
+        add_box(simulation, (to_post + 0.35, _FLOOR_M, 0.01), (0.0, 0.0, floor_m), _FLOOR)
         if marks_half_width_m is not None:
             for mark in np.arange(-2.0, 2.1, 0.5):
                 shade = (0.35, 0.40, 0.48, 1.0) if mark == 0 else (0.60, 0.66, 0.73, 1.0)
