@@ -26,11 +26,13 @@ help:
 
 setup: $(STAMP)
 
-# torch first and alone: its version decides between a small and a very large build.
+# An older pip takes twice as long to choose versions. Then torch, alone: its version decides between a small
+# and a very large build.
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is needed: install it or call make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || "$$(command -v $(PYTHON) || command -v python3)" -m venv $(VENV)
+	$(INSTALL) "$$(grep '^pip==' constraints.txt)"
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(READY)

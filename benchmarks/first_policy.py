@@ -30,7 +30,7 @@ from benchmarks.processes import ROOT
 
 # What the lines contain with which make begins a stage; the last one ends with the command.
 STAGES = {
-    "virtual environment": " -m venv ",
+    "virtual environment, pip": " -m venv ",
     "PyTorch": "^torch==",
     "other packages": " -c constraints.txt ",
     "training, curve, video": "train.py",
