@@ -81,7 +81,8 @@ def measure(commit: str) -> dict[str, float]:
             raise SystemExit(f"make train did not print when it began: {', '.join(missing)}")
         stops = [*list(marks.values())[1:], ended]
         took = {stage: stop - marks[stage] for stage, stop in zip(marks, stops, strict=True)}
-        return {**took, "total": ended - began, "return": _final_return(clone)}
+        found = {**took, "total": ended - began, "return": _final_return(clone)}
+        return {name: round(value, 2) for name, value in found.items()}
 
 
 @contextmanager
