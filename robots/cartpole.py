@@ -201,8 +201,8 @@ class RailEnv(BaseRobotEnv):
     ) -> None:
         """Paint the robot, and lay a rail and a floor from one post to the other.
 
-        The rail of the model is far longer, which made up much of the time of a picture, and so did
-        a floor up to the horizon: the renderer takes its time for each pixel of them.
+        The model's own rail, which is far longer, is hidden: PyBullet's renderer takes much of the
+        time of an image for it, and for a floor up to the horizon.
 
         Args:
             floor_m: Height of the floor.
