@@ -18,7 +18,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ from typing import Any
 import av
 
 from benchmarks.processes import ROOT
+from rlzoo_plus.artifacts.provenance import machine_fingerprint
 
 # What the lines contain with which make begins a stage; the last one ends with the command.
 STAGES = {
@@ -53,7 +53,8 @@ def main() -> None:
             print(f"round {number + 1}, {name}: {rounds[name][-1]}", flush=True)
     print(table(rounds))
     if options.save is not None:
-        about = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0))}
+        processor = machine_fingerprint()["processor"]
+        about = {"processor": processor, "cores": len(os.sched_getaffinity(0))}
         about |= {"date": datetime.now(UTC).date().isoformat(), "python": platform.python_version()}
         report: dict[str, Any] = {**about, "commits": commits, "rounds": rounds}
         options.save.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -71,11 +72,10 @@ def measure(commit: str) -> dict[str, float]:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         subprocess.run(["git", "-C", str(clone), "checkout", "--quiet", commit], check=True)
         marks = {"clone": began}
-        with _train(clone, Path(folder) / "cache") as lines:
-            for line in lines:
-                for stage, text in STAGES.items():
-                    if text in line and stage not in marks:
-                        marks[stage] = time.perf_counter()
+        for line in _train(clone, Path(folder) / "cache"):
+            for stage, text in STAGES.items():
+                if text in line and stage not in marks:
+                    marks[stage] = time.perf_counter()
         ended = time.perf_counter()
         if missing := STAGES.keys() - marks.keys():
             raise SystemExit(f"make train did not print when it began: {', '.join(missing)}")
@@ -85,27 +85,21 @@ def measure(commit: str) -> dict[str, float]:
         return {name: round(value, 2) for name, value in found.items()}
 
 
-@contextmanager
-def _train(clone: Path, cache: Path) -> Iterator[Iterator[str]]:
-    """Run `make train` with an empty cache; give the lines that it prints, when it prints them."""
-    process = subprocess.Popen(
+def _train(clone: Path, cache: Path) -> Iterator[str]:
+    """Run `make train` with an empty cache; yield each line that it prints."""
+    seen: list[str] = []
+    with subprocess.Popen(
         ["make", "train"],
         cwd=clone,
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    assert process.stdout is not None
-    seen: list[str] = []
-
-    def lines() -> Iterator[str]:
+    ) as process:
         for line in process.stdout or ():
             seen.append(line)
             yield line
-
-    yield lines()
-    if process.wait():
+    if process.returncode:
         raise SystemExit(f"make train failed:\n{''.join(seen[-40:])}")
 
 
