@@ -28,7 +28,7 @@ import av
 from benchmarks.processes import ROOT
 from rlzoo_plus.artifacts.provenance import machine_fingerprint
 
-# What the lines contain with which make begins a stage; the last one ends with the command.
+# By stage, a part of the line that make prints when it begins.
 STAGES = {
     "virtual environment, pip": " -m venv ",
     "PyTorch": "^torch==",
