@@ -1,5 +1,7 @@
 """An agent is looked at each time where code of the user's has it, and seldom elsewhere."""
 
+import functools
+
 import pytest
 import torch
 from stable_baselines3 import PPO, TD3
@@ -14,8 +16,9 @@ from support.training import assert_same_tree, tiny_config
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.agents.recorded.change_detector import ChangeDetector
+from rlzoo_plus.agents.recorded.known_code import SOURCES, changed_source
 from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.agents.recorded.unchanged import Looks
 from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.envs.factory import make_train_env
 
@@ -89,12 +92,12 @@ def test_a_function_is_code_of_the_user():
 
 
 def test_it_is_looked_at_first_and_then_seldom():
-    looks, training = Looks(), object()
-    found = [looks.due(training) for _ in range(200)]
+    looks, training = ChangeDetector(small_ppo()), object()
+    found = [looks.is_due(training) for _ in range(200)]
     assert found[0]
     assert 2 <= sum(found) <= 5
-    assert looks.due(object())
-    assert all(looks.due(None) for _ in range(3))
+    assert looks.is_due(object())
+    assert all(looks.is_due(None) for _ in range(3))
 
 
 def test_a_run_is_undisturbed(tmp_path):
@@ -145,3 +148,34 @@ def test_what_changes_between_two_trainings_has_its_effect(kind, changes, is_rec
     # The optimizer keeps a parameter that was replaced in the network.
     assert (not agent.recorded.reason) is is_recorded
     assert agent.recorded.n_recorded > 2
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_is_done_in_another_way_is_what_was_read(name):
+    assert not changed_source([name]), f"read {name} again, and note its new hash"
+
+
+def test_another_train_of_stable_baselines3_is_not_recorded(monkeypatch):
+    known = PPO.train
+
+    @functools.wraps(known)
+    def another(self):
+        self.ent_coef += 0.1
+        known(self)
+
+    monkeypatch.setattr(PPO, "train", another)
+    agent = small_ppo()
+    agent.learn(64)
+    assert agent.recorded.n_recorded == 0
+    assert "PPO.train is not the function that is known" in agent.recorded.reason
+
+
+def test_an_agent_that_is_changed_again_and_again_is_left_alone():
+    def replace(local, _):
+        policy = local["self"].policy
+        policy.action_net.weight = torch.nn.Parameter(policy.action_net.weight.detach())
+        return True
+
+    agent = small_ppo()
+    agent.learn(256, replace)
+    assert "again and again" in agent.rollouts.reason

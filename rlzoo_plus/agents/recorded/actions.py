@@ -19,12 +19,17 @@ from stable_baselines3.common.type_aliases import RolloutReturn, TrainFrequencyU
 from stable_baselines3.common.utils import should_collect_more_steps
 from torch import Tensor
 
+from rlzoo_plus.agents.recorded.change_detector import ChangeDetector
 from rlzoo_plus.agents.recorded.comparison import learned_tensors
-from rlzoo_plus.agents.recorded.known_code import RecordingMixin, own_code_in, owner_of
+from rlzoo_plus.agents.recorded.known_code import (
+    Recorder,
+    RecordingMixin,
+    changed_source,
+    owner_of,
+)
 from rlzoo_plus.agents.recorded.parts import Parts
 from rlzoo_plus.agents.recorded.rollouts import RecordedFunction, clipped
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 log = logging.getLogger(__name__)
 Observations = np.ndarray | dict[str, np.ndarray]
@@ -32,6 +37,7 @@ _COLLECTING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"
 # Who predicts as the policy does, and who first draws whether to explore.
 _PLAIN = "stable_baselines3.common.base_class.BaseAlgorithm"
 _GREEDY = ("stable_baselines3.dqn.dqn.DQN", "sb3_contrib.qrdqn.qrdqn.QRDQN")
+_PREDICT = "stable_baselines3.common.policies:BasePolicy.predict"
 _KNOWN = {
     "collect_rollouts": (_COLLECTING,),
     "_sample_action": (_COLLECTING,),
@@ -59,17 +65,13 @@ class RecordsActions(RecordingMixin):
         return [*super()._excluded_save_params(), "actions"]  # type: ignore[misc]
 
 
-class RecordedActions:
-    """Chooses the actions of an agent from a recording wherever that gives the same bits.
+class RecordedActions(Recorder):
+    """Chooses the actions of an agent from a recording wherever that gives the same bits."""
 
-    Attributes:
-        reason: Why they are not recorded any more, empty as long as they are.
-    """
+    work = "actions"
 
     def __init__(self) -> None:
-        self.reason = ""
-        self._policy: Unchanged | None = None
-        self._looks = Looks()
+        super().__init__()
         self._choosing: _Choosing | None = None
         self._is_greedy = False
 
@@ -89,21 +91,16 @@ class RecordedActions:
         return self._collect(agent, *args, **kwargs)
 
     def _is_current(self, agent: Any) -> bool:
-        policy = self._policy
-        return (
-            policy is not None
-            and policy.network is agent.policy
-            and (not self._looks.due(agent.undisturbed) or policy.holds())
-        )
+        return self.detector is not None and self.detector.fits_if_due(agent)
 
     def _look_at(self, agent: Any) -> None:
         """Find out whether an agent may act from a recording, which is made when it first acts."""
-        self._policy = self._choosing = None
-        self.reason = why_not(agent)
-        if self.reason:
-            log.info("actions are not recorded: %s", self.reason)
+        self.forget()
+        self._choosing = None
+        if reason := self.why_not(agent):
+            self.refuse(reason, logging.INFO)
             return
-        self._policy = Unchanged(agent.policy)
+        self.detector = ChangeDetector(agent)
         self._is_greedy = owner_of(type(agent), "predict") in _GREEDY
 
     def _collect(
@@ -118,8 +115,8 @@ class RecordedActions:
         log_interval: int | None = None,
     ) -> RolloutReturn:
         """Do what `OffPolicyAlgorithm.collect_rollouts` does, with the names that it has."""
-        assert self._policy is not None
-        self._policy.set_training(False)
+        assert self.detector is not None
+        self.detector.set_training(False)
         n_envs, n_steps, n_episodes = env.num_envs, 0, 0
         assert train_freq.frequency > 0, "Should at least collect one step or episode."
         assert n_envs == 1 or train_freq.unit == TrainFrequencyUnit.STEP, (
@@ -165,6 +162,12 @@ class RecordedActions:
         self, agent: Any, learning_starts: int, action_noise: Any, n_envs: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the actions of the environments and those of the replay buffer."""
+        if not self.reason and not self._is_current(agent):
+            self._look_at(agent)
+        if self.reason:
+            found: tuple[np.ndarray, np.ndarray]
+            found = agent._sample_action(learning_starts, action_noise, n_envs)
+            return found
         space, policy = agent.action_space, agent.policy
         is_warmup = agent.num_timesteps < learning_starts
         if is_warmup and not (agent.use_sde and agent.use_sde_at_warmup):
@@ -200,9 +203,7 @@ class RecordedActions:
         return clipped(agent, actions.reshape((-1, *agent.action_space.shape))), False
 
     def _current(self, agent: Any, observations: Observations) -> _Choosing | None:
-        """Return the recording, unless a callback has changed the policy to what has none."""
-        if not self.reason and not self._is_current(agent):
-            self._look_at(agent)
+        """Return the recording, if there can be one."""
         if not self.reason and self._choosing is None:
             self._record(agent, observations)
         return self._choosing
@@ -210,17 +211,34 @@ class RecordedActions:
     def _record(self, agent: Any, observations: Observations) -> None:
         agent.policy.set_training_mode(False)
         try:
-            self._choosing = _Choosing(agent, observations, self._give_up)
+            self._choosing = _Choosing(agent, observations, self.refuse)
         except NotRecordableError as error:
-            self._give_up(str(error))
+            self.refuse(str(error))
         # Whatever a network of another version of torch can raise: the policy acts itself.
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             log.debug("why actions are not recorded:", exc_info=True)
-            self._give_up(f"{type(error).__name__}: {error}")
+            self.refuse(f"{type(error).__name__}: {error}")
 
-    def _give_up(self, reason: str) -> None:
-        log.warning("actions are not recorded: %s", reason)
-        self.reason, self._choosing = reason, None
+    def refuse(self, reason: str, level: int = logging.WARNING) -> None:
+        """Record nothing any more."""
+        super().refuse(reason, level)
+        self._choosing = None
+
+    def why_not(self, agent: Any) -> str:
+        """Return why the actions of a training cannot be recorded, empty if they may be."""
+        for method, known in _KNOWN.items():
+            owner = owner_of(type(agent), method)
+            if owner not in known:
+                return f"{owner.rpartition('.')[2]}.{method} is not one of those that can be"
+            module, _, algorithm = owner.rpartition(".")
+            if changed := changed_source([f"{module}:{algorithm}.{method}", _PREDICT]):
+                return changed
+        space = agent.observation_space
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
+            if not isinstance(part, spaces.Box) or len(part.shape) != 1:
+                kind = type(part).__name__
+                return f"observations are of {kind} {part.shape}, not a row of numbers"
+        return super().why_not(agent)
 
 
 class _Choosing:
@@ -294,18 +312,3 @@ class _Choosing:
 def _tensor(observation: np.ndarray) -> Tensor:
     # The policy's own `predict` takes a copy, so any order in memory will do.
     return torch.from_numpy(np.ascontiguousarray(observation))
-
-
-def why_not(agent: Any) -> str:
-    """Return why the actions of an agent's training cannot be recorded, empty if they may be."""
-    for method, known in _KNOWN.items():
-        owner = owner_of(type(agent), method)
-        if owner not in known:
-            return f"{owner.rpartition('.')[2]}.{method} is not one of those that can be"
-    if agent.device.type != "cpu":
-        return f"they are on the CPU only, and the device is {agent.device}"
-    space = agent.observation_space
-    for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
-        if not isinstance(part, spaces.Box) or len(part.shape) != 1:
-            return f"observations are of {type(part).__name__} {part.shape}, not a row of numbers"
-    return own_code_in(agent.policy)

@@ -89,6 +89,8 @@ class FlatSteps(PlainSteps):
                 parameter.data = view
         self.gradient, self.scratch = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.gradients = self._views(self.gradient)
+        stepped = {*map(id, self.parameters)}
+        self._idle = [p for p in self.group["params"] if id(p) not in stepped]
         self._norms = torch.zeros(len(self.parameters))
         self._each_norm = list(self._norms.unbind())
         self.moments: list[Tensor] = []
@@ -146,6 +148,8 @@ class FlatSteps(PlainSteps):
             return False
         if self._own and self._fixed != self._values():
             return False
+        if self._own and _counts(self.optimizer, self.parameters) != {self.steps}:
+            return False
         now = self._tensors() if self._own else []
         return all(a is b for a, b in zip(now, self._own, strict=True))
 
@@ -201,7 +205,7 @@ class FlatSteps(PlainSteps):
             if scale is not None:
                 gradient.mul_(scale)
             if decay:
-                gradient.add_(flat, alpha=decay)
+                gradient = gradient.add(flat, alpha=decay)
             self._apply(flat, gradient, *others, *varying)
 
     def _next(self) -> Sequence[float]:
@@ -223,9 +227,10 @@ class FlatSteps(PlainSteps):
         """Complete the optimizer's own state, and each parameter's gradient."""
         if not self.moments:
             return
-        if self.parameters[0].grad is not self.gradients[0]:
-            for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
-                parameter.grad = gradient
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+        for parameter in self._idle:
+            parameter.grad = None
         self._publish_count()
 
     def _publish_count(self) -> None:
@@ -329,8 +334,15 @@ def make_steps(
         and not (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
         and "step" not in vars(optimizer)
         and all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
+        and len(_counts(optimizer, parameters)) < 2
     )
     return kind(optimizer, parameters, name) if fits and kind else PlainSteps(optimizer, parameters)
+
+
+def _counts(optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor]) -> set[Any]:
+    """Return how many steps of parameters an optimizer has counted; None before the first one."""
+    states = (optimizer.state.get(parameter) for parameter in parameters)
+    return {float(state["step"]) if state else None for state in states}
 
 
 class Polyak:

@@ -20,16 +20,29 @@ from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from rlzoo_plus.agents.recorded.change_detector import ChangeDetector
 from rlzoo_plus.agents.recorded.comparison import bits, learned_tensors
-from rlzoo_plus.agents.recorded.known_code import RecordingMixin, name_of, own_code_in, owner_of
+from rlzoo_plus.agents.recorded.known_code import (
+    Recorder,
+    RecordingMixin,
+    changed_source,
+    name_of,
+    owner_of,
+)
 from rlzoo_plus.agents.recorded.parts import Parts, named
 from rlzoo_plus.agents.recorded.tape import NotRecordableError, Tape
-from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 log = logging.getLogger(__name__)
 _OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"
 _BUFFERS = "stable_baselines3.common.buffers"
 _KNOWN = (f"{_BUFFERS}.RolloutBuffer", f"{_BUFFERS}.DictRolloutBuffer")
+# What is done here in another way.
+_READ = [
+    "stable_baselines3.common.on_policy_algorithm:OnPolicyAlgorithm.collect_rollouts",
+    f"{_BUFFERS}:RolloutBuffer.add",
+    f"{_BUFFERS}:DictRolloutBuffer.add",
+    f"{_BUFFERS}:RolloutBuffer.compute_returns_and_advantage",
+]
 # So many results of a recording are compared with those of the policy.
 _COMPARED = 16
 _ROWS = ("actions", "rewards", "episode_starts", "values", "log_probs")
@@ -55,19 +68,19 @@ class RecordsRollouts(RecordingMixin):
         return [*super()._excluded_save_params(), "rollouts"]  # type: ignore[misc]
 
 
-class RecordedRollouts:
+class RecordedRollouts(Recorder):
     """Collects the experience of an agent from recordings wherever that gives the same bits.
 
     Attributes:
-        reason: Why nothing is recorded any more, empty as long as it is.
         n_recorded: Rollouts whose actions came from recordings.
     """
 
+    work = "rollouts"
+
     def __init__(self) -> None:
-        self.reason = ""
+        super().__init__()
         self.n_recorded = 0
         self._acting: _Acting | None = None
-        self._looks = Looks()
         self._rows_left = self._ends_left = _COMPARED
 
     def collect(self, agent: Any, plain: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
@@ -79,7 +92,7 @@ class RecordedRollouts:
             *args: For it.
             **kwargs: For it.
         """
-        if not self.reason:
+        if not self.reason and not (self.detector and self.detector.fits_if_due(agent)):
             self._renew(agent)
         if self.reason:
             return plain(*args, **kwargs)
@@ -88,26 +101,44 @@ class RecordedRollouts:
 
     def _renew(self, agent: Any) -> None:
         """Record what is not recorded yet, or not any more."""
-        if self._acting is not None and self._acting.is_current(agent):
+        self.forget()
+        if reason := self.why_not(agent):
+            self.refuse(reason, logging.INFO)
             return
-        self._acting, self.reason = None, why_not(agent)
-        if self.reason:
-            log.info("rollouts are not recorded: %s", self.reason)
-            return
+        was_training = agent.policy.training
         agent.policy.set_training_mode(False)
         try:
-            self._acting = _Acting(agent, self._give_up)
+            self._acting = _Acting(agent, self.refuse)
+            self.detector = ChangeDetector(agent)
         except NotRecordableError as error:
-            self._give_up(str(error))
+            self.refuse(str(error))
         # Whatever a network of another version of torch can raise: the policy acts itself.
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             log.debug("why rollouts are not recorded:", exc_info=True)
-            self._give_up(f"{type(error).__name__}: {error}")
+            self.refuse(f"{type(error).__name__}: {error}")
+        agent.policy.set_training_mode(was_training)
 
-    def _give_up(self, reason: str) -> None:
-        if not self.reason:
-            log.warning("rollouts are not recorded: %s", reason)
-        self.reason, self._acting = reason, None
+    def forget(self) -> None:
+        """Give up what has been recorded: the agent has changed."""
+        super().forget()
+        self._acting = None
+
+    def refuse(self, reason: str, level: int = logging.WARNING) -> None:
+        """Record nothing any more."""
+        super().refuse(reason, level)
+        self._acting = None
+
+    def why_not(self, agent: Any) -> str:
+        """Return why an agent's rollouts cannot be recorded, empty if they may be."""
+        owner = owner_of(type(agent), "collect_rollouts")
+        if owner != _OWNER:
+            return f"{owner.rpartition('.')[2]}.collect_rollouts is not one of those that can be"
+        if changed := changed_source(_READ):
+            return changed
+        kind = type(agent.rollout_buffer)
+        if name_of(kind) not in _KNOWN:
+            return f"{kind.__name__} is not the buffer that is known"
+        return super().why_not(agent)
 
     def _collect(
         self, agent: Any, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int
@@ -151,16 +182,15 @@ class RecordedRollouts:
 
     def _current(self, agent: Any) -> _Acting | None:
         """Return the recordings, if no callback has changed the policy since."""
-        acting, looks = self._acting, self._looks
-        if acting and looks.due(agent.undisturbed) and not acting.unchanged.holds():
+        if self.detector is not None and not self.detector.fits_if_due(agent):
             self._renew(agent)
         return None if agent.policy.training else self._acting
 
     def _set_evaluation_mode(self, agent: Any) -> None:
-        if self._acting is None:
+        if self.detector is None:
             agent.policy.set_training_mode(False)
         else:
-            self._acting.unchanged.set_training(False)
+            self.detector.set_training(False)
 
     def _forward(self, agent: Any, observations: Any) -> tuple[np.ndarray, Tensor, Tensor]:
         """Return actions, values and log probabilities."""
@@ -186,6 +216,9 @@ class RecordedRollouts:
 
     def _add(self, buffer: Any, *row: Any) -> None:
         """Do what `RolloutBuffer.add` does, and compare the first rows with it."""
+        if self.reason:
+            buffer.add(*row)
+            return
         position = buffer.pos
         _add_row(buffer, row)
         if not self._rows_left:
@@ -195,10 +228,13 @@ class RecordedRollouts:
         buffer.pos = position
         buffer.add(*row)
         if mine != bits(_row(buffer, position)):
-            self._give_up("a row of the buffer came out otherwise")
+            self.refuse("a row of the buffer came out otherwise")
 
     def _finish(self, buffer: Any, last_values: Tensor, dones: np.ndarray) -> None:
         """Compute advantages and returns, and compare the first ones."""
+        if self.reason:
+            buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+            return
         compute_advantages(buffer, last_values, dones)
         if not self._ends_left:
             return
@@ -206,20 +242,7 @@ class RecordedRollouts:
         mine = bits([buffer.advantages, buffer.returns])
         buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
         if mine != bits([buffer.advantages, buffer.returns]):
-            self._give_up("an advantage came out otherwise")
-
-
-def why_not(agent: Any) -> str:
-    """Return why an agent's rollouts cannot be recorded, empty if they may be."""
-    owner = owner_of(type(agent), "collect_rollouts")
-    if owner != _OWNER:
-        return f"{owner.rpartition('.')[2]}.collect_rollouts is not one of those that can be"
-    if agent.device.type != "cpu":
-        return f"they are on the CPU only, and the device is {agent.device}"
-    kind = type(agent.rollout_buffer)
-    if name_of(kind) not in _KNOWN:
-        return f"{kind.__name__} is not the buffer that is known"
-    return own_code_in(agent.policy)
+            self.refuse("an advantage came out otherwise")
 
 
 class RecordedFunction:
@@ -291,15 +314,10 @@ class _PlainDraws(TorchFunctionMode):
 
 
 class _Acting:
-    """What a policy computes in rollouts, from recordings.
-
-    Attributes:
-        unchanged: Tells whether the policy is still the one that was recorded.
-    """
+    """What a policy computes in rollouts, from recordings."""
 
     def __init__(self, agent: Any, give_up: Callable[[str], None]) -> None:
         policy = self._policy = agent.policy
-        self.unchanged = Unchanged(policy)
         has_noise = isinstance(policy.action_dist, StateDependentNoiseDistribution)
         self._noisy: Any = policy.action_dist if has_noise else None
         self._readable, self._give_up = list(learned_tensors(agent).values()), give_up
@@ -311,10 +329,6 @@ class _Acting:
         if has_noise:
             self._reset = self._function(self._new_noise, ())
             self._set_noise(noise)
-
-    def is_current(self, agent: Any) -> bool:
-        """Return whether an agent's policy is the one that was recorded, and as it was."""
-        return agent.policy is self.unchanged.network and self.unchanged.holds_all()
 
     def forward(self, observations: Any) -> Sequence[Tensor]:
         """Return actions, values and log probabilities."""

@@ -12,23 +12,22 @@ import copy
 import logging
 from collections.abc import Callable
 from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from rlzoo_plus.agents.recorded.comparison import State, optimizers_of
+from rlzoo_plus.agents.recorded.change_detector import ChangeDetector
+from rlzoo_plus.agents.recorded.comparison import State
 from rlzoo_plus.agents.recorded.known_code import (
+    Recorder,
     RecordingMixin,
-    is_known,
+    changed_source,
     name_of,
-    own_code_in,
     owner_of,
 )
 from rlzoo_plus.agents.recorded.optimizers import PlainSteps
 from rlzoo_plus.agents.recorded.tape import NotRecordableError
-from rlzoo_plus.agents.recorded.unchanged import Looks, Unchanged
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -51,6 +50,15 @@ _KNOWN_BUFFERS = {
     *(_BUFFERS + name for name in ("DictRolloutBuffer", "DictReplayBuffer")),
     "stable_baselines3.her.her_replay_buffer.HerReplayBuffer",
 }
+# What is done here in another way, besides `train`.
+_READ = [
+    *("stable_baselines3.common.utils:polyak_update", f"{_BUFFERS[:-1]}:BaseBuffer.sample"),
+    *(f"{_BUFFERS[:-1]}:ReplayBuffer.{name}" for name in ("sample", "_get_samples")),
+    *("stable_baselines3.common.utils:explained_variance",),
+    *(f"{_BUFFERS[:-1]}:RolloutBuffer.{name}" for name in ("get", "_get_samples")),
+    *(f"{_BUFFERS[:-1]}:DictRolloutBuffer.{name}" for name in ("get", "_get_samples")),
+    f"{_BUFFERS[:-1]}:BaseBuffer.swap_and_flatten",
+]
 
 
 class Update:
@@ -89,21 +97,19 @@ class Update:
         return all(steps.is_current() for steps in self.steps)
 
 
-class RecordedUpdates:
+class RecordedUpdates(Recorder):
     """Updates an agent from recordings wherever that gives the same bits.
 
     Attributes:
-        reason: Why nothing is recorded any more, empty as long as it is.
         n_recorded: Updates made from recordings.
     """
 
+    work = "updates"
+
     def __init__(self) -> None:
-        self.reason = ""
+        super().__init__()
         self.n_recorded = 0
         self._update: Update | None = None
-        self._policy: Unchanged | None = None
-        self._looks = Looks()
-        self._others: list[Any] = []
         self._checked: set[Any] = set()
 
     def train(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
@@ -121,17 +127,16 @@ class RecordedUpdates:
         if self._update is not None and self._is_current(agent):
             kind = self._update.kind(*args, **kwargs)
             if kind in self._checked:
-                assert self._policy is not None
-                self._policy.set_training(True)
+                assert self.detector is not None
+                self.detector.set_training(True)
                 with torch.no_grad():
                     self._update.make(*args, **kwargs)
                 self.n_recorded += 1
                 return
         else:
-            self._update = None
-        self.reason = why_not(agent)
-        if self.reason:
-            log.info("updates are not recorded: %s", self.reason)
+            self.forget()
+        if reason := self.why_not(agent):
+            self.refuse(reason, logging.INFO)
             plain(*args, **kwargs)
             return
         self._check(agent, plain, *args, **kwargs)
@@ -150,7 +155,7 @@ class RecordedUpdates:
         try:
             kind = update_class(agent).kind(*args, **kwargs)
         except NotRecordableError as error:
-            self._give_up(str(error))
+            self.refuse(str(error))
             plain(*args, **kwargs)
             return
         with update_class.first_part(agent) as is_part:
@@ -179,7 +184,7 @@ class RecordedUpdates:
             log.debug("why updates are not recorded:", exc_info=True)
             reason = f"{type(error).__name__}: {error}"
         if reason:
-            self._give_up(reason)
+            self.refuse(reason)
             if is_part:
                 before.restore()
                 plain(*args, **kwargs)
@@ -190,27 +195,45 @@ class RecordedUpdates:
             log.info("updates are recorded: the first one came out the same, bit for bit")
         self._keep(agent, update, kind)
 
-    def _give_up(self, reason: str) -> None:
-        log.warning("updates are not recorded: %s", reason)
-        self.reason, self._update = reason, None
+    def forget(self) -> None:
+        """Give up the update; what was compared was the agent as it was before."""
+        super().forget()
+        self._update = None
+        self._checked.clear()
+
+    def refuse(self, reason: str, level: int = logging.WARNING) -> None:
+        """Record nothing any more."""
+        super().refuse(reason, level)
+        self._update = None
+
+    def why_not(self, agent: Any) -> str:
+        """Return why an agent's updates cannot be recorded, empty if they may be.
+
+        Code that is not known may decide anew at each update, which a recording would not notice.
+        """
+        owner = owner_of(type(agent), "train")
+        if owner not in UPDATES:
+            return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
+        module, _, algorithm = owner.rpartition(".")
+        if changed := changed_source([f"{module}:{algorithm}.train", *_READ]):
+            return changed
+        buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
+        if name_of(type(buffer)) not in _KNOWN_BUFFERS:
+            return f"{type(buffer).__name__} is not one of the buffers that are known"
+        return super().why_not(agent)
 
     def _keep(self, agent: Any, update: Update, kind: Any) -> None:
         """Use an update of this kind until what it holds on to is replaced."""
         self._checked.add(kind)
         self._update = update
-        self._policy, self._others = Unchanged(agent.policy), _others_of(agent)
+        self.detector = ChangeDetector(agent)
 
     def _is_current(self, agent: Any) -> bool:
         assert self._update is not None
-        assert self._policy is not None
-        if self._policy.network is agent.policy and not self._looks.due(agent.undisturbed):
+        assert self.detector is not None
+        if agent.policy is self.detector.network and not self.detector.is_due(agent.undisturbed):
             return True
-        return (
-            self._policy.network is agent.policy
-            and self._policy.holds_all()
-            and self._others == _others_of(agent)
-            and self._update.is_current()
-        )
+        return self.detector.fits(agent) and self._update.is_current()
 
 
 class RecordsUpdates(RecordingMixin):
@@ -241,38 +264,10 @@ class RecordsUpdates(RecordingMixin):
         return [*super()._excluded_save_params(), "recorded"]  # type: ignore[misc]
 
 
-def why_not(agent: Any) -> str:
-    """Return why an agent's updates cannot be recorded, empty if they may be.
-
-    Code that is not known may decide anew at each update, which a recording would not notice.
-    """
-    owner = owner_of(type(agent), "train")
-    if owner not in UPDATES:
-        return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
-    if agent.device.type != "cpu":
-        return f"they are on the CPU only, and the device is {agent.device}"
-    buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
-    if name_of(type(buffer)) not in _KNOWN_BUFFERS:
-        return f"{type(buffer).__name__} is not one of the buffers that are known"
-    for optimizer in optimizers_of(agent).values():
-        if not is_known(type(optimizer)):
-            return f"{type(optimizer).__name__} is code of yours"
-    return own_code_in(agent.policy)
-
-
 def class_of(name: str) -> type[Update]:
     """Return what updates an algorithm, by its module and name; it is imported now."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
-
-
-def _others_of(agent: Any) -> list[Any]:
-    """Return what a recording holds on to beside the policy's: if it is replaced, record anew."""
-    tensors = [attrgetter(name)(agent) for name in agent._get_torch_save_params()[1]]
-    return [
-        *((id(t), t.data_ptr(), t.requires_grad) for t in tensors),
-        *(id(optimizer) for optimizer in optimizers_of(agent).values()),
-    ]
 
 
 def _with_own_memory(value: Any) -> Any:
