@@ -7,6 +7,7 @@ A recording keeps what Stable-Baselines3 reads again at each update and at each 
 - optimizers: parameters and hooks, and the hooks of all optimizers and of all modules;
 - the buffer, distributions and spaces: the objects, their settings, attributes that shadow methods;
 - their classes: the methods; of `train` and the like also the functions that they call;
+  of methods and settings those whose names are in code that `train` and the like reach;
 - PyTorch: its modes.
 
 Weights may change in place, and so may `training`. Numbers such as `gamma` are no part of a
@@ -16,11 +17,12 @@ recording.
 from __future__ import annotations
 
 import gc
+import inspect
 from abc import ABC
 from collections.abc import Iterable, Iterator
 from functools import cache
 from operator import attrgetter, is_
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -50,17 +52,14 @@ _GLOBAL_HOOKS = [
 ]
 _TENSOR_HOOKS = [*map(attrgetter, ("_backward_hooks", "_post_accumulate_grad_hooks"))]
 _METHODS = (FunctionType, staticmethod, classmethod, property)
-# Methods of an algorithm that recordings stand for.
+# Methods of an algorithm that recordings stand for, and by which a module is called.
 RECORDED_METHODS = ("train", "collect_rollouts", "_sample_action", "predict")
+_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 # What a distribution computes anew at each call.
 _COMPUTED = ("distribution", "mean_actions", "log_std", "gaussian_actions", "weights_dist")
 _COMPUTED += ("exploration_mat", "exploration_matrices", "_latent_sde")
-# What a module has for its state alone.
-_OF_STATE = ("_state_dict_hooks", "_state_dict_pre_hooks", "_non_persistent_buffers_set")
-_OF_STATE += ("_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
-_OF_STATE += ("_forward_hooks_always_called", "_forward_hooks_with_kwargs")
-_OF_STATE += ("_forward_pre_hooks_with_kwargs", "_is_full_backward_hook")
-_NOT_READ = frozenset({"training", "_np_random", *_COMPUTED, *_OF_STATE})
+# The dictionaries of parts and hooks are compared by what is in them.
+_NOT_READ = frozenset({"training", "_np_random", *_COMPUTED, *_PARTS, *_HOOKS})
 _KEPT_BY_AGENT = (nn.Module, Tensor, torch.optim.Optimizer, BaseBuffer, spaces.Space)
 _INNER = (Distribution, TanhBijector, spaces.Space)
 
@@ -81,12 +80,14 @@ class ChangeDetector:
         parts = [own[name] for own in modules for name in _PARTS]
         owners = [vars(o) for o in objects if not isinstance(o, BaseBuffer)]
         hooks = [own[name] for own in owners for name in _HOOKS if name in own]
-        methods, functions = methods_of(self._types), functions_called(type(agent))
+        names = names_read(frozenset(self._types)) - _NOT_READ
+        methods = [(owner, n) for owner, n in methods_of(self._types) if n in names]
+        functions = functions_called(type(agent))
         classes = {id(owner): owner for owner, _ in methods}.values()
         self._dicts = [*owners, *parts, *hooks, *_GLOBAL_HOOKS, *classes]
         self._sizes = [*map(len, self._dicts)]
         held = [(vars(agent), n) for n, v in vars(agent).items() if isinstance(v, _KEPT_BY_AGENT)]
-        settings = [(own, name) for own in owners for name in own if name not in _NOT_READ]
+        settings = [(own, name) for own in owners for name in own if name in names]
         places = [(part, name) for part in parts for name in part]
         self._entries = _Entries([*places, *held, *settings, *methods, *functions])
         self._tensors = [value for value in self._entries.values if isinstance(value, Tensor)]
@@ -219,15 +220,43 @@ def methods_of(types: Iterable[type]) -> list[tuple[dict[str, Any], str]]:
     return found
 
 
+@cache
+def names_read(types: frozenset[type]) -> frozenset[str]:
+    """Return the names in the code that the recorded methods reach in methods of these classes."""
+    named: dict[str, set[str]] = {}
+    for owner, name in methods_of(types):
+        named.setdefault(name, set()).update(_names_in(_function_of(owner[name])))
+    found: set[str] = set()
+    new = {*RECORDED_METHODS, *_CALLS}
+    while new:
+        found |= new
+        new = {other for name in new for other in named.get(name, ())} - found
+    return frozenset(found)
+
+
+def _function_of(method: Any) -> Any:
+    """Return the function of a method or property, without what wraps it."""
+    function = getattr(method, "__func__", None) or getattr(method, "fget", None) or method
+    return inspect.unwrap(function)
+
+
+def _names_in(code: Any) -> Iterator[str]:
+    """Yield the names in the code of a function, and in that of functions within it."""
+    code = getattr(code, "__code__", code)
+    if isinstance(code, CodeType):
+        yield from code.co_names
+        for constant in code.co_consts:
+            yield from _names_in(constant)
+
+
 def functions_called(kind: type) -> list[tuple[dict[str, Any], str]]:
     """Return where the functions and classes are that an algorithm's methods call by name."""
     found: list[tuple[dict[str, Any], str]] = []
     for each in kind.__mro__:
         for method in map(vars(each).get, RECORDED_METHODS):
             if isinstance(method, FunctionType):
-                names, place = method.__code__.co_names, method.__globals__
-                kinds = (FunctionType, type, ModuleType)
-                found += [(place, n) for n in names if isinstance(place.get(n), kinds)]
+                place, kinds = method.__globals__, (FunctionType, type, ModuleType)
+                found += [(place, n) for n in _names_in(method) if isinstance(place.get(n), kinds)]
     return found
 
 
