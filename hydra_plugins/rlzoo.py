@@ -1,12 +1,14 @@
-"""The Hydra plugins of rlzoo_plus: a launcher, a sweeper and a search path."""
+"""The Hydra plugins of rlzoo_plus: a launcher, a sweeper, a search path and its files."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -14,6 +16,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.utils import JobReturn
+    from hydra.plugins.config_source import ConfigResult
     from hydra.types import HydraContext, TaskFunction
     from omegaconf import DictConfig
 
@@ -28,7 +31,28 @@ class RlzooSearchPath(SearchPathPlugin):
         from rlzoo_plus.config.search_path import first_dirs
 
         for folder in first_dirs():
-            search_path.prepend("user", f"file://{folder}", SearchPathQuery(provider="main"))
+            search_path.prepend("user", f"own://{folder}", SearchPathQuery(provider="main"))
+
+
+class RlzooFiles(FileConfigSource):
+    """Reads configuration files of the user's own, and says what is wrong with one."""
+
+    @staticmethod
+    def scheme() -> str:
+        """Return the scheme of a search path that is read like this."""
+        return "own"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Load a file.
+
+        Raises:
+            ConfigError: It is no configuration; the text has the line and the fix.
+        """
+        from rlzoo_plus.config.search_path import checked_file
+
+        name = self._normalize_file_name(config_path)
+        with checked_file(Path(self.path) / name):
+            return super().load_config(config_path)
 
 
 class RlzooLauncher(Launcher):

@@ -54,13 +54,16 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str = "") -> str:
+def unknown_name(
+    what: str, name: str, known: Iterable[str], listed_by: str = "", meant: str | None = None
+) -> str:
     """Describe an unknown name with the nearest ones that exist; with all if they are few.
 
-    `what` is its kind, e.g. `algo.hyperparams key`; the command `listed_by` lists all of them.
+    `what` is its kind, e.g. `wrapper`; the command `listed_by` lists all of them; `meant` is what
+    to suggest in place of the nearest.
     """
     names = sorted({str(candidate) for candidate in known})
-    suggestion = closest(name, names)
+    suggestion = meant or closest(name, names)
     hint = "" if suggestion is None else f" Did you mean {suggestion!r}?"
     if len(names) <= FEW:
         return f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}."

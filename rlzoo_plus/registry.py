@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
+from rlzoo_plus.synonyms import elsewhere
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -37,6 +38,8 @@ _PIP_NAMES = {
     **{"panda_gym": "'rlzoo-plus[panda]'", "OpenGL": "PyOpenGL", "dm_control": "dm_control"},
     **{"pybullet_envs_gymnasium": "'rlzoo-plus[bullet]'", "google": "protobuf"},
 }
+# Keys that list what other libraries have as classes, and that is a key of its own here.
+_LISTS = ("env.wrappers", "callbacks")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -87,7 +90,9 @@ class Registry(dict[str, Any]):
         if name not in self and not self.is_own(name):
             if not self and not self._installed():
                 raise ConfigError(f"{self.key}: {name} is not a dotted path. {self._rule()}")
-            known = unknown_name(self.key, name, [*self, *self._installed()], HELP)
+            meant = elsewhere(name) if self.key in _LISTS else None
+            names = [*self, *self._installed()]
+            known = unknown_name(self.key, name, names, HELP, meant)
             raise ConfigError(f"{known} One of your own is a dotted path: my_module.MyClass.")
 
     def load(self, name: str) -> Any:

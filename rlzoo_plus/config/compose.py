@@ -10,21 +10,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
+from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.composer import Composed, Composer, compose_batch
 from rlzoo_plus.config.references import refuse_secrets
+from rlzoo_plus.config.resolve import meant_key
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.config.search_path import own_dirs, searched_first
+from rlzoo_plus.config.search_path import own_dirs, read_mapping, searched_first
 from rlzoo_plus.errors import HELP, ConfigError, closest, unknown_name
+from rlzoo_plus.synonyms import as_overrides
 
 GROUPS = ("env", "algo", "network", "tuned", "infra", "tracker", "hpo", "experiment")
+# Not an option of Hydra: whether code that a stored study names may be imported.
+TRUST = "--trust"
 _OPTIONS_WITH_VALUE = (
     *("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn"),
     *("--cfg", "-c", "--package", "-p", "--experimental-rerun"),
 )
-# Not an option of Hydra: whether code that a stored study names may be imported.
-TRUST = "--trust"
+_OPTIONS = (
+    *(*_OPTIONS_WITH_VALUE, TRUST, "--help", "-h", "--hydra-help", "--version", "--resolve"),
+    *("--run", "-r", "--multirun", "-m", "--shell-completion", "--shell_completion", "-sc"),
+    *("--info", "-i"),
+)
 # Keys whose value replaces the one before; Hydra would merge mappings, and fail on a list.
 _REPLACED = ("network.net_arch", "hpo.objectives")
 # Hydra's keys for directories: the value in conf/config.yaml, and what to use instead of the key.
@@ -34,6 +40,11 @@ _PLACES = {
     "hydra.sweep.subdir": (".", "sweep=NAME: its jobs are named by their content"),
     "hydra.job.chdir": ("False", "run_dir=DIRECTORY: the working directory stays yours"),
 }
+# Keys whose value may be a list.
+_OF_LISTS = re.compile(
+    r"env\.(kwargs|wrappers|packages)|algo\.(hyperparams|packages)|network\.(net_arch|\w+_kwargs)"
+    r"|packages|callbacks|freeze|init\.parts|eval\.metrics|hpo\.|tracker\.kwargs"
+)
 _ASSIGNMENT = re.compile(r"(?P<prefix>[+~]*)(?P<key>[A-Za-z_][\w./@:]*)=(?P<value>.*)", re.DOTALL)
 
 _COMPOSING = threading.RLock()
@@ -57,8 +68,8 @@ def config_dirs(arguments: Sequence[str]) -> list[Path]:
 def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
     """Return the names that `group=<name>` may take, nested ones as `folder/name`."""
     folders = [root / group for root in dirs]
-    paths = [p.relative_to(folder) for folder in folders for p in folder.rglob("[!_]*.yaml")]
-    return sorted({path.with_suffix("").as_posix() for path in paths})
+    files = ((f, p) for f in folders for p in f.rglob("[!_]*.yaml") if p.is_file())
+    return sorted({p.relative_to(folder).with_suffix("").as_posix() for folder, p in files})
 
 
 def prepare_overrides(arguments: Sequence[str]) -> list[str]:
@@ -75,7 +86,7 @@ def prepare_overrides(arguments: Sequence[str]) -> list[str]:
     if "env.id" in keys and "env" not in keys:
         wanted = keys["env.id"].strip("'\"")
         paths = (p for d in config_dirs(arguments) for p in sorted((d / "env").glob("*.yaml")))
-        data = ((p.stem, yaml.safe_load(p.read_text(encoding="utf-8")) or {}) for p in paths)
+        data = ((p.stem, read_mapping(p)) for p in paths)
         prepared.append(f"env={next((n for n, env in data if env.get('id') == wanted), 'gym')}")
     for argument, match in zip(overrides, parsed, strict=True):
         key = "" if match is None or match["prefix"] else match["key"]
@@ -236,12 +247,46 @@ def _hydra_for(arguments: Sequence[str]) -> Iterator[list[str]]:
             hydra_config.cfg = before
 
 
+def typed_values(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the values of a command line by their keys, without prefixes."""
+    return {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
+
+
 def _check_typed(arguments: Sequence[str]) -> None:
-    """Refuse on a command line what Hydra would ignore, or write to a file."""
-    typed = {m["key"]: m["value"] for m in map(_ASSIGNMENT.fullmatch, arguments) if m}
+    """Refuse on a command line what Hydra would ignore, print its usage for, or write to a file."""
+    typed = typed_values(arguments)
+    _refuse_options(arguments, typed)
     refuse_places(typed)
     # Checked before Hydra writes the command line of a sweep.
     refuse_secrets(typed, composed=False)
+
+
+def _refuse_options(arguments: Sequence[str], typed: Mapping[str, str]) -> None:
+    options = [word.partition("=")[0] for word in _partition(arguments)[0] if word[0] == "-"]
+    foreign = [name for name in options if not any(o.startswith(name) for o in _OPTIONS)]
+    if foreign:
+        overrides, unknown = as_overrides(
+            [word for word in arguments if word.partition("=")[0] not in _OPTIONS],
+            lambda name: name if name in RunConfig.model_fields else meant_key(name, {}),
+            group_options("env", config_dirs(arguments)),
+        )
+        hint = closest(foreign[0], _OPTIONS) if unknown else None
+        instead = f"Did you mean {hint!r}? " if hint else ""
+        instead += f"Write {' '.join(overrides)}." if overrides else "Leave it out, or see --help."
+        raise ConfigError(
+            f"{', '.join(foreign)}: no option of this command; settings are key=value. {instead}"
+        )
+    for group in GROUPS:
+        value = typed.get(group, "")
+        if value.startswith("[") or value.replace(".", "").isdigit():
+            instead = f" Write network.net_arch={value}." if group == "network" else ""
+            raise ConfigError(f"{group}={value}: {group} takes the name of a file.{instead}")
+    name = typed.get("algo.name")
+    if name in ALGORITHMS and "algo" not in typed:
+        raise ConfigError(
+            f"algo.name={name} would keep the hyperparameters of another algorithm. "
+            f"Write algo={name}."
+        )
 
 
 def run_hydra(
@@ -267,18 +312,27 @@ def run_hydra(
     # Otherwise Hydra prints errors itself and exits with 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *prepare_overrides(arguments)]
-    started = []
+    started: list[bool] = []
+    unresolved: list[OmegaConfBaseException] = []
 
     def entered(cfg: Any) -> None:
         started.append(True)
-        # Our launcher and sweeper compose by themselves.
-        job(cfg if isinstance(cfg, Composed) else Composed.of(cfg))
+        try:
+            # Our launcher and sweeper compose by themselves.
+            composed = cfg if isinstance(cfg, Composed) else Composed.of(cfg)
+        except OmegaConfBaseException as error:
+            # Hydra would add a line of its own to an error that passes through it.
+            unresolved.append(error)
+        else:
+            job(composed)
 
     entered.batch = batch  # type: ignore[attr-defined]
     decorate = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
     try:
         with searched_first(own_dirs(arguments)):
             decorate(entered)()
+        for error in unresolved:
+            raise error
     except ConfigError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -306,15 +360,17 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     missing = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
     if missing:
         group, name = missing.groups()
-        message = unknown_name(group, name, group_options(group, config_dirs(arguments)), HELP)
-        if group == "env" and re.search(r"-v\d+$", name):
-            message += f" A Gymnasium id is written env.id={name}."
+        meant = f"env.id={name}" if group == "env" and re.search(r"-v\d+$", name) else None
+        known = group_options(group, config_dirs(arguments))
+        message = unknown_name(group, name, known, HELP, meant)
         return f"{group}={name}: {message}"
     override = re.search(r"Could not (?:override|delete)[^']*'([^']+)'", text)
     if override:
         key = override.group(1)
-        hint = closest(key, [*RunConfig.model_fields, *GROUPS])
+        hint = meant_key(key, {"algo": {"name": typed_values(arguments).get("algo")}})
         suggestion = f" Did you mean {hint!r}?" if hint else ""
+        if (hint or "").startswith("hpo"):
+            suggestion += " A study is started with -m hpo=ALGORITHM."
         return (
             f"unknown configuration key {_shortened(key)!r}.{suggestion} See --cfg job for all "
             "keys."
@@ -325,14 +381,37 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if several:
         word = several.group(1).lstrip("+")
         key, _, values = word.partition("=")
-        return (
-            f"{_shortened(word)}: several values are for a sweep. Add -m to run one job for each; "
-            f"a list is written {key}=[{_shortened(values)}]."
-        )
+        text = f"{_shortened(word)}: several values are for a sweep. Add -m to run one job for each"
+        if _OF_LISTS.match(key):
+            text += f"; a list is written {key}=[{_shortened(values)}]"
+        return f"{text}."
+    if (problem := _in_a_file(text, getattr(error, "full_key", None))) is not None:
+        return problem
     first_lines = [line for line in text.splitlines() if line.strip() and "hydra.cc" not in line]
     bad = next((a for a in arguments if not a.startswith("-") and a in text), None)
     about = f"{bad}: " if bad and not text.startswith("Error parsing override") else ""
     return _shortened(about) + _shortened(" ".join(first_lines[:3]), 600)
+
+
+def _in_a_file(text: str, key: str | None) -> str | None:
+    """Return what is wrong with a file that can be read, None if it is something else."""
+    name = r"Interpolation key '(?P<key>[^']+)'|Unsupported interpolation type (?P<type>\w+)"
+    if (reference := re.search(name, text)) is not None:
+        wrong = reference["key"] or f"{reference['type']}:..."
+        near = meant_key(wrong, {}) if reference["key"] else None
+        hint = f" Did you mean '${{{near}}}'?" if near else " Write ${key}, or ${oc.env:NAME}."
+        return f"{key} refers to ${{{wrong}}}, which there is not.{hint}"
+    found = re.search(r"In '(?P<file>[^']+)': (?P<rest>.*)", text, re.DOTALL)
+    if found is None:
+        return None
+    missing = re.search(r"Could not (?:load|find) '([^']+)'", found["rest"])
+    if missing is not None:
+        why = f"its defaults name {missing[1]}, which there is not. Name a file beside it"
+    elif "Cannot merge" in found["rest"]:
+        why = "a mapping stands where conf/ has a list, or a list where it has a mapping"
+    else:
+        why = " ".join(found["rest"].split()).rstrip(".")
+    return f"{found['file']}.yaml: {why}."
 
 
 def _shortened(text: str, longest: int = 200) -> str:

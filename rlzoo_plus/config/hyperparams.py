@@ -23,6 +23,7 @@ from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import LARGEST, AlgoConfig
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments, fit_type
 from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
+from rlzoo_plus.synonyms import key_meant
 
 # Schedules that may end at 0, but not start there.
 _POSITIVE_SCHEDULES = ("clip_range_vf", "delta_std")
@@ -48,10 +49,11 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
         elif known is None:
             fitted[key] = value
         elif key not in known:
-            what = f"hyperparameter of {spec.name}"
+            what, full = f"hyperparameter of {spec.name}", f"algo.hyperparams.{key}"
             settable = known.keys() - MANAGED.keys() - set(spec.unused)
+            keys = [f"algo.hyperparams.{name}" for name in settable]
             listed_by = f"rlzoo-plus train algo={spec.name} --cfg job"
-            mistakes.add(unknown_name(what, key, settable, listed_by))
+            mistakes.add(unknown_name(what, full, keys, listed_by, key_meant(full, keys)))
         else:
             try:
                 fitted[key] = fit_type(value, known[key])
@@ -152,6 +154,21 @@ def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
                 "Set algo.replay_buffer=null."
             )
         REPLAY_BUFFERS.check_name(algo.replay_buffer)
+    if algo.hyperparams.get("optimize_memory_usage") is True:
+        _check_small_buffer(algo, spec)
+
+
+def _check_small_buffer(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
+    """Refuse `optimize_memory_usage` where the buffer cannot do it."""
+    key = "algo.hyperparams.optimize_memory_usage=true"
+    if "her" in (algo.replay_buffer, spec.replay_buffer):
+        raise ConfigError(f"{key}: the buffer of HER cannot do that. Leave it out.")
+    kwargs = algo.hyperparams.get("replay_buffer_kwargs") or {}
+    if kwargs.get("handle_timeout_termination", True):
+        raise ConfigError(
+            f"{key}: such a buffer cannot tell a time limit from a failure. Leave it out, or "
+            "accept that: algo.hyperparams.replay_buffer_kwargs={handle_timeout_termination: false}."
+        )
 
 
 def _check_batches(values: dict[str, Any], n_envs: int) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -18,6 +18,7 @@ from rlzoo_plus.artifacts.untrusted import has_control_characters
 from rlzoo_plus.config.cadence import check_cadence
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
+    ALGORITHMS,
     FEATURES_EXTRACTORS,
     LAUNCHERS,
     METRICS,
@@ -47,7 +48,9 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
+from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.errors import HELP, ConfigError, Mistakes, unknown_name
+from rlzoo_plus.synonyms import key_meant
 
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
@@ -169,6 +172,11 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
     if not env.get("name") and isinstance(env.get("id"), str):
         env["name"] = env_name if env_name not in (None, "", *_OF_ANY_ID) else env_slug(env["id"])
     if env.get("id") == "???":
+        if env_name not in (None, "gym"):
+            raise ConfigError(
+                f"env={env_name}: env/{env_name}.yaml sets no id. Add a line to it, e.g. "
+                "`id: Pendulum-v1`."
+            )
         raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
     data["env"] = env
     tracker = data.get("tracker")
@@ -272,7 +280,10 @@ def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         prefix = "".join(f"{part}." for part in path[:-1])
         known = [prefix + name for name in _fields_at(path[:-1], data)]
-        return unknown_name("configuration key", key, known, HELP)
+        # A section that does not exist was made for the keys below it.
+        inside = item["input"] if isinstance(item["input"], Mapping) else {}
+        typed = f"{key}.{next(iter(inside))}" if len(inside) == 1 else key
+        return unknown_name("configuration key", typed, known, HELP, meant_key(typed, data))
     if item["type"] == "missing":
         return f"{key} is not set. Add it: {key}=..."
     whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
@@ -295,6 +306,32 @@ def _shown(value: Any) -> str:
     is_plain = not isinstance(value, (dict, list)) and str(value).isprintable()
     text = str(value) if is_plain else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
+    """Return the full path of the key that a wrong one stands for, None if nothing is near.
+
+    Args:
+        name: As it was typed.
+        data: The configuration, as far as it is known.
+    """
+    keys = [*_keys_below(RunConfig)]
+    chosen = _value_at(data, "algo.name")
+    specs = [get_algorithm(chosen)] if chosen in ALGORITHMS else [*ALGORITHMS.values()]
+    for spec in specs:
+        # Of one that is not installed, the names are not known.
+        with suppress(ConfigError):
+            settable = (constructor_arguments(spec.entry_point) or {}).keys() - MANAGED.keys()
+            keys += [f"algo.hyperparams.{argument}" for argument in sorted(settable)]
+    return key_meant(name, keys)
+
+
+def _keys_below(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field_info in model.model_fields.items():
+        yield prefix + name
+        for option in (field_info.annotation, *get_args(field_info.annotation)):
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                yield from _keys_below(option, f"{prefix}{name}.")
 
 
 def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,11 +26,16 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from rlzoo_plus.config.catalog import LAUNCHERS, TRACKERS
 from rlzoo_plus.registry import Registry
 
+_SHORT_NUMBER = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmbgKMBG])", re.ASCII)
+
 
 def _whole_number(value: Any) -> Any:
     """Read 1e6 as 1000000, and refuse true and false as numbers."""
     if isinstance(value, bool):
         raise ValueError("needs a whole number")
+    if isinstance(value, str) and (short := _SHORT_NUMBER.fullmatch(value.strip())):
+        power = {"k": 3, "m": 6, "b": 9, "g": 9}[short["unit"].lower()]
+        raise ValueError(f"must be a whole number. Write {short['number']}e{power}")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""Where configuration files are searched: the user's directories first, then the shipped conf/."""
+"""Where configuration files are searched: the user's own first; and what is wrong with one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+
+import yaml
+
+from rlzoo_plus.errors import ConfigError
 
 _DIR_OPTIONS = ("--config-dir", "-cd", "--config-path", "-cp")
 _ITEM = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<plain>[^\[\],\s]+)")
@@ -94,3 +98,105 @@ def shadowing_notes(choices: Mapping[str, Any], dirs: Sequence[Path]) -> list[st
         if place in own and replaced.is_file() and not replaced.samefile(place / f"{name}.yaml"):
             notes.append(f"{place / name}.yaml is used in place of the shipped conf/{name}.yaml")
     return notes
+
+
+@contextmanager
+def checked_file(path: Path) -> Iterator[None]:
+    """Check a configuration file of the user's before it is read, and report why it cannot be.
+
+    Raises:
+        ConfigError: It is no configuration; the text has the line and the fix.
+    """
+    read_mapping(path)
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        yield
+    except yaml.YAMLError as error:
+        # Hydra refuses a key that is there twice.
+        raise ConfigError(f"{path}{_yaml_problem(error, path.read_text())}") from None
+    except (OmegaConfBaseException, RecursionError) as error:
+        raise ConfigError(f"{path}{_refused_value(path.read_text(), error)}") from None
+
+
+def read_mapping(path: Path) -> dict[Any, Any]:
+    """Return the content of a configuration file, with no interpolation resolved.
+
+    Raises:
+        ConfigError: It is no configuration; the text has the line and the fix.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}. A configuration is a file.") from None
+    if (problem := _encoding_problem(data)) is not None:
+        raise ConfigError(f"{path}{problem}")
+    try:
+        content = yaml.safe_load(data.decode())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}{_yaml_problem(error, data.decode())}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested too deeply. Write it flatter.") from None
+    if content is not None and not isinstance(content, dict):
+        kind = "a list" if isinstance(content, list) else "a single value"
+        raise ConfigError(
+            f"{path}, line 1: the file holds {kind}. Write keys with values, e.g. `seed: 3`."
+        )
+    return content or {}
+
+
+def _encoding_problem(data: bytes) -> str | None:
+    """Return the line of a character that is not UTF-8 or not allowed in YAML, and the fix."""
+    # Hydra would not find `# @package` behind it.
+    if data.startswith(b"\xef\xbb\xbf"):
+        return ", line 1: it begins with a byte order mark. Save it as UTF-8 without one."
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return f", line {line}: byte 0x{data[error.start]:02x} is not UTF-8. Save it as UTF-8."
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if found is None:
+        return None
+    line = text.count("\n", 0, found.start()) + 1
+    return f", line {line}: character {found[0]!r} is not allowed in YAML. Remove it."
+
+
+def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
+    """Return the line of a mistake in YAML, what it is and the fix."""
+    mark = getattr(error, "problem_mark", None)
+    problem = str(getattr(error, "problem", "") or error).splitlines()[0]
+    context = str(getattr(error, "context", "") or "")
+    number = 1 if mark is None else mark.line + 1
+    lines = text.splitlines()
+    name = problem.rpartition(" ")[2]
+    if r"'\t'" in problem:
+        fix = "a tab cannot indent. Use spaces"
+    elif problem.startswith("found duplicate key"):
+        fix = f"the key {name!r} is there twice. Remove one"
+    elif problem.startswith("found undefined alias"):
+        fix = f"the alias *{name.strip(chr(39))} has no anchor. Write its value out, or quote it"
+    elif problem.startswith("could not determine a constructor"):
+        fix = f"the tag {name} is not plain YAML. Remove it, or quote the text"
+    elif "${" in "".join(lines[max(0, number - 2) : number]) and "flow mapping" in context:
+        fix = "a ${ is not closed. Write ${key}, in quotes"
+    elif "flow" in context or "quoted scalar" in context:
+        start = getattr(error, "context_mark", None) or mark
+        number = start.line + 1
+        fix = f"{problem}. Close the bracket or quote that is opened there"
+    else:
+        fix = f"{problem}. Write `key: value`, indent with spaces, and quote special characters"
+    return f", line {number}: {fix}."
+
+
+def _refused_value(text: str, error: Exception) -> str:
+    """Return the line of a value that OmegaConf cannot read, what is wrong and the fix."""
+    if isinstance(error, RecursionError):
+        return ": an alias contains itself, or it is nested too deeply. Write its value out."
+    value = str(getattr(error, "value", ""))
+    lines = enumerate(text.splitlines(), 1)
+    number = next((number for number, line in lines if value and value in line), 1)
+    if "${" in value:
+        name = getattr(error, "full_key", None)
+        return f", line {number}: {name}={value} is not closed. Write ${{key}} or ${{oc.env:NAME}}."
+    return f", line {number}: {' '.join(str(error).split())}."

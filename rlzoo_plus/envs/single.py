@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 import os
+import re
 import sys
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -207,7 +209,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         reason = (str(error) or type(error).__name__).split(" was raised from")[0].splitlines()[0]
         if spec.kwargs:
             text = f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}"
-            raise ConfigError(text) from error
+            raise ConfigError(f"{text}{_near_argument(reason, creator)}") from error
         raise ConfigError(f"env.id={spec.id} cannot be made: {reason}") from error
     except (Exception, SystemExit) as error:
         if spec.id.startswith("robots/"):
@@ -216,6 +218,17 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         raise ConfigError(f"env.id={spec.id} cannot be made: {where_raised(error)}.") from error
     _check_declared_spaces(env, spec.id)
     return env
+
+
+def _near_argument(reason: str, creator: Any) -> str:
+    """Return a hint at the argument that was meant; empty if none is near."""
+    wrong = re.search(r"argument '(\w+)'", reason)
+    if wrong is None:
+        return ""
+    # Robots name their common arguments in the reason.
+    known = {*re.findall(r"\w+", reason[wrong.end() :]), *inspect.signature(creator).parameters}
+    near = closest(wrong[1], known - {"self", "kwargs", "args"})
+    return f" Did you mean 'env.kwargs.{near}'?" if near else ""
 
 
 def _refuse_several_agents(env_id: str, words: str) -> None:

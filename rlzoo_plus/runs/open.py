@@ -11,7 +11,7 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import is_bundle, load_bundle
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
-from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.errors import ConfigError, closest
 
 # Gymnasium's adapters for old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
@@ -75,8 +75,9 @@ def find_place(name: str | Path) -> Place:
         return Place(path, is_bundle=True)
     shown = printable(path)
     if not path.is_dir():
+        hint = f" Did you mean {LATEST!r}?" if closest(str(name), [LATEST]) else ""
         raise ConfigError(
-            f"{shown}: no such directory. `rlzoo-plus runs` lists the runs there are."
+            f"{shown}: no such directory.{hint} `rlzoo-plus runs` lists the runs there are."
         )
     # exists() is false for a broken link.
     if os.path.lexists(RunDir(path).config_file):

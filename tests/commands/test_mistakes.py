@@ -1,5 +1,6 @@
 """What a user who makes a mistake sees: exit code 2 and one message with the mend."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,10 @@ MISTAKES = {
     "section key": ("eval.episods=3", ["eval.episods", "'eval.episodes'"]),
     "added key": ("+foo=1", ["'foo'", "train --help"]),
     "network key": ("network.polcy=mlp", ["network.polcy", "'network.policy'"]),
-    "hyperparameter": ("algo.hyperparams.gama=0.9", ["'gama'", "'gamma'"]),
+    "hyperparameter": (
+        "algo.hyperparams.gama=0.9",
+        ["hyperparams.gama'", "'algo.hyperparams.gamma'"],
+    ),
     "managed hyperparameter": ("algo.hyperparams.seed=1", ["algo.hyperparams.seed", "seed=..."]),
     "algorithm": ("algo=pppo", ["algo=pppo", "'ppo'"]),
     "environment": ("env=cartpole_bulet", ["env=cartpole_bulet", "'cartpole_bullet'"]),
@@ -274,6 +278,170 @@ def test_an_unknown_verb_gets_a_suggestion(start):
     code, text = start(verb="trian")
     assert_one_screen(code, text)
     assert "'train'" in text
+
+
+# Names of other programs
+
+HABITS = {
+    "learning_rate=1e-3": "algo.hyperparams.learning_rate",
+    "lr=1e-3": "algo.hyperparams.learning_rate",
+    "algo.hyperparams.lr=1e-3": "algo.hyperparams.learning_rate",
+    "algo.lr=1e-3": "algo.hyperparams.learning_rate",
+    "learnin_rate=1e-3": "algo.hyperparams.learning_rate",
+    "gamma=0.9": "algo.hyperparams.gamma",
+    "hyperparams.gamma=0.9": "algo.hyperparams.gamma",
+    "algo.hyperparams.gma=0.9": "algo.hyperparams.gamma",
+    "clip_coef=0.2": "algo.hyperparams.clip_range",
+    "num_steps=128": "algo.hyperparams.n_steps",
+    "n_steps=128": "algo.hyperparams.n_steps",
+    "update_epochs=4": "algo.hyperparams.n_epochs",
+    "num_minibatches=4": "algo.hyperparams.batch_size",
+    "algo=sac buffer_size=1000": "algo.hyperparams.buffer_size",
+    "algo=sac optimize_memory_usage=true": "algo.hyperparams.optimize_memory_usage",
+    "total_timesteps=1000": "n_timesteps",
+    "timesteps=1000": "n_timesteps",
+    "max_epochs=10": "n_timesteps",
+    "trainer.max_epochs=10": "n_timesteps",
+    "n_timestep=1000": "n_timesteps",
+    "num_envs=4": "n_envs",
+    "frame_stack=4": "env.frame_stack",
+    "env.wrappers=[framestack]": "env.frame_stack",
+    "env.wrappers=[VecFrameStack]": "env.frame_stack",
+    "env_id=CartPole-v1": "env.id",
+    "env=CartPole-v1": "env.id=CartPole-v1",
+    "env_kwargs.discrete=true": "env.kwargs.discrete",
+    "env.kwargs.latencyy=2": "env.kwargs.latency",
+    "eval.freq=100": "eval.every_steps",
+    "eval.freqq=100": "eval.every_steps",
+    "eval_freq=100": "eval.every_steps",
+    "n_eval_episodes=5": "eval.episodes",
+    "evall.episodes=5": "eval.episodes",
+    "save_freq=100": "checkpoint.every_steps",
+    "checkpoint.freq=100": "checkpoint.every_steps",
+    "chekpoint.keep=1": "checkpoint.keep",
+    "n_trials=10": "hpo.n_trials",
+    "study_name=mine": "hpo.study",
+    "n_jobs=2": "infra.workers",
+    "policy_kwargs.net_arch=[64]": "network.net_arch",
+    "activation_fn=relu": "network.activation",
+    "verbose=1": "log.level",
+    "tensorboard_log=here": "log.tensorboard",
+    "track=true": "tracker=wandb",
+    "wandb_project_name=mine": "tracker.project",
+    "capture_video=true": "report.video",
+    "patience=3": "stop.no_improvement_evals",
+    "normalize_obs=true": "normalize.observation",
+    "cuda=true": "device",
+    "seeed=1": "seed",
+}
+
+
+@pytest.mark.parametrize("line", list(HABITS))
+def test_the_first_suggestion_for_a_name_of_another_program_is_our_key(start, line):
+    code, text = start(*line.split())
+    assert_one_screen(code, text)
+    assert re.findall("Did you mean '([^']+)'", text)[:1] == [HABITS[line]]
+
+
+@pytest.mark.parametrize(
+    ("line", "overrides"),
+    [
+        ("--env CartPole-v1 --algo ppo", "env.id=CartPole-v1 algo=ppo"),
+        ("--algo=sac --env pendulum -n 5000", "algo=sac env=pendulum n_timesteps=5000"),
+        (
+            "--algo ppo -params learning_rate:0.01 gamma:0.9 --eval-freq 100",
+            "algo=ppo algo.hyperparams.learning_rate=0.01 algo.hyperparams.gamma=0.9 "
+            "eval.every_steps=100",
+        ),
+        (
+            "--seed 3 --env-kwargs discrete:true --track",
+            "seed=3 env.kwargs.discrete=true tracker=w",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", [["train"], ["train", "-m"], ["doctor", "--no-probe"]])
+def test_the_options_of_rl_zoo3_are_answered_with_overrides(start, verb, line, overrides):
+    code, text = start(*verb[1:], *line.split(), verb=verb[0])
+    assert_one_screen(code, text)
+    assert f"Write {overrides}" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("n_timesteps=1M", "n_timesteps=1M: must be a whole number. Write 1e6."),
+        ("n_envs=2k", "Write 2e3."),
+        ("network=[64,64]", "Write network.net_arch=[64,64]."),
+        ("algo.name=sac", "Write algo=sac."),
+        ("algo=sac algo.hyperparams.optimize_memory_usage=true", "handle_timeout_termination"),
+        ("algo=her algo.hyperparams.optimize_memory_usage=true", "HER cannot do that"),
+    ],
+)
+def test_a_value_of_another_program_is_answered_with_ours(start, line, part):
+    code, text = start(*line.split())
+    assert_one_screen(code, text)
+    assert part in text
+
+
+def test_a_typing_error_in_latest_gets_a_suggestion(start):
+    code, text = start("lastest", verb="evaluate")
+    assert_one_screen(code, text)
+    assert "Did you mean 'latest'?" in text
+
+
+# Configuration files of one's own
+
+OWN_FILES = {
+    "tab": (b"id: Pendulum-v1\n\tkwargs: {}\n", "line 2: a tab cannot indent. Use spaces"),
+    "duplicate": (b"id: Pendulum-v1\nid: Acrobot-v1\n", "line 2: the key 'id' is there twice"),
+    "alias": (b"id: Pendulum-v1\nkwargs: *b\n", "line 2: the alias *b has no anchor"),
+    "circle": (b"id: Pendulum-v1\nkwargs: &a {g: *a}\n", "an alias contains itself"),
+    "nul": (b'id: Pendulum-v1\nname: "x\0y"\n', r"line 2: character '\x00' is not allowed"),
+    "tag": (b"id: Pendulum-v1\nkwargs: !foo {a: 1}\n", "line 2: the tag '!foo' is not plain"),
+    "reference": (b"id: Pendulum-v1\nname: ${env.id\n", "line 2: env.name|name=${env.id is not"),
+    "latin": (b"id: Pendulum-v1\nname: \xe9\n", "line 2: byte 0xe9 is not UTF-8. Save it as UTF-8"),
+    "utf16": ("id: Pendulum-v1".encode("utf-16"), "line 1: byte 0xff is not UTF-8"),
+    "bom": (b"\xef\xbb\xbfid: Pendulum-v1\n", "line 1: it begins with a byte order mark"),
+    "list": (b"- id\n", "line 1: the file holds a list. Write keys with values"),
+    "text": (b"hello\n", "line 1: the file holds a single value"),
+    "bracket": (b"id: Pendulum-v1\nkwargs: {a: 1\n", "line 2: expected"),
+    "quote": (b'id: "Pendulum-v1\nkwargs: {}\n', "line 1: found unexpected end of stream"),
+    "indent": (b"id: Pendulum-v1\n kwargs: {}\n", "line 2: mapping values are not allowed here"),
+}
+
+
+@pytest.mark.parametrize("verb", [["train"], ["train", "-m"], ["doctor", "--no-probe"]])
+@pytest.mark.parametrize("name", list(OWN_FILES))
+def test_a_file_that_is_no_yaml_gets_one_line_with_file_line_and_fix(start, tmp_path, verb, name):
+    content, part = OWN_FILES[name]
+    file = tmp_path / "mine" / "env" / "broken.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    words = [*verb[1:], "--config-dir", str(tmp_path / "mine"), "env=broken"]
+    code, text = start(*words, verb=verb[0])
+    assert_one_screen(code, text)
+    (line,) = [line for line in text.splitlines() if line.startswith("error: ")]
+    assert str(file) in line
+    assert any(form in line for form in part.split("|")), line
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("", "env=mine: env/mine.yaml sets no id"),
+        ("id: Pendulum-v1\nname: ${env.idd}\n", "env.name refers to ${env.idd}"),
+        ("id: Pendulum-v1\nname: ${foo:1}\n", "env.name refers to ${foo:...}"),
+        ("defaults: [pendulumm]\nid: X-v0\n", "env/mine.yaml: its defaults name env/pendulumm"),
+        ("id: Pendulum-v1\nwrappers: {a: 1}\n", "env/mine.yaml: a mapping stands where"),
+    ],
+)
+def test_a_file_that_means_nothing_gets_one_line(start, tmp_path, content, part):
+    (tmp_path / "own" / "env").mkdir(parents=True)
+    (tmp_path / "own" / "env" / "mine.yaml").write_text(content)
+    code, text = start("--config-dir", str(tmp_path / "own"), "env=mine")
+    assert code == 2
+    assert len(text.splitlines()) == 1
+    assert part in text
 
 
 # Commands on a run

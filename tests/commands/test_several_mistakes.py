@@ -5,7 +5,7 @@ def test_several_values_without_a_sweep_name_the_option(answer):
     code, text = answer("train", "seed=0,1")
     assert code == 2
     assert "seed=0,1: several values are for a sweep. Add -m" in text
-    assert "seed=[0,1]" in text
+    assert "[0,1]" not in text
 
 
 def test_jobs_of_two_sweeps_are_refused(answer, tmp_path):
@@ -62,5 +62,10 @@ def test_unknown_and_mistyped_hyperparameters_are_told_together(answer):
     ]
     code, text = answer("train", "algo=ppo", *wrong, "env.wrappers=[clip_rewerd]")
     assert code == 2
-    for part in ("'gama'", "n_epochs=many", "hyperparams.seed is not set here", "clip_rewerd"):
+    for part in (
+        "'algo.hyperparams.gama'",
+        "n_epochs=many",
+        "hyperparams.seed is not set here",
+        "clip_rewerd",
+    ):
         assert part in text
