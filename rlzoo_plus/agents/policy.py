@@ -334,10 +334,10 @@ def load_run_bundle(run: RunDir, which: str = "best", key: str = "--which ") -> 
     path = run.best if which == "best" else run.final
     if is_step and int(which) not in steps:
         raise ConfigError(f"{run.path} has no checkpoint at step {int(which)}. {available}")
-    if not is_step and not any(
-        path.with_name(path.name + end).is_dir() for end in ("", ".previous")
-    ):
-        raise ConfigError(f"{run.path} has no {which} policy yet. {available}")
+    if not is_step and not run.has_policy(which):
+        why = "was never evaluated" if which == "best" else "has not ended"
+        fix = f"Use {key}{names[0]}. {available}" if names else available
+        raise ConfigError(f"{run.path} {why}, and has no {which} policy. {fix}")
     try:
         return _checkpoint_bundle(run, int(which)) if is_step else load_bundle(path)
     except ConfigError:

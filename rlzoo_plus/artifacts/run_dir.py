@@ -130,6 +130,17 @@ class RunDir:
         """Return the store of this run's checkpoints."""
         return CheckpointStore(self.path / "checkpoints", keep)
 
+    def has_policy(self, which: str) -> bool:
+        """Return whether a policy is saved here: `best`, `final` or the step of a checkpoint."""
+        if which in ("best", "final"):
+            # While a bundle is replaced, the one before is there.
+            return any((self.path / f"{which}{end}").is_dir() for end in ("", ".previous"))
+        try:
+            return which.isdecimal() and int(which) in self.checkpoints().steps()
+        except (OSError, ValueError):
+            # In an untrusted run, folders can have any name.
+            return False
+
     def exists(self) -> bool:
         """Return whether a run was started here."""
         return self.status_file.is_file() or self.config_file.is_file()

@@ -8,14 +8,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.open import LATEST
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
     from rlzoo_plus.agents.policy import Policy
 
 RUN_HELP = "a run directory such as outputs/<env>/<algo>/..., the end of its path, or latest"
+WHICH_HELP = "the policy: best (default; else final), final, or the step of a checkpoint"
 # Episodes, seconds and the like; far more is a typing error.
 _MOST = 1_000_000
 
@@ -34,7 +37,7 @@ def add_policy(parser: ArgumentParser) -> None:
     """Add the arguments that name one policy of a run."""
     add = parser.add_argument
     add("run", metavar="RUN", help=f"{RUN_HELP}; a bundle (a folder or a zip); or s3://...")
-    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
+    add("--which", help=WHICH_HELP)
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 
 
@@ -44,7 +47,7 @@ def opened(options: Namespace) -> tuple[Run, Policy]:
     Raises:
         ConfigError: There is none, it is damaged, or it needs trust.
     """
-    run = Run.open(options.run, trust=options.trust)
+    run = open_to_play(options.run, options.which, trust=options.trust)
     run.require_trust()
     import torch
 
@@ -52,6 +55,27 @@ def opened(options: Namespace) -> tuple[Run, Policy]:
     torch.set_num_threads(1)
     options.which = options.which or run.which
     return run, run.policy(options.which)
+
+
+def open_to_play(name: str, which: str | None, *, trust: bool) -> Run:
+    """Open the run whose policy is to be played; print which it is where that was not typed.
+
+    Args:
+        name: RUN as it was typed.
+        which: `--which`, None if it was not typed.
+        trust: Whether the user trusts the run.
+
+    Raises:
+        ConfigError: There is no such run.
+    """
+    run = Run.open(name, trust=trust, wanted=which or "")
+    notes = [f"{LATEST} is {printable(run.path)}"] if name == LATEST else []
+    if which is None and run.which == "final" and not name.rstrip("/").endswith("final"):
+        notes.append("it was never evaluated: its final policy is used")
+    if notes:
+        # The output may be JSON.
+        print(f"note: {', '.join(notes)}", file=sys.stderr)
+    return run
 
 
 def require_display(verb: str, instead: str) -> None:

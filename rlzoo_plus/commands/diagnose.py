@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.commands.arguments import add_policy, not_negative, positive
+from rlzoo_plus.commands.arguments import add_policy, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
-from rlzoo_plus.runs.run import Run
 
 
 def main(arguments: list[str]) -> int:
@@ -33,7 +32,7 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.artifacts.atomic import finite
     from rlzoo_plus.diagnostics.diagnose import diagnose, draw
 
-    run = Run.open(options.run, trust=options.trust)
+    run = open_to_play(options.run, options.which, trust=options.trust)
     found = diagnose(run, options.which, options.episodes, options.seed)
     if options.picture is not None:
         draw(found, options.picture)

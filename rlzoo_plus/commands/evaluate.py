@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.commands.arguments import positive, run_parser
+from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
     add("--save-episodes", type=Path, metavar="DIR", help="keep each episode, for replay, inspect")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
-    run, folder = Run.open(options.run, trust=options.trust), options.save_episodes
+    run = open_to_play(options.run, options.which, trust=options.trust)
+    folder = options.save_episodes
     recorders: list[EpisodeRecorder] = []
     watching = None
     if folder is not None:

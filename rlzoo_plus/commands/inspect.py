@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from rlzoo_plus.commands.arguments import RUN_HELP, not_negative, positive
+from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser, make_console
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     add("--json", action="store_true", help="print JSON, for programs")
     of_run = parser.add_argument_group("of a run", f"RUN: {RUN_HELP}; or FILE: a saved episode")
     add = of_run.add_argument
-    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
+    add("--which", help=WHICH_HELP)
     add("--episode", type=positive(int), default=1, help="which held-out episode (default 1)")
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
@@ -82,9 +82,8 @@ def _step_through(name: str, options: Namespace) -> int:
         views = views_of_file(run, episode, run.changed_config(about["overrides"])[0])
     else:
         from rlzoo_plus.envs.seeding import held_out_seeds
-        from rlzoo_plus.runs.run import Run
 
-        run = Run.open(name, trust=options.trust)
+        run = open_to_play(name, options.which, trust=options.trust)
         run.require_trust()
         policy = run.policy(options.which)
         seed = held_out_seeds(options.episode, options.seed)[-1]

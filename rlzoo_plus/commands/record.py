@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlzoo_plus.commands.arguments import RUN_HELP, not_negative, positive
+from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; a bundle; or s3://...")
-    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
+    add("--which", help=WHICH_HELP)
     add("--trust", action="store_true", help="import the runs' own packages and wrappers")
     add("--seed", type=not_negative, default=0, help="chooses other held-out episodes (default 0)")
     add("--stochastic", action="store_true", help="act with exploration")
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     worst_help = f"of so many held-out episodes (default {_WORST_OF}), show the worst first"
     add("--worst", nargs="?", type=positive(int), const=_WORST_OF, metavar="N", help=worst_help)
     options = parser.parse_args(arguments)
-    runs = [Run.open(run, trust=options.trust) for run in options.runs]
+    runs = [open_to_play(run, options.which, trust=options.trust) for run in options.runs]
     common = {"seconds": options.seconds, "seed": options.seed}
     common["deterministic"] = not options.stochastic
     if len(runs) == 1 and not options.overlay and options.worst is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.commands.arguments import RUN_HELP, not_negative, positive
+from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; or a folder for all runs in it")
     add("--grid", type=Path, metavar="FILE", help="YAML: values by name (default: one of ours)")
-    add("--which", help="the policy: best (default), final, or the step of a checkpoint")
+    add("--which", help=WHICH_HELP)
     choose_help = "the policy with the best worst case: of one run its checkpoints, else its runs"
     add("--choose", action="store_true", help=choose_help)
     add("--episodes", type=positive(int), default=20, help="in each world (default 20)")
@@ -96,7 +96,7 @@ def _candidates(
         if inside:
             runs += [Run.open(run.path, trust=trust) for run in inside]
         else:
-            runs.append(Run.open(name, trust=trust))
+            runs.append(open_to_play(name, which, trust=trust))
     if len(runs) > 1 or not choose:
         labels = _labels([Path(str(run.path)) for run in runs])
         return [(label, run, which) for label, run in zip(labels, runs, strict=True)]

@@ -46,13 +46,15 @@ class Place:
         return bool(self.url)
 
 
-def find_place(name: str | Path) -> Place:
+def find_place(name: str | Path, wanted: str | None = None) -> Place:
     """Return what a user means by RUN.
 
     Args:
         name: A run directory, or a folder in it that holds a policy; a bundle, as a folder or a
             zip; `latest`, the run below outputs/ that was started last; or the end of the path of
             one run below outputs/; or the URL of a run in S3, which is copied to the cache.
+        wanted: The policy that is to be played; empty for the best, or the final one where there
+            is no best. `latest` is then the newest run that has it.
 
     Raises:
         ConfigError: There is no such run, or several match.
@@ -67,7 +69,7 @@ def find_place(name: str | Path) -> Place:
             raise ConfigError(f"{printable(name)} is damaged: {error}.") from error
     path = Path(name)
     if not os.path.lexists(path):
-        path = _find_by_name(str(name))
+        path = _find_by_name(str(name), wanted)
     inside = _policy_inside(path)
     if inside is not None:
         return inside
@@ -91,7 +93,7 @@ def find_place(name: str | Path) -> Place:
     )
 
 
-def _find_by_name(name: str) -> Path:
+def _find_by_name(name: str, wanted: str | None) -> Path:
     """Return the run below outputs/ that `latest` or the end of its path names."""
     from rlzoo_plus.analysis.runs import find_runs, started_at
 
@@ -99,7 +101,7 @@ def _find_by_name(name: str) -> Path:
     if name == LATEST:
         if not runs:
             raise ConfigError(f"{LATEST}: there is no run below {OUTPUTS} yet.")
-        return max(runs, key=started_at).path
+        return _latest(sorted(runs, key=started_at, reverse=True), wanted)
     end = name.rstrip("/")
     paths = [run.path for run in runs if end and str(run.path).endswith(end)]
     found = [path for path in paths if str(path).endswith(f"/{end}")] or paths
@@ -111,6 +113,21 @@ def _find_by_name(name: str) -> Path:
         f"{printable(name)}: {len(found)} runs below {OUTPUTS} end like this:{shown}{more}\n"
         "Give more of the path."
     )
+
+
+def _latest(runs: list[RunDir], wanted: str | None) -> Path:
+    """Return the first run that has the policy that is wanted."""
+    if wanted is None:
+        return runs[0].path
+    names = (wanted,) if wanted else ("best", "final")
+    found = next((run for run in runs if any(map(run.has_policy, names))), None)
+    if found is not None:
+        return found.path
+    text = f"{LATEST}: no run below {OUTPUTS} has a {' or '.join(names)} policy yet."
+    for run in runs:
+        if steps := run.checkpoints().steps():
+            raise ConfigError(f"{text} Name a checkpoint: {run.path} --which {steps[-1]}.")
+    raise ConfigError(f"{text} `rlzoo-plus runs` lists the runs there are.")
 
 
 def _policy_inside(path: Path) -> Place | None:

@@ -67,7 +67,7 @@ def load_policy(run: str | Path, which: str | None = None, *, trust: bool = Fals
     Raises:
         ConfigError: There is no such policy, it is damaged, or it needs trust.
     """
-    return Run.open(run, trust=trust).policy(which)
+    return Run.open(run, trust=trust, wanted=which or "").policy(which)
 
 
 class Run:
@@ -102,18 +102,20 @@ class Run:
         return cls(plan=plan_run(config), command="rlzoo_plus.Run.create(config)", trust=True)
 
     @classmethod
-    def open(cls, run: str | Path, trust: bool = False) -> Run:
+    def open(cls, run: str | Path, trust: bool = False, *, wanted: str | None = None) -> Run:
         """Open a run or a bundle.
 
         Args:
             run: A run directory; a bundle, as a folder or a zip; `latest`, the run below outputs/
                 that was started last; or the end of the path of one run below outputs/.
             trust: Import what this project does not ship where the run needs it.
+            wanted: The policy that is to be played; empty for the best, or the final one where
+                there is no best. `latest` is then the newest run that has it.
 
         Raises:
             ConfigError: There is no such run, several match, or its configuration is damaged.
         """
-        opened = cls(find_place(run), trust=trust)
+        opened = cls(find_place(run, wanted), trust=trust)
         _ = opened.config
         return opened
 
@@ -185,8 +187,12 @@ class Run:
 
     @property
     def which(self) -> str:
-        """The policy that was named as the run was opened: `best` unless it was another."""
-        return "best" if self._place is None else self._place.which
+        """The policy that was named as the run was opened; else the best, or the final one."""
+        place = self._place
+        if place is None or place.is_bundle or place.which != "best":
+            return "best" if place is None else place.which
+        run = RunDir(place.path)
+        return "final" if run.has_policy("final") and not run.has_policy("best") else "best"
 
     @property
     def folder(self) -> Path:

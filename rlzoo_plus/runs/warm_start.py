@@ -80,7 +80,7 @@ def with_source(config: RunConfig) -> RunConfig:
         return config
     path = Path(config.init_from).expanduser()
     try:
-        place = find_place(path)
+        place = find_place(path, str(config.init.which))
     except ConfigError as error:
         if config.run_dir is not None:
             # A run that has started no longer needs its source.

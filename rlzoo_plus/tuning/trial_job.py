@@ -90,7 +90,8 @@ def examine(data: dict[str, Any]) -> int:
     is_own = config_hash(stored) == config_hash(own) and own_code(stored) == code != []
     run = Run.open(data["run"], trust=is_own)
     n_envs = run.config.eval.n_envs
-    record = run.evaluate(data["episodes"], n_envs=10 if n_envs == "auto" else n_envs)
+    parallel = 10 if n_envs == "auto" else n_envs
+    record = run.evaluate(data["episodes"], which="best", n_envs=parallel)
     write_json(Path(data["run"]) / EXAMINED, record)
     return 0
 

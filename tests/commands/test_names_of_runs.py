@@ -1,6 +1,7 @@
 """What a command takes as RUN: a path, its end, `latest`, a policy's folder, a bundle."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -38,6 +39,70 @@ def test_commands_find_a_run_by_every_name(answer, trained):
     code, text = answer("plot", "latest")
     assert code == 0
     assert f"{RUN}/plots" in text
+
+
+@pytest.fixture
+def without_policy(tmp_path):
+    """Return a run below outputs/, newer than any other, that has saved nothing."""
+    run = RunDir(tmp_path / "outputs/cartpole_bullet/ppo/later-s0")
+    run.path.mkdir(parents=True)
+    run.start(rz.compose(SMALL).model_dump(mode="json"), "a test", {})
+    run.write_status("interrupted", started_at=9e9, n_timesteps=64)
+    return run
+
+
+PLAYING = {
+    "evaluate": ["--episodes", "1"],
+    "enjoy": ["--episodes", "1", "--no-window"],
+    "record": ["--seconds", "0.1"],
+    "export": ["--format", "sb3"],
+    "diagnose": ["--episodes", "1"],
+    "robustness": ["--episodes", "1"],
+}
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("verb", ["evaluate", "enjoy", "export", "record"])
+@pytest.mark.parametrize("which", ["best", "final"])
+def test_latest_is_the_newest_run_whose_policy_can_be_played(
+    answer, trained, without_policy, verb, which
+):
+    if which == "final":
+        shutil.rmtree(f"{RUN}/best")
+    code, text = answer(verb, "latest", *PLAYING[verb])
+    assert code == 0, text
+    about = "" if which == "best" else ", it was never evaluated: its final policy is used"
+    assert f"note: latest is {RUN}{about}\n" in text
+
+
+@pytest.mark.training
+def test_resume_latest_stays_the_newest_run(answer, trained, without_policy):
+    code, text = answer("resume", "latest", "log.progress=false")
+    assert code == 0, text
+    assert "later-s0" in text
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("verb", [*PLAYING, "inspect"])
+def test_the_fix_that_is_printed_where_no_run_has_a_policy_works(answer, trained, verb):
+    for name in ("best", "final"):
+        shutil.rmtree(f"{RUN}/{name}")
+    code, text = answer(verb, "latest", *PLAYING.get(verb, []))
+    assert (code, "Traceback" in text) == (2, False)
+    fix = re.search(r"Name a checkpoint: (.*)\.$", text.strip())
+    assert fix is not None, text
+    assert answer("evaluate", *fix[1].split(), "--episodes", "1")[0] == 0
+
+
+@pytest.mark.training
+def test_a_run_that_was_never_evaluated_names_what_to_type(answer, trained):
+    for name in ("best", "final"):
+        shutil.rmtree(f"{RUN}/{name}")
+    code, text = answer("evaluate", RUN)
+    assert code == 2
+    fix = re.search(r"was never evaluated, and has no best policy. Use (--which \d+)\.", text)
+    assert fix is not None, text
+    assert answer("evaluate", RUN, *fix[1].split(), "--episodes", "1")[0] == 0
 
 
 @pytest.mark.training

@@ -171,5 +171,5 @@ def test_the_examination_imports_what_the_study_has_trained_with(tmp_path):
 
     own = planted(tmp_path / "run", "evil_package.Wrapper")
     data = {"run": str(tmp_path / "run"), "config": own.model_dump(mode="json"), "episodes": 1}
-    with pytest.raises(ConfigError, match="has no best policy yet"):
+    with pytest.raises(ConfigError, match="has no best policy"):
         trial_job.examine(data)
