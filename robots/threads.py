@@ -72,7 +72,7 @@ class Threads:
                 self.count = count
         _chosen[self._key] = self.count
         figures = ", ".join(f"{count}: {1e3 * s:.2f}" for count, s in sorted(medians.items()))
-        log.info(
+        log.debug(
             "threads for %d worlds: %d (ms a step with %s); %s sets it, the numbers are the same",
             *(self._key[0], self.count, figures, THREADS),
         )

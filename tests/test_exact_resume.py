@@ -294,7 +294,7 @@ def test_a_longer_run_goes_on_and_says_that_it_is_longer(tmp_path):
     run_dir, _ = train_run(tmp_path / "run", _config("sac"))
     result = ExpManager(_config("sac", REACH, "n_timesteps=256"), run_dir).train()
     assert (result.num_timesteps, result.resumed_at) == (256, [192])
-    assert result.inexact_because == ["n_timesteps was 192, is 256"]
+    assert result.inexact_because == ["extended from 192 to 256 steps"]
 
 
 def _die(*_):

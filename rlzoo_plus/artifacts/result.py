@@ -8,6 +8,8 @@ from typing import Any, TypedDict
 
 # Of a resumed run that is neither known to be the same nor known to differ.
 NO_DIFFERENCE = "no difference found"
+# How the reason begins why a run that was given more steps is not the one of that length.
+EXTENDED = "extended from "
 # The numbers of an evaluation that every record has; all others are in its `metrics`.
 EVALUATION_NUMBERS = ("mean_return", "std_return", "iqm_return", "success_rate")
 

@@ -166,8 +166,8 @@ def _check_small_buffer(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
     kwargs = algo.hyperparams.get("replay_buffer_kwargs") or {}
     if kwargs.get("handle_timeout_termination", True):
         raise ConfigError(
-            f"{key}: such a buffer cannot tell a time limit from a failure. Leave it out, or accept "
-            "it: algo.hyperparams.replay_buffer_kwargs={handle_timeout_termination: false}."
+            f"{key}: such a buffer takes a time limit for a failure. Leave it out, or accept that: "
+            "algo.hyperparams.replay_buffer_kwargs={handle_timeout_termination: false}."
         )
 
 

@@ -19,7 +19,7 @@ from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
 from rlzoo_plus.artifacts.chunks import ChunkIndex, ChunkStore, PendingChunks
 from rlzoo_plus.artifacts.provenance import code_state
-from rlzoo_plus.artifacts.result import NO_DIFFERENCE
+from rlzoo_plus.artifacts.result import EXTENDED, NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import changed_values, describe_changes, outcome_values
@@ -214,8 +214,8 @@ class RunSnapshot:
         self.exactness = Exactness(**state.get("exactness", {}))
         reasons = list(problems)
         length = about.get("n_timesteps", self.config.n_timesteps)
-        if length != self.config.n_timesteps:
-            reasons.append(f"n_timesteps was {length}, is {self.config.n_timesteps}")
+        extended = f"{EXTENDED}{length:,} to {self.config.n_timesteps:,} steps"
+        reasons += [extended] if length != self.config.n_timesteps else []
         reasons += describe_changes(changes)
         reasons += self.code.changes_since(about.get("code", {}), agent.env)
         # The summary shows the first reason: a change comes before its effects.
@@ -232,7 +232,10 @@ class RunSnapshot:
             keeper.keep_saved_best()
         self._started = time.monotonic() - state.get("clock", {}).get("training_s", 0.0)
         for reason in reasons:
-            log.warning("not exactly as if never stopped: %s", reason)
+            if reason == extended:
+                log.info("the run is %s", extended)
+            else:
+                log.warning("not exactly as if never stopped: %s", reason)
 
     def _compare_rows(self, *, is_over: bool = False) -> None:
         """Compare the rows logged again with those from before the last stop."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.result import EXTENDED
 from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.cadence import evaluation_steps
@@ -121,7 +122,7 @@ def print_header(
             schedule += " of unknown length"
         else:
             share = played / config.n_timesteps
-            schedule += f": at most {played:,} steps, {share:.0%} of the training's"
+            schedule += f": at most {played:,} steps, {share:.0%} of the training steps"
     console.print(f"evaluation: {schedule}", markup=False)
     if problem is not None:
         console.print(f"exact resume: no, because {problem}", markup=False)
@@ -154,8 +155,9 @@ def print_result(
         steps = ", ".join(f"{step:,}" for step in result.resumed_at)
         exactly = "exactly as if never stopped" if result.exact is True else str(result.exact)
         if not result.exact:
-            exactly = f"not exactly, since step {result.inexact_since:,}: "
-            exactly += result.inexact_because[0]
+            others = [text for text in result.inexact_because if not text.startswith(EXTENDED)]
+            since = f"not exactly, since step {result.inexact_since:,}: "
+            exactly = since + others[0] if others else result.inexact_because[-1]
         row("resumed", f"at step {steps}; {exactly}")
     if result.solved is not None:
         answer = "[green]yes[/]" if result.solved else "[yellow]not yet[/]"

@@ -117,7 +117,7 @@ def test_a_longer_run_of_an_older_checkpoint_is_only_longer(tmp_path):
     run_dir = _stopped(tmp_path / "run", _config())
     _edit_manifest(run_dir, lambda about: about.pop("config"))
     result = ExpManager(_config("ppo", "n_timesteps=256"), run_dir).train()
-    assert result.inexact_because == ["n_timesteps was 192, is 256"]
+    assert result.inexact_because == ["extended from 192 to 256 steps"]
 
 
 def test_a_checkpoint_holds_no_text_that_may_be_a_secret(tmp_path):

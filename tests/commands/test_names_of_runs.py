@@ -131,3 +131,26 @@ def test_an_end_of_several_paths_is_answered_with_them(answer, tmp_path):
         assert "outputs/pole/ppo/a-s0" in text
         assert "outputs/pole/ppo/b-s0" in text
         assert "Traceback" not in text
+
+
+@pytest.mark.training
+def test_a_longer_run_is_told_as_plain_information(answer, trained):
+    code, text = answer("resume", "latest", "n_timesteps=128")
+    assert code == 0, text
+    assert "the run is extended from 64 to 128 steps" in text
+    assert re.search(r"resumed +at step 64; extended from 64 to 128 steps\n", text)
+    assert "not exactly" not in text
+    assert "warning" not in text
+
+
+@pytest.mark.training
+def test_what_only_experts_need_is_printed_with_debug_alone(answer):
+    line = [*SMALL, "run_dir=mine", "n_envs=8", "n_timesteps=512", "eval.every_steps=512"]
+    code, text = answer("train", *line)
+    assert code == 0, text
+    assert "run directory: mine" in text
+    assert "mean return" in text
+    for word in ("recorded", "ROBOTS_THREADS", "seeds:"):
+        assert word not in text
+    code, text = answer("train", *line, "run_dir=other", "log.level=debug")
+    assert "updates are recorded" in text

@@ -66,7 +66,7 @@ def test_the_fewest_that_are_about_as_fast_as_any_are_kept(machine, clock, costs
 
 def test_the_choice_is_said_once_and_holds_for_worlds_of_the_kind(machine, clock, caplog):
     machine(2)
-    with caplog.at_level(logging.INFO, "robots"):
+    with caplog.at_level(logging.DEBUG, "robots"):
         settled(clock({1: 0.002, 2: 0.001}))
         assert Threads(8, 1).timed(lambda count: count) == 2
     (record,) = caplog.records

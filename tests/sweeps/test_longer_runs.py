@@ -138,7 +138,7 @@ def test_a_finished_sweep_is_extended_as_resume_extends_a_run(in_process, capsys
     results = [run.result for run in longer]
     assert [result["num_timesteps"] for result in results] == [128, 128]
     assert [result["resumed_at"] for result in results] == [[64], [64]]
-    assert all("n_timesteps was 64, is 128" in str(r["inexact_because"]) for r in results)
+    assert all("extended from 64 to 128 steps" in str(r["inexact_because"]) for r in results)
     alone = rz.Run.open(in_process / "alone", trust=True)
     alone.resume(n_timesteps=128, quiet=True)
     assert run_digests(alone.run_dir) == run_digests(first)

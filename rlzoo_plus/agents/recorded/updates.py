@@ -192,7 +192,7 @@ class RecordedUpdates(Recorder):
                 after.restore()
             return
         if not self._checked:
-            log.info("updates are recorded: the first one came out the same, bit for bit")
+            log.debug("updates are recorded: the first one came out the same, bit for bit")
         self._keep(agent, update, kind)
 
     def forget(self) -> None:
