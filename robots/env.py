@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -173,6 +174,13 @@ class BaseRobotEnv(ExactState, View):
 
     # Named here too: a subclass that overrides how it steps must give its own state with it.
     state_dict = ExactState.state_dict
+
+    @staticmethod
+    def default_options() -> dict[str, Any]:
+        """Return the default of each of ``EnvOptions``."""
+        places = (signature(place).parameters for place in (BaseRobotEnv, Conditions))
+        found = {name: known.default for place in places for name, known in place.items()}
+        return {name: found[name] for name in EnvOptions.__annotations__}
 
     @property
     def simulation(self) -> Simulation:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rlzoo_plus.artifacts.secrets import BLANK, is_secret
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED
-from rlzoo_plus.config.schema import IN_PROCESS
+from rlzoo_plus.config.schema import IN_PROCESS, OF_SOME_ALGORITHMS, without_unused
 
 # Besides what decides nothing: the seed; `hpo` steers a search, and metrics only measure.
 _NOT_COMPARED = (*UNHASHED, "seed", "hpo")
@@ -33,7 +33,12 @@ def variant_values(config: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         config: A run's configuration as plain data; it may be untrusted or incomplete.
     """
-    kept = {key: value for key, value in config.items() if key not in _NOT_COMPARED}
+    # Runs from before a key lack it, or have it with the value that changes nothing.
+    used = without_unused(config)
+    for section, keys in OF_SOME_ALGORITHMS.items():
+        if isinstance(found := used.get(section), Mapping):
+            used[section] = {**keys, **found}
+    kept = {key: value for key, value in used.items() if key not in _NOT_COMPARED}
     for section, key in _NOT_COMPARED_BELOW:
         inner = kept.get(section)
         if isinstance(inner, Mapping):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
@@ -175,9 +176,19 @@ class RunDir:
             # Fails, as it should, if anything else is in it.
             self.path.rmdir()
 
-    def start(self, config: dict[str, Any], command: str, provenance: dict[str, Any]) -> None:
-        """Write configuration, command line and provenance before the first step."""
-        write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
+    def start(
+        self,
+        config: dict[str, Any],
+        command: str,
+        provenance: dict[str, Any],
+        env_defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write configuration, command line and provenance before the first step.
+
+        `env_defaults` are the arguments of the environment that the configuration does not set;
+        they become comments of it.
+        """
+        write_atomic(self.config_file, _config_text(config, env_defaults))
         write_atomic(self.command_file, command + "\n")
         write_json(self.provenance_file, redact_all(provenance))
 
@@ -185,9 +196,11 @@ class RunDir:
         """Record one more entry of the run's provenance."""
         write_json(self.provenance_file, redact_all({**self.read_provenance(), name: facts}))
 
-    def go_on(self, config: dict[str, Any], command: str) -> None:
+    def go_on(
+        self, config: dict[str, Any], command: str, env_defaults: Mapping[str, Any] | None = None
+    ) -> None:
         """Record that the run is resumed: its present configuration, and one more command line."""
-        write_atomic(self.config_file, yaml.safe_dump(config, sort_keys=False))
+        write_atomic(self.config_file, _config_text(config, env_defaults))
         append_lines(self.command_file, f"{command}\n")
         # A finished run is extended: it has no outcome yet, and keeps the one of its first steps.
         if self.result_file.is_file():
@@ -231,6 +244,16 @@ class RunDir:
     def read_provenance(self) -> dict[str, Any]:
         """Return code, libraries, machine and seeds, empty if there are none."""
         return read_json(self.provenance_file)
+
+
+def _config_text(config: dict[str, Any], env_defaults: Mapping[str, Any] | None) -> str:
+    """Return a configuration as YAML, with the environment's own defaults as comments."""
+    text = yaml.safe_dump(config, sort_keys=False)
+    if not env_defaults:
+        return text
+    lines = yaml.safe_dump(dict(env_defaults), sort_keys=False).splitlines()
+    about = "# Defaults of the environment; env.kwargs.NAME changes one.\n"
+    return text + about + "".join(f"# {line}\n" for line in lines)
 
 
 def path_problem(path: PurePath) -> str | None:

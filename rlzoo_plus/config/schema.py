@@ -16,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -23,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from rlzoo_plus.config.catalog import LAUNCHERS, TRACKERS
+from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
 from rlzoo_plus.registry import Registry
 
 _SHORT_NUMBER = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmbgKMBG])", re.ASCII)
@@ -117,26 +118,32 @@ class NoiseConfig(Section):
 
 
 class AlgoConfig(Section):
-    """The algorithm and its constructor arguments in Stable-Baselines3."""
+    """The algorithm and its constructor arguments in Stable-Baselines3.
+
+    What has a default is for some algorithms: the runs of others lack it.
+    """
 
     name: Line
     packages: list[Line]
     hyperparams: dict[str, Any]
-    action_noise: NoiseConfig | None
-    replay_buffer: str | None
+    action_noise: NoiseConfig | None = None
+    replay_buffer: str | None = None
 
 
 class LstmConfig(Section):
     """The LSTM of a recurrent policy."""
 
-    hidden_size: Count | None
-    n_layers: Few | None
-    shared: bool | None
-    enable_critic: bool | None
+    hidden_size: Count | None = None
+    n_layers: Few | None = None
+    shared: bool | None = None
+    enable_critic: bool | None = None
 
 
 class NetworkConfig(Section):
-    """The policy's networks; null keeps the algorithm's own default."""
+    """The policy's networks; null keeps the algorithm's own default.
+
+    What has a default is for some algorithms: the runs of others lack it.
+    """
 
     policy: Line
     net_arch: LayerSizes | dict[str, LayerSizes] | None
@@ -150,11 +157,11 @@ class NetworkConfig(Section):
     features_extractor: str | None
     features_extractor_kwargs: dict[str, Any] | None
     normalize_images: bool | None
-    n_critics: Few | None
-    n_quantiles: Count | None
+    n_critics: Few | None = None
+    n_quantiles: Count | None = None
     optimizer: str | None
     optimizer_kwargs: dict[str, Any] | None
-    lstm: LstmConfig
+    lstm: LstmConfig = LstmConfig()
     policy_kwargs: dict[str, Any]
 
 
@@ -194,10 +201,27 @@ class EvalConfig(Section):
     max_episode_steps: Count | Literal["auto"] | None = "auto"
 
     @model_serializer(mode="wrap")
-    def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unused(
+        self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
         """Leave out what came later and is not used."""
-        unused = [name for name in ("beside", "max_episode_steps") if getattr(self, name) == "auto"]
-        return {key: value for key, value in serialize(self).items() if key not in unused}
+        data = serialize(self)
+        return data if info.context is _WHOLE else without_unused({"eval": data})["eval"]
+
+
+def without_unused(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what came later and is not used: hashes stay what they were.
+
+    Args:
+        data: Plain data; it may be untrusted or incomplete.
+    """
+    kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
+    if kept.get("init_from") is None:
+        kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
+    if isinstance(found := kept.get("eval"), Mapping):
+        unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
+        kept["eval"] = {key: value for key, value in found.items() if key not in unused}
+    return kept
 
 
 class CheckpointConfig(Section):
@@ -366,6 +390,21 @@ class InfraConfig(PluginSection):
     time_limit_minutes: PositiveFloat | None = None
 
 
+# The keys that came later, with the value that changes nothing.
+_UNUSED = {
+    **{"freeze": [], "store": None, "record_updates": True},
+    **dict.fromkeys(("fast", "fast_math", "profile"), False),
+}
+_USED = object()
+# The keys of some algorithms that config.yaml of a run with another one lacks.
+OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
+    "network": {"lstm": LstmConfig().model_dump(), "n_critics": None, "n_quantiles": None},
+    "algo": {"action_noise": None, "replay_buffer": None},
+}
+# Asks for a configuration with all of them.
+_WHOLE = {"whole": True}
+
+
 class RunConfig(Section):
     """The complete configuration of one run, with one seed."""
 
@@ -403,12 +442,26 @@ class RunConfig(Section):
     export: ExportConfig
     callbacks: Named
 
+    def whole(self) -> dict[str, Any]:
+        """Return every key that counts, as for config.yaml, and none of another algorithm."""
+        data = self.model_dump(context=_WHOLE)
+        spec = ALGORITHMS.get(self.algo.name)
+        if isinstance(spec, AlgorithmSpec):
+            is_off_policy = spec.family is Family.OFF_POLICY
+            has_critics = is_off_policy and "Box" in spec.actions
+            uses = {"lstm": spec.recurrent, "replay_buffer": is_off_policy}
+            uses |= dict.fromkeys(("n_critics", "action_noise"), has_critics)
+            uses["n_quantiles"] = spec.name.endswith(("tqc", "qrdqn"))
+            for section, keys in OF_SOME_ALGORITHMS.items():
+                for key, unset in keys.items():
+                    if not uses[key] and data[section][key] == unset:
+                        del data[section][key]
+        return data
+
     @model_serializer(mode="wrap")
-    def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_unused(
+        self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
         """Leave out what came later and is not used: hashes and bundles are those from before."""
-        unused = [name for name in ("freeze", "store") if not getattr(self, name)]
-        unused += ["init_from", "init"] if self.init_from is None else []
-        unused += ["record_updates"] if self.record_updates else []
-        unused += [name for name in ("fast", "fast_math") if not getattr(self, name)]
-        unused += ["profile"] if self.profile is False else []
-        return {key: value for key, value in serialize(self).items() if key not in unused}
+        data = serialize(self)
+        return data if info.context is _WHOLE else without_unused(data)

@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ import robots
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.cadence import LONGEST_EVALUATED, with_schedule
 from rlzoo_plus.config.catalog import WRAPPERS
+from rlzoo_plus.config.literals import plain_value
 from rlzoo_plus.config.own_code import EXTRAS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig, RunConfig, is_own_vec_env
@@ -55,6 +57,8 @@ _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AssertionError)
 MostSteps = int | Literal["auto"] | None
 # Steps of the longest episode of each specification that was made here.
 _limits: dict[str, int | None] = {}
+_defaults: dict[str, dict[str, Any]] = {}
+_OF_PICTURES = ("render_mode", "render_width", "render_height", "renderer")
 
 
 def make_env(
@@ -95,13 +99,38 @@ def make_env(
     known.append(getattr(env.unwrapped, "max_episode_steps", None))
     known.append(_longest_game(env))
     whole = (steps for steps in known if isinstance(steps, int))
-    limit = _limits[spec.model_dump_json()] = min(whole, default=None)
+    key = spec.model_dump_json()
+    limit = _limits[key] = min(whole, default=None)
+    _defaults[key] = _default_arguments(env.unwrapped, spec.kwargs)
     if most_steps == "auto":
         most_steps = None if limit else LONGEST_EVALUATED
     if most_steps is not None and most_steps < (limit or most_steps + 1):
         env = EpisodeLimit(env, most_steps)
     # Outermost: a warm-up must not use up an episode's seed.
     return RecordedEpisodes(env) if recorded else ReproducibleResets(env)
+
+
+def defaults_of(spec: EnvConfig) -> dict[str, Any]:
+    """Return the arguments that `env.kwargs` leaves at their defaults; none if it was not made."""
+    return _defaults.get(spec.model_dump_json(), {})
+
+
+def _default_arguments(env: gym.Env, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the arguments of an environment are that are not given, as plain data."""
+    known = {p.name: p.default for p in inspect.signature(type(env)).parameters.values()}
+    found = {**known, **getattr(env, "default_options", dict)()}
+    weights = getattr(getattr(env, "task", None), "weights", None)
+    if isinstance(weights, Mapping) and "reward" in known:
+        own = given.get("reward") or {}
+        found["reward"] = {name: value for name, value in weights.items() if name not in own}
+        given = {name: value for name, value in given.items() if name != "reward"}
+    kept: dict[str, Any] = {}
+    for name, value in found.items():
+        # Some are no plain values, or none at all.
+        with contextlib.suppress(ConfigError):
+            if name not in (*given, *_OF_PICTURES):
+                kept[name] = plain_value(name, value)
+    return kept
 
 
 def _longest_game(env: gym.Env) -> int | None:

@@ -217,6 +217,8 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     Raises:
         BusyError: Another process was faster.
     """
+    from rlzoo_plus.envs.single import defaults_of
+
     config = plan.config
     run_dir = plan.run_dir
     if plan.start is Start.RESTART and run_dir is not None:
@@ -232,9 +234,10 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
         lock.release()
         raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
     if plan.start is Start.RESUME:
-        run_dir.go_on(config.model_dump(), command)
+        run_dir.go_on(config.whole(), command, defaults_of(config.env))
     else:
-        run_dir.start(config.model_dump(), command, _provenance(config, problem))
+        provenance = _provenance(config, problem)
+        run_dir.start(config.whole(), command, provenance, defaults_of(config.env))
     return run_dir, lock
 
 
