@@ -112,7 +112,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
 
     requirements, pip_config = options.requirements, options.pip_config
     if pip_config is not None and not pip_config.is_file():
-        raise ConfigError(f"--pip-config: {printable(pip_config)} is no file.")
+        raise ConfigError(f"--pip-config: {printable(pip_config)} is not a file.")
     text = ""
     if requirements is not None:
         try:

@@ -141,7 +141,7 @@ def _values(options: argparse.Namespace, old: dict[str, str], asks: bool) -> dic
             try:
                 given = kind(text)
             except ValueError:
-                raise ConfigError(f"{question}: {text!r} is no {kind.__name__}.") from None
+                raise ConfigError(f"{question}: {text!r} is not {kind.__name__}.") from None
         if given is not None:
             # As CloudFormation writes numbers.
             text = f"{given:g}" if isinstance(given, float) else str(given)

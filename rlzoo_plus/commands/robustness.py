@@ -25,14 +25,14 @@ def main(arguments: list[str]) -> int:
     parser = command_parser(
         "robustness",
         "Play the same held-out episodes in changed worlds: mass, friction, damping, latency, "
-        "noise, motor strength and pushes for robots of ours, noise and latency for other "
+        "noise, motor strength and pushes for the shipped robots, noise and latency for other "
         "environments. Prints a table, the worst case and, of several runs, their ranking by it; "
         "plots a degradation curve for each change.",
         "outputs/cartpole_bullet/ppo/... --choose",
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; or a folder for all runs in it")
-    add("--grid", type=Path, metavar="FILE", help="YAML: values by name (default: one of ours)")
+    add("--grid", type=Path, metavar="FILE", help="YAML: values by name (default: a shipped one)")
     add("--which", help=WHICH_HELP)
     choose_help = "the policy with the best worst case: of one run its checkpoints, else its runs"
     add("--choose", action="store_true", help=choose_help)

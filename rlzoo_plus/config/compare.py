@@ -45,9 +45,9 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
         lines = "".join(f"\n  {key}: {old!r} there, {new!r} here" for key, old, new in changes)
         raise ConfigError(
             f"run_dir={where} holds a run with another configuration:{lines}\n"
-            "Only n_timesteps (upwards), checkpoint.*, eval.metrics, log.*, tracker, store and "
-            "report.* may change. Use another run_dir, or restart=true to start anew and keep that "
-            "run aside."
+            "Only checkpoint.*, eval.metrics, log.*, tracker, store and report.* may change, and "
+            "n_timesteps may grow. Use another run_dir, or restart=true, which starts a new run and "
+            "moves that one aside."
         )
     return now
 

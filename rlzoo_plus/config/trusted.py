@@ -73,7 +73,9 @@ def add_trusted(path: Path) -> bool:
     if not path.exists():
         raise ConfigError(f"{shown} does not exist.")
     if not path.is_dir() and (path.is_symlink() or not path.is_file()):
-        raise ConfigError(f"{shown} is a link or no plain file. Name a module's file, or a folder.")
+        raise ConfigError(
+            f"{shown} is a link or a special file. Name a module's file, or a folder."
+        )
     path = path.resolve()
     installed = {"site-packages", "dist-packages"}
     if path.name in installed or (path.is_relative_to(library) and not installed & {*path.parts}):

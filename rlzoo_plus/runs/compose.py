@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_NAMES = {"env": "env='cartpole', or an id as env={'id': 'CartPole-v1'}", "algo": "algo='ppo'"}
 # Hydra reads these as other values.
 _NO_TEXTS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
 
@@ -109,10 +110,10 @@ def _as_text(value: Any, key: str) -> str:
         return "{" + ", ".join(items) + "}"
     if isinstance(value, Sequence):
         return "[" + ", ".join(_as_text(item, key) for item in value) + "]"
-    raise ConfigError(
-        f"{key}: a {type(value).__name__} is no value of a configuration. Give a number, a text, "
-        "a list, a dictionary or None."
-    )
+    given = "a class" if isinstance(value, type) else f"an object of {type(value).__name__}"
+    if key in ("env", "algo"):
+        raise ConfigError(f"{key} expects a name, e.g. {_NAMES[key]}, not {given}.")
+    raise ConfigError(f"{key} expects a number, a text, a list, a dictionary or None, not {given}.")
 
 
 class Resolver:

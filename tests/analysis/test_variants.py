@@ -72,3 +72,9 @@ def test_labels_have_no_control_characters():
 def test_seeds_of_one_variant_have_one_label():
     assert labels(config(seed=0), config(seed=1)) == ["", ""]
     assert labels(config(seed=0), config(seed=1), config(gamma=0.9))[:2] == ["gamma=0.99"] * 2
+
+
+def test_runs_stored_before_and_after_config_yaml_was_whole_are_one_variant(resolve_config):
+    for line in ("algo=ppo", "algo=sac env=pendulum", "algo=ppo fast=true"):
+        config = resolve_config(*line.split(), "tuned=none").config
+        assert key(config.whole()) == key(config.model_dump(mode="json"))

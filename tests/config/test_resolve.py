@@ -1,10 +1,12 @@
 """From composed values to a checked configuration."""
 
 import pytest
+import yaml
 
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.compose import conf_dir, group_options
-from rlzoo_plus.config.resolve import config_hash, env_slug, resolve
+from rlzoo_plus.config.resolve import config_hash, env_slug, load_stored, resolve
+from rlzoo_plus.config.schema import EvalConfig, RunConfig
 from rlzoo_plus.errors import ConfigError
 
 TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
@@ -108,7 +110,7 @@ def test_an_unknown_algorithm_gets_a_suggestion(check):
         ("network__features_extractor", "nature", "'nature_cnn'"),
         ("env__wrappers", ["time_featur"], "'time_feature'"),
         ("env__wrappers", [{"rescale_actoin": {"min_action": -1}}], "'rescale_action'"),
-        ("algo__hyperparams__gama", 0.9, "'gamma'"),
+        ("algo__hyperparams__gama", 0.9, "'algo.hyperparams.gamma'"),
         ("network__net_arch", {"actr": [64], "critic": [64]}, "'actor'"),
     ],
 )
@@ -545,3 +547,37 @@ def test_an_environment_that_is_no_mapping_is_told(check, value):
 
 def test_a_value_of_two_lines_is_shown_in_one(check):
     assert len(complaint(check, network__n_critics="a\nb").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("algo=ppo", "cf3725705cfeb486"),
+        ("algo=sac env=pendulum", "2f5c21755843c900"),
+        ("algo=dqn env=cartpole", "fc0e702741373a85"),
+        ("algo=recurrent_ppo network.lstm.hidden_size=8", "9da138dbe8624df8"),
+        ("algo=tqc env=pendulum network.n_quantiles=10", "9fe3f69b9c72373d"),
+        (
+            "algo=ppo fast=true freeze=[features_extractor] eval.max_episode_steps=100",
+            "873e0ffda473057c",
+        ),
+    ],
+)
+def test_what_config_yaml_holds_does_not_change_the_hash(resolve_config, line, known):
+    config = resolve_config(*line.split(), "tuned=none").config
+    assert config_hash(config) == known
+    # As runs were stored before, and as they are now.
+    for stored in (config.model_dump(mode="json"), config.whole()):
+        again = load_stored(yaml.safe_load(yaml.safe_dump(stored)))
+        assert again == config
+        assert config_hash(again) == known
+
+
+def test_config_yaml_has_every_key_that_counts_and_none_of_another_algorithm(resolve_config):
+    whole = resolve_config("algo=ppo", "tuned=none").config.whole()
+    assert whole.keys() == RunConfig.model_fields.keys()
+    assert whole["eval"].keys() == EvalConfig.model_fields.keys()
+    others = {"lstm", "n_critics", "n_quantiles", "action_noise", "replay_buffer"}
+    assert not others & (whole["network"].keys() | whole["algo"].keys())
+    sac = resolve_config("algo=tqc", "env=pendulum", "tuned=none").config.whole()
+    assert others - {"lstm"} <= sac["network"].keys() | sac["algo"].keys()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -468,3 +469,18 @@ def test_seeding_sets_what_a_run_sets_and_counts_environments_up():
     assert envs[0].action_space.sample() == first
     for env in envs:
         env.close()
+
+
+@pytest.mark.training
+def test_config_yaml_tells_the_defaults_of_the_environment(here):
+    weights = {"env.kwargs.reward.effort": 0.5}
+    run = rz.train(*SMALL, run_dir="run", quiet=True, **weights)
+    text = (run.path / "config.yaml").read_text()
+    _, comments = text.split("# Defaults of the environment; env.kwargs.NAME changes one.\n")
+    defaults = yaml.safe_load("\n".join(line.removeprefix("# ") for line in comments.splitlines()))
+    assert defaults["reward"] == {"alive": 0.5, "centred": 0.5}
+    assert (defaults["episode_s"], defaults["latency"]) == (10.0, 0)
+    assert "discrete" not in defaults
+    assert yaml.safe_load(text)["env"]["kwargs"] == {"discrete": False, "reward": {"effort": 0.5}}
+    longer = rz.Run.open("run").resume(quiet=True, n_timesteps=320)
+    assert "# reward:" in (longer.path / "config.yaml").read_text()
