@@ -46,8 +46,8 @@ def continued_config(before: RunConfig, now: RunConfig, where: str) -> RunConfig
         raise ConfigError(
             f"run_dir={where} holds a run with another configuration:{lines}\n"
             "Only checkpoint.*, eval.metrics, log.*, tracker, store and report.* may change, and "
-            "n_timesteps may grow. Use another run_dir, or restart=true, which starts a new run and "
-            "moves that one aside."
+            "n_timesteps may grow. Use another run_dir, or restart=true for a new run, which moves "
+            "that one aside."
         )
     return now
 

@@ -132,7 +132,7 @@ MISTAKES = {
     "an option": (["--cfg"], {}, "an override is a text like"),
     "no text": ([3], {}, "an override is a text like"),
     "one text": ("algo=sac", {}, "give a list of overrides"),
-    "an object": ([], {"seed": object()}, "seed: a object is no value"),
+    "an object": ([], {"seed": object()}, "not an object of object"),
     "no folder": ([], {"config_dir": "nowhere"}, "config_dir=nowhere: no such directory"),
     "a study": (["hpo=ppo"], {}, "add -m"),
 }
