@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import os
@@ -16,7 +17,7 @@ import torch
 from gymnasium import spaces
 
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
-from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.agents.hooks import WaitsForEpisode, with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -30,6 +31,7 @@ from rlzoo_plus.config.schedules import parse_schedule
 from rlzoo_plus.config.schema import AlgoConfig, NetworkConfig, RunConfig
 from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
+from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.startup import import_compiler_late
 
@@ -77,7 +79,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         "verbose": 0,
     }
     backend = _backend(spec)
-    kind = with_iteration_hook(algorithm, *backend.mixins(config))
+    is_hindsight = hasattr(arguments.get("replay_buffer_class"), "truncate_last_trajectory")
+    waits = [WaitsForEpisode] if is_hindsight else []
+    kind = with_iteration_hook(algorithm, *waits, *backend.mixins(config))
     try:
         with AllocationLimit.of_machine():
             agent = kind(policy_class, venv, **arguments)
@@ -89,6 +93,8 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
     backend.equip(agent, config, spec)
+    if is_hindsight:
+        agent.longest = functools.partial(longest_episode, config)  # type: ignore[attr-defined]
     return agent
 
 

@@ -8,11 +8,13 @@ been drawn.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import unwrap_vec_wrapper
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import torch
     from stable_baselines3.common.base_class import BaseAlgorithm
 
+log = logging.getLogger(__name__)
 # An extractor of its own for the policy or the value, and the target of a network.
 _VARIANT = re.compile(r"^(?:pi|vf)_(?=features_extractor$)|_target$")
 _NOT_NAMED = re.compile(r"\d+|weight|bias")
@@ -147,6 +150,57 @@ def with_iteration_hook(algorithm: type, *mixins: type) -> type:
     bases = (IterationHook, *mixins, algorithm)
     own = {"__doc__": algorithm.__doc__, "__module__": __name__}
     return type(algorithm.__name__, bases, own)
+
+
+class WaitsForEpisode:
+    """Mixin for an algorithm with hindsight replay, which samples from whole episodes alone.
+
+    Attributes:
+        has_episode: Whether its buffer has held one.
+        is_waiting: Whether it was said that updates begin later.
+        longest: Returns the steps of the longest possible episode, None if there is no limit.
+    """
+
+    has_episode = is_waiting = False
+    longest: Callable[[], int | None] = staticmethod(lambda: None)
+
+    def train(self, *args: Any, **kwargs: Any) -> None:
+        """Update the networks; before the end of the first episode, leave them as they are.
+
+        Raises:
+            ConfigError: The replay buffer is shorter than an episode.
+        """
+        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
+        if not self.has_episode:
+            if not np.any(buffer.ep_length):
+                if buffer.full:
+                    raise self._too_short()
+                if not self.is_waiting:
+                    log.info("hindsight replay: updates begin with the end of the first episode")
+                self.is_waiting = True
+                return
+            self.has_episode = True
+        try:
+            super().train(*args, **kwargs)  # type: ignore[misc]
+        except RuntimeError as error:
+            if np.any(buffer.ep_length):
+                raise
+            raise self._too_short() from error
+
+    def _too_short(self) -> ConfigError:
+        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
+        rows, n_envs, longest = buffer.buffer_size, buffer.n_envs, self.longest()
+        fix = f"n_envs={n_envs} times the longest episode"
+        if longest is not None:
+            fix = f"{longest * n_envs} (n_envs={n_envs} times {longest} steps)"
+        return ConfigError(
+            f"algo.hyperparams.buffer_size={rows * n_envs} holds {rows} steps of each environment, "
+            "less than an episode, and hindsight replay needs whole ones. Set it to at least "
+            f"{fix}."
+        )
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "has_episode", "is_waiting", "longest"]  # type: ignore[misc]
 
 
 class KeepsFrozen:
