@@ -207,7 +207,8 @@ def where_raised(error: BaseException) -> str:
     """Return what was raised and where, in one line: `KeyError: 'x' (my_env.py, line 3)`.
 
     The line is that of the user's own code, if there is any, and not that of a library it called.
-    For a package that is missing, its name at the package index follows.
+    An assertion without a text is shown itself. For a package that is missing, its name at the
+    package index follows.
     """
     lines = str(error).splitlines()
     kind = type(error).__name__
@@ -221,10 +222,12 @@ def where_raised(error: BaseException) -> str:
         # Weights & Biases replaces sys.exit by a function of its own.
         is_hook = isinstance(error, SystemExit) and frame.name == "exit"
         if not is_hook and not frame.filename.startswith("<") and not path.is_relative_to(_OURS):
-            frames.append((path, frame.lineno))
-    own = [(path, line) for path, line in frames if not _is_of_a_library(path)]
-    if found := (own or frames)[:1]:
-        text += f" ({_shown(found[0][0])}, line {found[0][1]})"
+            frames.append((path, frame))
+    own = [(path, frame) for path, frame in frames if not _is_of_a_library(path)]
+    for path, frame in (own or frames)[:1]:
+        if isinstance(error, AssertionError) and not lines:
+            text += f": {frame.line}"
+        text += f" ({_shown(path)}, line {frame.lineno})"
     return text + how_to_install(error)
 
 

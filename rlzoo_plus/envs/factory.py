@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
 from rlzoo_plus.envs.batching import batch_problem, enough_of, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
-from rlzoo_plus.envs.fit import is_image
+from rlzoo_plus.envs.fit import is_channels_last, is_image
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import MostSteps, make_env
 from rlzoo_plus.registry import import_user_module
@@ -98,7 +99,7 @@ class _Chain:
 
 
 def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = None) -> VecEnv:
-    from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
+    from stable_baselines3.common.vec_env import VecFrameStack
 
     from rlzoo_plus.agents.finite import FiniteVecEnv
 
@@ -119,8 +120,23 @@ def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = 
     space = venv.observation_space
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     # Stable-Baselines3 would add it by itself to the training environment only.
-    has_channels_last = any(is_image(part) and part.shape[-1] < part.shape[0] for part in parts)
-    return VecTransposeImage(venv) if has_channels_last else venv
+    return _channels_first(venv) if any(map(is_channels_last, parts)) else venv
+
+
+def _channels_first(venv: VecEnv) -> VecEnv:
+    """Transpose images; of a dictionary only those that need it, which SB3 refuses to mix."""
+    from stable_baselines3.common.vec_env import VecTransposeImage
+
+    if not isinstance(venv.observation_space, spaces.Dict):
+        return VecTransposeImage(venv)
+    space = copy.deepcopy(venv.observation_space)
+    keys = [key for key, part in space.spaces.items() if is_channels_last(part)]
+    for key in keys:
+        space.spaces[key] = VecTransposeImage.transpose_space(space.spaces[key], key)  # type: ignore[arg-type]
+    transposed = VecTransposeImage(venv, skip=True)
+    transposed.skip, transposed.image_space_keys = False, keys
+    transposed.observation_space = space
+    return transposed
 
 
 def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:

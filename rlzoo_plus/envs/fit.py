@@ -94,10 +94,12 @@ def _inspect_single_env(config: RunConfig) -> EnvFacts:
             )
         check_interface(env, config.env.id)
         can_render = "rgb_array" in (env.metadata or {}).get("render_modes", [])
-        trial = Trial(env, config.env.id)
-        problem = replay_problem(config.env, trial, in_worker=config.vec_env == "subproc")
+        in_worker = config.vec_env == "subproc"
+        trial = Trial(env, config.env.id, in_worker=in_worker)
+        problem = replay_problem(config.env, trial, in_worker=in_worker)
         both = env.observation_space, env.action_space
-        warnings = (*trial.warnings, *_without_limit(config, trial))
+        doubts = _doubts(*both, config)
+        warnings = (*trial.warnings, *doubts, *_without_limit(config, trial))
         return EnvFacts(*both, can_render, problem, has_exact_state(env.env), warnings)
     finally:
         env.close()
@@ -125,7 +127,8 @@ def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
         can_render = "rgb_array" in (venv.metadata or {}).get("render_modes", [])
         problem = None if venv.has_state else venv.no_state
         both = venv.observation_space, venv.action_space
-        return EnvFacts(*both, can_render, problem, has_exact_state=False)
+        doubts = tuple(_doubts(*both, config))
+        return EnvFacts(*both, can_render, problem, has_exact_state=False, warnings=doubts)
     finally:
         venv.close()
 
@@ -147,6 +150,11 @@ def is_image(space: spaces.Space) -> bool:
     )
 
 
+def is_channels_last(space: spaces.Space) -> bool:
+    """Return whether a space holds images with their channels in the last dimension."""
+    return is_image(space) and space.shape is not None and space.shape[-1] < space.shape[0]
+
+
 def _check_spaces(
     observations: spaces.Space, actions: spaces.Space, config: RunConfig
 ) -> AlgorithmSpec:
@@ -155,9 +163,21 @@ def _check_spaces(
     if isinstance(observations, spaces.Dict):
         _check_entries(observations, env_id)
     for part in observations.spaces.values() if is_dict else [observations]:
-        _check_observation(part, env_id, config.env.frame_stack)
+        _check_observation(part, config)
         _check_image(part, config, is_dict=is_dict)
-    kind = type(actions).__name__
+    _check_actions(actions, spec, config)
+    uses_goals = (config.algo.replay_buffer or spec.replay_buffer) == "her"
+    if uses_goals and not (is_dict and set(observations.spaces) >= _GOAL_KEYS):
+        raise ConfigError(
+            f"hindsight replay needs a goal environment, with observation, achieved_goal and "
+            f"desired_goal; {env_id} has {type(observations).__name__} observations. "
+            "Use e.g. env=panda_reach, or algo.replay_buffer=null with another algorithm."
+        )
+    return spec
+
+
+def _check_actions(actions: spaces.Space, spec: AlgorithmSpec, config: RunConfig) -> None:
+    env_id, kind = config.env.id, type(actions).__name__
     if kind not in spec.actions:
         known = ALGORITHMS.items()
         others = {name: s for name, s in known if not s.maskable and s.backend == spec.backend}
@@ -171,20 +191,59 @@ def _check_spaces(
             f"{spec.name} cannot act in {shown}, the action space of {env_id}: it needs "
             f"{' or '.join(spec.actions)}. {fix}."
         )
-    is_endless = isinstance(actions, spaces.Box) and not actions.is_bounded()
-    if is_endless:
+    where = f"env.id={env_id}: its action_space, {_shown(actions)},"
+    is_flat = len(actions.shape or ()) < 2
+    if isinstance(actions, (spaces.MultiDiscrete, spaces.MultiBinary)) and not is_flat:
+        raise ConfigError(f"{where} has several dimensions, and actions are flat. {_plain(config)}")
+    if np.any(getattr(actions, "start", 0)):
         raise ConfigError(
-            f"env.id={env_id}: its action_space, {actions}, has no bounds, and no algorithm here "
-            "acts without them. Give the Box a finite low and high."
+            f"{where} does not start at 0, and the algorithms count actions from 0. "
+            f"{_plain(config)}"
         )
-    uses_goals = (config.algo.replay_buffer or spec.replay_buffer) == "her"
-    if uses_goals and not (is_dict and set(observations.spaces) >= _GOAL_KEYS):
+    if isinstance(actions, spaces.Box):
+        _check_box_of_actions(actions, spec, config)
+
+
+def _check_box_of_actions(actions: spaces.Box, spec: AlgorithmSpec, config: RunConfig) -> None:
+    where = f"env.id={config.env.id}: its action_space, {_shown(actions)},"
+    if 0 in actions.shape:
+        raise ConfigError(f"{where} has nothing to decide. Let it hold at least one number.")
+    if not actions.is_bounded():
         raise ConfigError(
-            f"hindsight replay needs a goal environment, with observation, achieved_goal and "
-            f"desired_goal; {env_id} has {type(observations).__name__} observations. "
-            "Use e.g. env=panda_reach, or algo.replay_buffer=null with another algorithm."
+            f"{where} has no bounds, and no algorithm here acts without them. Give the Box a "
+            "finite low and high."
         )
-    return spec
+    if spec.family is not Family.OFF_POLICY:
+        return
+    if actions.dtype.kind != "f":
+        raise ConfigError(
+            f"{where} is of {actions.dtype}, and the replay buffer of {spec.name} would cut "
+            f"actions from -1 to 1 to whole numbers. {_plain(config)}"
+        )
+    with np.errstate(over="ignore"):
+        span = actions.high - actions.low
+    if not (np.isfinite(span) & (span > 0)).all():
+        place = tuple(np.argwhere(~(np.isfinite(span) & (span > 0)))[0].tolist())
+        low, high = actions.low[place], actions.high[place]
+        raise ConfigError(
+            f"{where} goes from {low:g} to {high:g} at {list(place)}, and {spec.name} divides by "
+            "the width, which must be above 0 and finite. Give it other bounds, leave out what "
+            "cannot be chosen, or use algo=ppo."
+        )
+
+
+def _shown(space: spaces.Space) -> str:
+    return " ".join(str(space).split())
+
+
+def _plain(config: RunConfig) -> str:
+    """Return how to get spaces that the algorithms read as they are written."""
+    if is_own_vec_env(config.vec_env):
+        return f"Change it in {config.vec_env}."
+    return (
+        "Add env.wrappers=[plain_spaces], which translates; the policy's own spaces are the "
+        "translated ones."
+    )
 
 
 def _check_entries(observations: spaces.Dict, env_id: str) -> None:
@@ -212,32 +271,93 @@ def _is_flattened(space: spaces.Space) -> bool:
 
 
 def _check_image(part: spaces.Space, config: RunConfig, *, is_dict: bool) -> None:
-    """Refuse images that are too small for the shipped convolutional network."""
-    network = config.network
-    is_convolved = network.policy in ("auto", "cnn", "multi_input")
+    """Refuse what the shipped convolutional network cannot read: too small, or no images."""
+    network, env_id = config.network, config.env.id
     is_shipped = network.features_extractor in (None, "nature_cnn", "combined")
+    takes_floats = (network.features_extractor_kwargs or {}).get("normalized_image")
+    is_read = is_image(part) or (takes_floats and len(part.shape or ()) == 3)
+    chosen = network.policy == "cnn" and is_shipped and not is_dict
+    if chosen and isinstance(part, spaces.Box) and not is_read:
+        raise ConfigError(
+            f"network.policy=cnn reads images, uint8 from 0 to 255 of three dimensions, and "
+            f"{env_id} has observations of shape {part.shape} and {part.dtype}, from "
+            f"{part.low.min():g} to {part.high.max():g}. {_as_image(part)}, or use "
+            "network=default, which reads plain numbers."
+        )
+    is_convolved = network.policy in ("auto", "cnn", "multi_input")
     if not (is_image(part) and is_convolved and is_shipped):
         return
     assert part.shape is not None
-    sides = part.shape[:2] if part.shape[-1] < part.shape[0] else part.shape[1:]
+    sides = part.shape[:2] if is_channels_last(part) else part.shape[1:]
     if min(sides) < _SMALLEST_IMAGE:
         least = f"{_SMALLEST_IMAGE}x{_SMALLEST_IMAGE}"
         fix = "network.policy=mlp, which reads them as plain numbers"
         if is_dict:
             fix = "env.wrappers=[flatten_observation], which makes plain numbers of them"
         raise ConfigError(
-            f"{config.env.id} has images of {sides[0]}x{sides[1]}, and the convolutional network "
+            f"{env_id} has images of {sides[0]}x{sides[1]}, and the convolutional network "
             f"needs {least} at least. Set {fix}."
         )
 
 
-def _check_observation(part: spaces.Space, env_id: str, stack: int) -> None:
-    kind = type(part).__name__
+def _as_image(part: spaces.Box) -> str:
+    """Return how an environment makes an image of an observation."""
+    if len(part.shape) == 4:
+        return f"Let it return its newest image alone and set env.frame_stack={part.shape[0]}"
+    if part.dtype == np.uint8 and len(part.shape) == 2:
+        shape = ", ".join(map(str, (1, *part.shape)))
+        return f"Add 'env.wrappers=[{{reshape_observation: {{shape: [{shape}]}}}}]'"
+    return "Let it return uint8 images and give the Box low=0, high=255 and dtype=np.uint8"
+
+
+def _doubts(observations: spaces.Space, actions: spaces.Space, config: RunConfig) -> Iterator[str]:
+    """Yield what is learned otherwise than the spaces say."""
+    where, network = f"env.id={config.env.id}: its", config.network
+    if isinstance(actions, spaces.Box) and actions.dtype.kind != "f":
+        yield (
+            f"{where} action_space is of {actions.dtype}, and {config.algo.name} acts with "
+            f"fractions such as 0.4. {_plain(config)}"
+        )
+    is_dict = isinstance(observations, spaces.Dict)
+    is_meant = network.features_extractor not in (None, "combined")
+    if is_meant or network.policy not in ("auto", "multi_input"):
+        return
+    for key, part in observations.spaces.items() if is_dict else [("", observations)]:
+        if not _falls_to_an_mlp(part):
+            continue
+        name = f"observation[{key}]" if key else "observation"
+        meant = "" if is_dict else " network.policy=mlp says that this is meant."
+        yield (
+            f"{where} {name} of shape {part.shape} and {part.dtype} is no image for the "
+            f"convolutional network and goes into an MLP as {math.prod(part.shape):,} numbers. "
+            f"Images are uint8 from 0 to 255 of three dimensions. {_as_image(part)}.{meant}"
+        )
+
+
+def _falls_to_an_mlp(part: spaces.Space) -> bool:
+    """Return whether an observation looks like images and is not taken for one."""
+    if not isinstance(part, spaces.Box) or is_image(part) or len(part.shape) not in (2, 3, 4):
+        return False
+    is_flat = len(part.shape) == 2 and part.dtype != np.uint8
+    return not is_flat and sorted(part.shape)[-2] >= _SMALLEST_IMAGE
+
+
+def _check_observation(part: spaces.Space, config: RunConfig) -> None:
+    env_id, stack, kind = config.env.id, config.env.frame_stack, type(part).__name__
     if not isinstance(part, _PLAIN):
         fix = "Use a wrapper that turns them into numbers."
         if _is_flattened(part):
             fix = "Add env.wrappers=[flatten_observation]."
         raise ConfigError(f"{env_id} has {kind} observations, which no policy here can read. {fix}")
+    has_axes = isinstance(part, spaces.MultiDiscrete) and len(part.shape) > 1
+    is_number = isinstance(part, spaces.Box) and part.shape == ()
+    if has_axes or is_number or np.any(getattr(part, "start", 0)):
+        why = "has several dimensions" if has_axes else "is a number without a dimension"
+        why = why if has_axes or is_number else "does not start at 0"
+        raise ConfigError(
+            f"env.id={env_id}: its observation_space has {_shown(part)}, which {why}, and no "
+            f"policy here reads that. {_plain(config)}"
+        )
     if 0 in (part.shape or ()):
         raise ConfigError(
             f"{env_id} has observations of shape {part.shape}, with nothing in them. Use another "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.monitor import Monitor, ResultsWriter
 
+from rlzoo_plus.envs.infos import copy_of, independent
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 
@@ -25,6 +27,8 @@ _TOTALS = {"episode_terms": "reward", "episode_violations": "violations"}
 _END = "end/"
 # What a `Monitor` itself says of an episode: return, length, time.
 _OF_MONITOR = {"r", "l", "t"}
+# Where Stable-Baselines3 expects that, and where an entry of the environment's own goes instead.
+EPISODE, OWN_EPISODE = "episode", "env_episode"
 
 
 class EpisodeMonitor(Monitor):
@@ -54,21 +58,43 @@ class EpisodeMonitor(Monitor):
             raise
 
     def step(self, action: Any) -> Any:
-        """Act.
+        """Act; what the last step of an episode returns does not change with the reset.
 
         Raises:
             RunError: The environment raised an error, or called `sys.exit`.
         """
         try:
-            result = super().step(action)
+            return self._step(action)
         # User code can raise anything.
         except (Exception, SystemExit) as error:
             self._refuse(error, "step()")
             raise
-        # Set by the last step only.
+
+    def _step(self, action: Any) -> Any:
         if self.needs_reset:
-            result[4]["episode"].update(episode_numbers(result[4]))
-        return result
+            raise RuntimeError("Tried to step environment that needs reset")
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self.rewards.append(float(reward))
+        self.total_steps += 1
+        if terminated or truncated or EPISODE in info:
+            # A copy: an environment may use its dictionary again.
+            info = with_own_episode(independent(info))
+        if terminated or truncated:
+            observation = copy_of(observation)
+            info[EPISODE] = {**self._end_episode(), **episode_numbers(info)}
+        return observation, reward, terminated, truncated, info
+
+    def _end_episode(self) -> dict[str, Any]:
+        """Return return, length and time of the episode that has ended, as a `Monitor` does."""
+        self.needs_reset = True
+        total, length, taken_s = sum(self.rewards), len(self.rewards), time.time() - self.t_start
+        self.episode_returns.append(total)
+        self.episode_lengths.append(length)
+        self.episode_times.append(taken_s)
+        row = {"r": round(total, 6), "l": length, "t": round(taken_s, 6)}
+        if self.results_writer:
+            self.results_writer.write_row(row)
+        return row
 
     def restore_counts(
         self, rewards: list[float], total_steps: int, t_start: float, needs_reset: bool
@@ -85,6 +111,13 @@ class EpisodeMonitor(Monitor):
         env_id = "" if self.env.spec is None else self.env.spec.id
         if not isinstance(error, (ConfigError, RunError)) and not env_id.startswith("robots/"):
             raise RunError(f"env.id={env_id}: its {call} raises {where_raised(error)}.") from error
+
+
+def with_own_episode(info: dict[str, Any]) -> dict[str, Any]:
+    """Keep what an environment itself reports as `episode` under `OWN_EPISODE`; return `info`."""
+    if EPISODE in info:
+        info[OWN_EPISODE] = info.pop(EPISODE)
+    return info
 
 
 def episode_numbers(info: Mapping[str, Any]) -> dict[str, float]:

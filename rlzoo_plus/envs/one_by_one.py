@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from copy import deepcopy
-from typing import Any
 
-import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 from stable_baselines3.common.vec_env.util import dict_to_obs
 
-# Nobody can change what these are.
-_VALUES = frozenset({bool, int, float, str, type(None), np.bool_, np.int64, np.float32, np.float64})
+from rlzoo_plus.envs.infos import independent
 
 
 class OneByOne(DummyVecEnv):
@@ -37,17 +33,3 @@ class OneByOne(DummyVecEnv):
     def _obs_from_buf(self) -> VecEnvObs:
         copies = OrderedDict((key, array.copy()) for key, array in self.buf_obs.items())
         return dict_to_obs(self.observation_space, copies)
-
-
-def independent(info: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of an info that shares nothing that can be changed."""
-    return {key: value if type(value) in _VALUES else _copied(value) for key, value in info.items()}
-
-
-def _copied(value: Any) -> Any:
-    kind = type(value)
-    if kind is np.ndarray and value.dtype.kind != "O":
-        return value.copy(order="K")
-    if kind is dict and all(type(item) in _VALUES for item in value.values()):
-        return dict(value)
-    return deepcopy(value)

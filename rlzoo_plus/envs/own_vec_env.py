@@ -23,7 +23,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvObs, Vec
 from rlzoo_plus.config.catalog import VEC_ENVS
 from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers
+from rlzoo_plus.envs.infos import copy_of
+from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers, with_own_episode
 from rlzoo_plus.envs.single import import_packages
 from rlzoo_plus.envs.trial import check_shape
 from rlzoo_plus.errors import ConfigError, RunError
@@ -136,7 +137,7 @@ class OwnVecEnv(VecEnv):
         self._clear()
         observations = self._venv.reset()
         self.reset_infos = list(self._venv.reset_infos)
-        return observations
+        return self._kept(observations)
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keep the actions for `step_wait`."""
@@ -160,7 +161,8 @@ class OwnVecEnv(VecEnv):
             text = f"vec_env={self.name}: its step raises {where_raised(error)}."
             raise RunError(text) from error
         rewards = np.asarray(given_rewards, np.float64)
-        dones, infos = np.asarray(given_dones, bool), [dict(info) for info in given_infos]
+        dones = np.asarray(given_dones, bool)
+        infos = [with_own_episode(dict(info)) for info in given_infos]
         self._returns += rewards
         self._lengths += 1
         ended = dones & ~self._venv.idle if isinstance(self._venv, _Translated) else dones
@@ -171,7 +173,11 @@ class OwnVecEnv(VecEnv):
                 self._rows.write_row(row)
             infos[rank]["episode"] = {**row, **episode_numbers(infos[rank])}
         self._returns[dones], self._lengths[dones] = 0.0, 0
-        return observations, rewards.astype(np.float32), dones, infos
+        return self._kept(observations), rewards.astype(np.float32), dones, infos
+
+    def _kept(self, observations: Any) -> Any:
+        """Copy what was not yet: a class may write the next ones into the same memory."""
+        return observations if isinstance(self._venv, _Translated) else copy_of(observations)
 
     def try_out(self) -> None:
         """Reset and step once, with a random action.

@@ -70,7 +70,7 @@ class BatchedRobots(DummyVecEnv):
             last = last if is_dict else last[None]
             ended = bool(moved.terminated[index])
             step = (last, rewards[index], ended, cut[index], moved.infos[index])
-            first = self._end_episode(index, step)
+            first, moved.infos[index] = self._end_episode(index, step)
             for key in self.keys:
                 observations[key][index] = first if key is None else first[key]
         now = OrderedDict(observations) if is_dict else observations[None]
@@ -102,18 +102,22 @@ class BatchedRobots(DummyVecEnv):
         self._catch_up(None)
         return super().get_images()
 
-    def _end_episode(self, index: int, step: _Step) -> Any:
-        """Pass the last step of an episode through its chain; return the next observation."""
-        monitor, info = self.envs[index], step[-1]
+    def _end_episode(self, index: int, step: _Step) -> tuple[Any, dict[str, Any]]:
+        """Pass the last step of an episode through its chain.
+
+        Returns:
+            The next observation, and the info of the last step.
+        """
+        monitor: Any = self.envs[index]
         # It counts this step itself.
         monitor.rewards.pop()
         monitor.total_steps -= 1
         monitor.env.taken = step
-        monitor.step(None)
+        info = monitor.step(None)[4]
         info["terminal_observation"] = step[0]
         first, self.reset_infos[index] = monitor.reset()
         self._take_over(index)
-        return first
+        return first, info
 
     def _take_over(self, index: int) -> None:
         self._batch.take_over(index)

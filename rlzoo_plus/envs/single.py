@@ -236,6 +236,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     except _REFUSALS as error:
         _refuse_several_agents(spec.id, str(error))
         reason = (str(error) or type(error).__name__).split(" was raised from")[0].splitlines()[0]
+        if not (isinstance(error, TypeError) or spec.id.startswith("robots/")):
+            reason = where_raised(error)
         if spec.kwargs:
             text = f"env.kwargs={spec.kwargs}: {spec.id} refuses them: {reason}"
             raise ConfigError(f"{text}{_near_argument(reason, creator)}") from error
@@ -276,7 +278,8 @@ def _wrap(env: gym.Env, name: str, kwargs: dict[str, Any]) -> gym.Env:
     try:
         return wrapper(env, **with_sequences(wrapper, arguments))
     except (*_REFUSALS, GymError) as error:
-        raise ConfigError(f"env.wrappers: {name} with {kwargs}: {error}") from error
+        reason = str(error) or where_raised(error)
+        raise ConfigError(f"env.wrappers: {name} with {kwargs}: {reason}") from error
     except Exception as error:
         if name in WRAPPERS:
             raise

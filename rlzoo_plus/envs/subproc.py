@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env.base_vec_env import CloudpickleWrapper, Ve
 from stable_baselines3.common.vec_env.subproc_vec_env import _worker
 
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
+from rlzoo_plus.envs.infos import why_not_shared
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.infra.local import without_main
 
@@ -204,7 +205,7 @@ def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper, rank: int) ->
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_THE_RUN)
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     try:
-        _worker(pipe, parents_pipe, maker)
+        _worker(_Answers(pipe), parents_pipe, maker)  # type: ignore[arg-type]
     except BaseException as error:
         # Without a run that listens, the error need not be reported.
         with contextlib.suppress(OSError):
@@ -215,6 +216,25 @@ def _work(pipe: Any, parents_pipe: Any, maker: CloudpickleWrapper, rank: int) ->
             if not isinstance(error, (ConfigError, RunError, SystemExit)):
                 traceback.print_exc()
         raise SystemExit(1) from None
+
+
+class _Answers:
+    """The pipe to the run; names what cannot be pickled."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe, self.recv, self.close = pipe, pipe.recv, pipe.close
+
+    def send(self, answer: Any) -> None:
+        try:
+            self._pipe.send(answer)
+        except OSError:
+            raise
+        # What an environment returns may raise anything.
+        except Exception as error:
+            parts = answer if isinstance(answer, tuple) else ()
+            infos = [part for part in parts if isinstance(part, dict)]
+            found = [text for info in infos if (text := why_not_shared(info, is_sent=True))]
+            raise RunError((found or [f"it cannot send {answer!r:.80}: {error}"])[0]) from error
 
 
 def _reported(error: BaseException, rank: int) -> ConfigError | RunError:

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.envs.infos import why_not_shared
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
 from robots.quiet import native_output_hidden
@@ -28,8 +29,9 @@ class Trial:
         has_ended: Whether an episode ended.
     """
 
-    def __init__(self, env: gym.Env, env_id: str) -> None:
+    def __init__(self, env: gym.Env, env_id: str, *, in_worker: bool = False) -> None:
         self._space, self._where = env.observation_space, f"env.id={env_id}"
+        self._in_worker = in_worker
         self._warnings: dict[str, str] = {}
         self._taken, self.has_ended = 0, False
 
@@ -65,6 +67,8 @@ class Trial:
             raise ConfigError(
                 f"{self._where}: info of its step() is {kind_of(info)}. Return a dictionary."
             )
+        if problem := why_not_shared(info, is_sent=self._in_worker):
+            raise ConfigError(f"{self._where}: its {problem}")
         if not np.isfinite(float(reward)):
             raise ConfigError(
                 f"{self._where}: its reward is {float(reward)} at step {self._taken} of a trial "

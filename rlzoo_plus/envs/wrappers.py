@@ -6,6 +6,7 @@ episode restores it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -274,6 +275,67 @@ class History(gym.Wrapper):
         parts = (self._observations.ravel(), self._actions.ravel())
         history = np.concatenate(parts).astype(self._observations.dtype)
         return {**observation, "observation": history} if is_dict else history
+
+
+class PlainSpaces(gym.Wrapper):
+    """Give spaces that the algorithms read as they are written.
+
+    Discrete and MultiDiscrete count from 0 instead of from `start`, several dimensions become one,
+    a single number becomes an array of one, and a Box of whole numbers is acted in with float32,
+    rounded. Observations may be a dictionary of such spaces.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self._inside: Any = env.action_space
+        self.observation_space = plain_space(env.observation_space)
+        self.action_space = plain_space(env.action_space, is_action=True)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        observation, info = self.env.reset(**kwargs)
+        return _to_plain(observation, self.env.observation_space), info
+
+    def step(self, action: Any) -> Step:
+        """Act with what the environment's own action space holds."""
+        inside = self._inside
+        if isinstance(inside, spaces.Box) and inside.dtype.kind in "iu":
+            action = np.rint(action).astype(inside.dtype)
+        own = np.reshape(action, inside.shape or ()) + getattr(inside, "start", 0)
+        observation, *rest = self.env.step(own)
+        return _to_plain(observation, self.env.observation_space), *rest
+
+
+def plain_space(space: spaces.Space, *, is_action: bool = False) -> spaces.Space:
+    """Return the space that `PlainSpaces` gives instead of one; an equal one if it stays."""
+    if isinstance(space, spaces.Dict):
+        # An OrderedDict, because a plain one would be sorted.
+        parts = space.spaces.items()
+        return spaces.Dict(OrderedDict((key, plain_space(part)) for key, part in parts))
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec.ravel())
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary(int(np.prod(space.shape))) if len(space.shape) > 1 else space
+    if not isinstance(space, spaces.Box):
+        return space
+    is_rounded = is_action and space.dtype.kind in "iu"
+    dtype: Any = np.float32 if is_rounded else space.dtype.type
+    low, high = (np.atleast_1d(bound).astype(dtype) for bound in (space.low, space.high))
+    return spaces.Box(low, high, dtype=dtype)
+
+
+def _to_plain(observation: Any, space: spaces.Space) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _to_plain(observation[key], part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Discrete):
+        return observation - space.start
+    if isinstance(space, spaces.MultiDiscrete):
+        return (np.asarray(observation) - space.start).ravel()
+    if isinstance(space, spaces.MultiBinary):
+        return np.ravel(observation)
+    return np.atleast_1d(observation) if isinstance(space, spaces.Box) else observation
 
 
 class MaskVelocity(MaskObservation):

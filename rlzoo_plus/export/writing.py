@@ -61,6 +61,9 @@ def export_policy(
         "algorithm": config.algo.name,
         "environment": config.env.id,
         "frame_stack": str(config.env.frame_stack),
+        "wrappers": ", ".join(
+            w if isinstance(w, str) else next(iter(w)) for w in config.env.wrappers
+        ),
     }
     if file_format == "sb3":
         files, runner = _sb3(policy, config, signature, int(about["step"]), path)

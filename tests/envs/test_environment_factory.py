@@ -114,6 +114,41 @@ def test_pictures_are_transposed_for_training_and_evaluation(build):
     assert isinstance(evaluation, VecTransposeImage)
 
 
+def test_only_pictures_with_their_channels_last_are_transposed(build):
+    train, evaluation = build(tiny_config("ppo", "tests/TinyRgbd-v0", "env.frame_stack=2"))
+    assert train.observation_space == evaluation.observation_space
+    assert train.observation_space["rgb"].shape == (6, 36, 40)
+    observation = train.reset()
+    rgb = np.arange(36 * 40 * 3, dtype=np.uint8).reshape(36, 40, 3)
+    np.testing.assert_array_equal(observation["rgb"][0, 3:], rgb.transpose(2, 0, 1))
+    assert observation["depth"].shape == (1, 2, 36, 40)
+    for _ in range(tiny_envs.LENGTH):
+        *_, infos = train.step([train.action_space.sample()])
+    last = infos[0]["terminal_observation"]
+    assert last["rgb"].shape == (6, 36, 40)
+    np.testing.assert_array_equal(last["depth"][1], tiny_envs.LENGTH)
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("vec_env", ["dummy", "subproc"])
+def test_what_ends_an_episode_is_kept_from_the_reset(build, vec_env, dictionary):
+    words = ("n_envs=2", f"vec_env={vec_env}", f"env.kwargs.dictionary={dictionary}")
+    train, _ = build(tiny_config("ppo", "tests/TinyReuser-v0", *words))
+    train.reset()
+    for number in range(1, 2 * tiny_envs.LENGTH + 2):
+        observation, _, dones, infos = train.step(np.zeros((2, 1), np.float32))
+        first = (observation["inner"] if dictionary else observation)[0]
+        taken = number % tiny_envs.LENGTH
+        assert first[2] == taken
+        assert ("episode" in infos[0]) == dones[0] == (taken == 0)
+        steps = taken or tiny_envs.LENGTH
+        assert infos[0]["env_episode"] == {"number": steps}
+        if dones[0]:
+            last = infos[0]["terminal_observation"]
+            assert (last["inner"] if dictionary else last)[2] == infos[0]["seen"][2] == steps
+            assert infos[0]["episode"]["l"] == steps
+
+
 def test_pictures_are_not_normalised(build):
     train, _ = build(tiny_config("ppo", "tests/TinyImage-v0", "normalize=true"))
     assert train.reset().dtype == np.uint8

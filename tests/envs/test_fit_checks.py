@@ -75,3 +75,24 @@ def test_an_environment_without_pictures_says_so():
 def test_the_kind_of_network_follows_the_observations(space, kind):
     assert policy_kind(space) == kind
     assert is_image(space) == (kind == "cnn")
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "more", "reason"),
+    [
+        ("sac", "NoWidth", "network=default", r"from 0\.5 to 0\.5 at \[1\].*divides by the width"),
+        ("td3", "Whole", "network=default", r"cut actions.*whole numbers.*\[plain_spaces\]"),
+        ("ppo", "FloatImage", "network=cnn", r"\(3, 40, 40\) and float32, from 0 to 1.*uint8"),
+        ("ppo", "GreyImage", "network=cnn", r"\{reshape_observation: \{shape: \[1, 40, 40\]\}\}"),
+        ("dqn", "StartsBelowZero", "network=default", r"start=-1.*\[plain_spaces\]"),
+    ],
+)
+def test_what_an_algorithm_cannot_read_is_refused_with_a_fix(algo, env, more, reason):
+    words = (f"algo={algo}", f"env.id=broken/{env}-v0", "env.packages=[support.broken_envs]", more)
+    with pytest.raises(ConfigError, match=reason):
+        inspect_env(make_config(*words))
+
+
+def test_a_constant_action_is_fine_where_nothing_is_divided_by_its_width():
+    words = ("algo=ppo", "env.id=broken/NoWidth-v0", "env.packages=[support.broken_envs]")
+    inspect_env(make_config(*words))

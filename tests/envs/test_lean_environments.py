@@ -11,6 +11,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from support.training import assert_same_tree
 
+from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.normalize import LeanNormalize, update_statistics
 from rlzoo_plus.envs.one_by_one import OneByOne
 
@@ -95,6 +96,12 @@ def _statistics(statistics):
 def test_environments_are_stepped_as_by_dummy_vec_env(space):
     expected = play(make(DummyVecEnv, SPACES[space]), 60)
     assert_same_tree(play(make(OneByOne, SPACES[space]), 60), expected)
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_episodes_are_recorded_as_by_a_monitor(space):
+    lean = OneByOne([lambda: EpisodeMonitor(Scripted(space)) for _ in range(3)])
+    assert_same_tree(play(lean, 60), play(make(DummyVecEnv, space), 60))
 
 
 def test_what_is_returned_belongs_to_the_caller():

@@ -278,3 +278,27 @@ def test_a_training_with_an_environment_of_gymnasiums_registry(tmp_path):
     config = tiny_config("ppo", "CartPole-v1", "vec_env=gymnasium", "n_envs=2", "env.packages=[]")
     _, result = train_run(tmp_path / "run", config)
     assert result.state == "finished"
+
+
+class _Reusing(DummyVecEnv):
+    """Returns the same array at each step, and an `episode` of its own."""
+
+    def step_wait(self):
+        observations, rewards, dones, infos = super().step_wait()
+        self.shown[:] = observations
+        return self.shown, rewards, dones, [{**info, "episode": 5} for info in infos]
+
+    def reset(self):
+        self.shown = super().reset()
+        return self.shown
+
+
+def test_a_class_may_use_its_arrays_and_the_word_episode_itself():
+    venv = OwnVecEnv(_Reusing([lambda: _Ending(3, True)]), "mine")
+    before = [venv.reset()]
+    for number in range(1, 4):
+        observations, _, dones, infos = venv.step(np.zeros((1, 1), np.float32))
+        assert infos[0]["env_episode"] == 5
+        assert ("episode" in infos[0]) == dones[0] == (number == 3)
+        before.append(observations)
+    assert [int(one[0, 2]) for one in before] == [0, 1, 2, 0]

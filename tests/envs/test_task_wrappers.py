@@ -1,5 +1,7 @@
 """The wrappers that change a task: what they do, and that an episode behind them is replayed."""
 
+from collections import OrderedDict
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from rlzoo_plus.envs.wrappers import (
     History,
     MaskVelocity,
     NoisyAction,
+    PlainSpaces,
     SmoothAction,
     TruncateOnSuccess,
 )
@@ -199,3 +202,47 @@ def test_a_wrapper_of_continuous_actions_refuses_others(wrapper):
 def test_an_environment_with_unknown_velocities_is_refused():
     with pytest.raises(ConfigError, match="mask_observation"):
         make_env(tiny_config("ppo", "tests/TinyReach-v0", "env.wrappers=[mask_velocity]").env)
+
+
+class _Mirror(gym.Env):
+    """Gives back what it is acted with."""
+
+    def __init__(self, actions, observations):
+        self.action_space, self.observation_space = actions, observations
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {"done": action}
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "given", "done"),
+    [
+        (spaces.Discrete(3, start=-1), spaces.Discrete(3), np.int64(2), 1),
+        (spaces.MultiDiscrete([[3], [2]], start=[[-1], [5]]), spaces.MultiDiscrete([3, 2]),
+         np.array([0, 1]), [[-1], [6]]),
+        (spaces.MultiBinary([2, 1]), spaces.MultiBinary(2), np.array([1, 0], np.int8), [[1], [0]]),
+        (spaces.Box(-5, 5, (2,), np.int64), spaces.Box(-5, 5, (2,)), np.float32([0.6, -4.7]),
+         [1, -5]),
+        (spaces.Box(-1, 1, (), np.float32), spaces.Box(-1, 1, (1,)), np.float32([0.5]), 0.5),
+    ],
+)  # fmt: skip
+def test_plain_spaces_acts_with_what_the_space_inside_holds(inside, outside, given, done):
+    env = PlainSpaces(_Mirror(inside, spaces.Discrete(2)))
+    assert env.action_space == outside
+    env.reset()
+    found = env.step(given)[4]["done"]
+    assert inside.contains(found)
+    np.testing.assert_array_equal(found, done)
+
+
+def test_plain_spaces_observes_within_its_own_space():
+    parts = [("z", spaces.Discrete(4, start=2)), ("a", spaces.Box(-1, 1, (), np.float64))]
+    parts += [("m", spaces.MultiDiscrete([[3, 2]], start=[[7, -3]])), ("t", spaces.MultiBinary(2))]
+    env = PlainSpaces(_Mirror(spaces.Discrete(2), spaces.Dict(OrderedDict(parts))))
+    assert list(env.observation_space) == ["z", "a", "m", "t"]
+    for _ in range(20):
+        assert env.observation_space.contains(env.reset()[0])
+        assert env.observation_space.contains(env.step(0)[0])

@@ -1,5 +1,6 @@
 """Environments with the usual mistakes of users; importing this module registers them."""
 
+import threading
 import time
 from typing import ClassVar
 
@@ -130,6 +131,90 @@ class SmallImage(Sound):
         return np.full((7, 7, 3), self.taken, np.uint8)
 
 
+class Sampled(Sound):
+    """Observations are drawn from their space; an action outside of its own breaks it."""
+
+    def observe(self):
+        return self.observation_space.sample()
+
+    def step(self, action):
+        if not self.action_space.contains(action):
+            raise ValueError(f"{action!r} is not in {self.action_space}")
+        return super().step(action)
+
+
+class StartsBelowZero(Sampled):
+    action_space = spaces.Discrete(3, start=-1)
+
+
+class SeveralStart(Sampled):
+    action_space = spaces.MultiDiscrete([[3, 2], [2, 2]], start=[[-1, 5], [0, 1]])
+
+
+class SeenFromTwo(Sampled):
+    parts: ClassVar = {"a": spaces.Discrete(4, start=2), "b": spaces.Box(-1, 1, (2,), np.float32)}
+    observation_space = spaces.Dict(parts)
+
+
+class TwoAxes(Sampled):
+    observation_space = spaces.MultiDiscrete([[3, 2], [2, 2]])
+
+
+class OneNumber(Sampled):
+    observation_space = spaces.Box(-1, 1, (), np.float32)
+
+
+class NothingToDecide(Sampled):
+    action_space = spaces.Box(-1, 1, (0,), np.float32)
+
+
+class Whole(Sampled):
+    action_space = spaces.Box(-5, 5, (2,), np.int64)
+
+    def step(self, action):
+        return Sound.step(self, action)
+
+
+class NoWidth(Sampled):
+    low, high = np.array([-1, 0.5], np.float32), np.array([1, 0.5], np.float32)
+    action_space = spaces.Box(low, high, dtype=np.float32)
+
+
+class FloatImage(Sampled):
+    observation_space = spaces.Box(0, 1, (3, 40, 40), np.float32)
+
+
+class GreyImage(Sampled):
+    observation_space = spaces.Box(0, 255, (40, 40), np.uint8)
+
+
+class StackedImages(Sampled):
+    observation_space = spaces.Box(0, 255, (4, 40, 40, 3), np.uint8)
+
+
+class Asserting(Sound):
+    def __init__(self, width=3):
+        assert width > 5
+
+
+class Locked(Sound):
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, {**info, "lock": threading.Lock()}
+
+
+class Chatty(Sound):
+    """Sends what cannot be pickled, from the step `first` of its life."""
+
+    def __init__(self, first=0):
+        self.first, self.steps = first, 0
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        self.steps += 1
+        return *rest, {**info, **({"call": lambda: 1} if self.steps > self.first else {})}
+
+
 class SeveralAgents:
     """What PettingZoo's parallel environments look like."""
 
@@ -139,5 +224,5 @@ class SeveralAgents:
         return {name: 0 for name in self.possible_agents}, {}
 
 
-for _class in (*Sound.__subclasses__(), Sound, SeveralAgents):
+for _class in (*Sound.__subclasses__(), *Sampled.__subclasses__(), Sound, SeveralAgents):
     gym.register(f"broken/{_class.__name__}-v0", entry_point=_class)

@@ -115,6 +115,40 @@ class TinyDict(TinyReach):
         return {key: values[key] for key in self.observation_space.spaces}
 
 
+class TinyRgbd(TinyReach):
+    """A colour image with its channels last and a depth image with its channel first."""
+
+    def __init__(self):
+        super().__init__()
+        images = {"rgb": (36, 40, 3), "depth": (1, 36, 40)}
+        parts = {key: spaces.Box(0, 255, shape, np.uint8) for key, shape in images.items()}
+        self.observation_space = spaces.Dict(parts)
+
+    def _observe(self):
+        rgb = np.arange(36 * 40 * 3, dtype=np.uint8).reshape(36, 40, 3)
+        return {"rgb": rgb, "depth": np.full((1, 36, 40), self.steps, np.uint8)}
+
+
+class TinyReuser(TinyReach):
+    """Returns the same arrays and the same info at each step; the info has its own `episode`."""
+
+    def __init__(self, dictionary=False):
+        super().__init__()
+        self.array, self.info = np.zeros(3, np.float32), {}
+        if dictionary:
+            self.observation_space = spaces.Dict({"inner": self.observation_space})
+        self.shown = {"inner": self.array} if dictionary else self.array
+
+    def _observe(self):
+        self.array[:] = super()._observe()
+        return self.shown
+
+    def step(self, action):
+        *rest, _ = super().step(action)
+        self.info |= {"episode": {"number": self.steps}, "seen": self.array}
+        return *rest, self.info
+
+
 class TinyCrowd(TinyReach):
     """The goal is one of four obstacles in a table, of which a mask shows some to be there."""
 
@@ -325,7 +359,7 @@ class Doubled(gym.RewardWrapper):
 
 _ENVS = [TinyReach, TinyMasked, TinyMemory, TinyImage, TinyDict, TinyGoal, TinyCrowd, TinyBroken]
 _ENVS += [TinyEndless, TinyClock, TinyGlobal, TinyHidden, TinyLate, TinyLevers]
-_ENVS += [TinyFatal]
+_ENVS += [TinyFatal, TinyRgbd, TinyReuser]
 for _env in _ENVS:
     _id = f"tests/{_env.__name__}-v0"
     if _id not in gym.registry:
