@@ -65,11 +65,16 @@ def _replay(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
         )
     is_her = (config.algo.replay_buffer or get_algorithm(config.algo.name).replay_buffer) == "her"
     whole = (facts.episode_steps or 0) * config.n_envs
-    if is_her and starts < whole:
+    each = f"one episode of each environment ({facts.episode_steps} steps x n_envs {config.n_envs})"
+    if is_her and size < whole:
         yield (
-            f"algo.hyperparams.learning_starts={starts} is below one episode of each environment "
-            f"({facts.episode_steps} steps x n_envs {config.n_envs}): hindsight replay ends with "
-            f"an error if no episode is complete by then. Set it to at least {whole}."
+            f"algo.hyperparams.buffer_size={size} is below {each}: hindsight replay ends with an "
+            f"error unless episodes end earlier. Set it to at least {whole}."
+        )
+    elif is_her and starts < whole:
+        yield (
+            f"algo.hyperparams.learning_starts={starts} is below {each}: updates wait for the end "
+            f"of the first episode. Set it to at least {whole}."
         )
 
 

@@ -299,7 +299,7 @@ class PlainSpaces(gym.Wrapper):
     def step(self, action: Any) -> Step:
         """Act with what the environment's own action space holds."""
         inside = self._inside
-        if isinstance(inside, spaces.Box) and inside.dtype.kind in "iu":
+        if isinstance(inside, spaces.Box) and inside.dtype.kind in "biu":
             action = np.rint(action).astype(inside.dtype)
         own = np.reshape(action, inside.shape or ()) + getattr(inside, "start", 0)
         observation, *rest = self.env.step(own)
@@ -320,7 +320,7 @@ def plain_space(space: spaces.Space, *, is_action: bool = False) -> spaces.Space
         return spaces.MultiBinary(int(np.prod(space.shape))) if len(space.shape) > 1 else space
     if not isinstance(space, spaces.Box):
         return space
-    is_rounded = is_action and space.dtype.kind in "iu"
+    is_rounded = is_action and space.dtype.kind in "biu"
     dtype: Any = np.float32 if is_rounded else space.dtype.type
     low, high = (np.atleast_1d(bound).astype(dtype) for bound in (space.low, space.high))
     return spaces.Box(low, high, dtype=dtype)
