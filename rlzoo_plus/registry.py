@@ -75,6 +75,7 @@ class Registry(dict[str, Any]):
 
     def is_own(self, name: str) -> bool:
         """Tell whether a name imports something that is neither shipped nor registered."""
+        name = self._short(name)
         return name not in self and ("." in name or name in self._installed())
 
     def module_of(self, name: str) -> str:
@@ -87,7 +88,7 @@ class Registry(dict[str, Any]):
         Raises:
             ConfigError: It is neither in the mapping, nor a dotted path, nor installed.
         """
-        if name not in self and not self.is_own(name):
+        if self._short(name) not in self and not self.is_own(name):
             if not self and not self._installed():
                 raise ConfigError(f"{self.key}: {name} is not a dotted path. {self._rule()}")
             meant = elsewhere(name) if self.key in _LISTS else None
@@ -102,7 +103,7 @@ class Registry(dict[str, Any]):
             ConfigError: There is none, its import fails, or it is of another kind.
         """
         self.check_name(name)
-        if name in self:
+        if (name := self._short(name)) in self:
             shipped = self[name]
             if not isinstance(shipped, str):
                 return shipped
@@ -134,6 +135,11 @@ class Registry(dict[str, Any]):
         if self.get(name, found) is not found:
             raise ConfigError(f"{where} is taken by {self[name]}. Choose another name.")
         self[name] = self._checked(where, found)
+
+    def _short(self, name: str) -> str:
+        """Return the shipped name of a class that is named by its dotted path, or the name."""
+        paths = ((short, path) for short, path in self.items() if isinstance(path, str))
+        return next((short for short, path in paths if path.replace(":", ".") == name), name)
 
     def _installed(self) -> Mapping[str, EntryPoint]:
         return _entry_points(f"rlzoo_plus.{self.kind}")

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from rlzoo_plus import registry
+from rlzoo_plus.config.catalog import WRAPPERS
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import Registry, import_user_module
 
@@ -80,6 +81,13 @@ def test_a_shipped_name_is_loaded_and_a_registered_object_returned():
     things = Registry("thing", "thing", {"path": "pathlib:Path", "own": own})
     assert things.load("path").__name__ == "Path"
     assert things.load("own") is own
+
+
+def test_the_dotted_path_of_a_shipped_class_is_not_code_of_the_user():
+    path = "sb3_contrib.common.wrappers.TimeFeatureWrapper"
+    assert not WRAPPERS.is_own(path)
+    assert WRAPPERS.load(path) is WRAPPERS.load("time_feature")
+    assert WRAPPERS.is_own("sb3_contrib.common.wrappers.ActionMasker")
 
 
 def test_an_unknown_name_gets_the_nearest_one_and_how_to_name_its_own():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,13 +289,18 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "none" if shape is None else "x".join(map(str, shape)) or "one number"
 
 
-def with_old_names(weights: Mapping[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
-    """Fill in names that SB3 before 1.7 did not write: both extractors were one."""
+def with_old_names(weights: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """Fill in the names of today that older versions wrote otherwise.
+
+    In SB3 before 1.7 both features extractors were one, and the linear policy of ARS was at first
+    a layer, not a list of layers.
+    """
     result = dict(weights)
     for name in wanted:
         old = name.removeprefix("pi_").removeprefix("vf_")
+        old = old.replace("action_net.0.", "action_net.")
         if name not in result and old != name and old in result:
-            result[name] = result[old]
+            result[name] = result[old] if old in wanted else result.pop(old)
     return result
 
 

@@ -20,7 +20,7 @@ PACKAGES = ("numpy", "gym", "gymnasium", "stable_baselines3", "collections")
 _OTHER_NAMES = (
     ("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor"), ("builtins", "object"),
     ("__builtin__", "object"), ("builtins", "bytearray"), ("_codecs", "encode"),
-    ("builtins", "bytes"), ("__builtin__", "bytes"),
+    ("builtins", "bytes"), ("__builtin__", "bytes"), ("builtins", "set"), ("__builtin__", "set"),
 )  # fmt: skip
 _MAX_OPCODES = 2_000_000
 
@@ -112,6 +112,11 @@ class _Machine:
         if isinstance(self.stack[-1], list):
             self.stack[-1].extend(items)
 
+    def add(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], set) or not all(isinstance(i, str) for i in items):
+            raise PickleError("it adds to a set something other than texts")
+        self.stack[-1].update(items)
+
     def update(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if isinstance(target, Call):
@@ -136,6 +141,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], object]] = {
     "EMPTY_TUPLE": lambda m, _: m.push(()),
     "EMPTY_LIST": lambda m, _: m.push([]),
     "EMPTY_DICT": lambda m, _: m.push({}),
+    "EMPTY_SET": lambda m, _: m.push(set()),
     "MARK": lambda m, _: m.mark(),
     "TUPLE1": lambda m, _: m.push(tuple(m.pop_last(1))),
     "TUPLE2": lambda m, _: m.push(tuple(m.pop_last(2))),
@@ -144,6 +150,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], object]] = {
     "LIST": lambda m, _: m.push(m.pop_to_mark()),
     "APPEND": lambda m, _: m.extend(m.pop_last(1)),
     "APPENDS": lambda m, _: m.extend(m.pop_to_mark()),
+    "ADDITEMS": lambda m, _: m.add(m.pop_to_mark()),
     "SETITEM": lambda m, _: m.update(m.pop_last(2)),
     "SETITEMS": lambda m, _: m.update(m.pop_to_mark()),
     "POP": lambda m, _: m.pop(),

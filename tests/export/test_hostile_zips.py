@@ -176,6 +176,24 @@ def test_statistics_of_a_dictionary_are_read_by_key(tmp_path):
     assert not read.norm_reward
 
 
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_set_of_keys_as_older_versions_wrote_it_is_read(tmp_path, protocol):
+    env = DummyVecEnv([lambda: gym.make("tests/TinyDict-v0")])
+    venv = VecNormalize(env, norm_obs_keys=["zeta", "alpha"])
+    venv.obs_keys = {"zeta", "alpha"}
+    (tmp_path / "vn.pkl").write_bytes(pickle.dumps(venv, protocol))
+    assert set(read_statistics(tmp_path / "vn.pkl").normalizer.mean) == {"zeta", "alpha"}
+
+
+@pytest.mark.parametrize("part", [7, ("a",), np.float64(1.0)])
+def test_a_set_of_anything_but_texts_is_refused(tmp_path, part):
+    venv = _normalize()
+    venv.obs_keys = {part}
+    venv.save(str(tmp_path / "vn.pkl"))
+    with pytest.raises(ConfigError, match="a set something other than texts"):
+        read_statistics(tmp_path / "vn.pkl")
+
+
 def test_observations_that_were_left_alone_have_no_statistics(tmp_path):
     venv = VecNormalize(DummyVecEnv([lambda: gym.make("tests/TinyReach-v0")]), norm_obs=False)
     venv.save(str(tmp_path / "vn.pkl"))

@@ -1,7 +1,9 @@
 """A stock zip becomes a run of ours that acts as the stock model did."""
 
 import copy
+import io
 import json
+import zipfile
 
 import gymnasium as gym
 import numpy as np
@@ -94,6 +96,28 @@ def test_an_imported_zip_acts_as_the_stock_model(in_process, call, name):
         ours, _ = policy.predict(raw, state, start)
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
         state = next_state
+
+
+def _with_weights(path, change):
+    """Rewrite the weights of a zip."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    weights, buffer = torch.load(io.BytesIO(members["policy.pth"])), io.BytesIO()
+    torch.save(change(weights), buffer)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**members, "policy.pth": buffer.getvalue()}.items():
+            archive.writestr(name, content)
+
+
+def test_the_linear_policy_of_the_first_ars_is_read(in_process, call):
+    model, venv = _stock(in_process, "ars-linear", steps=1)
+    # A layer then, a list of layers today.
+    _with_weights("stock.zip", lambda w: {"action_net.weight": w["action_net.0.weight"]})
+    code, text = call(*_arguments("ars-linear"), "--vecnormalize", "vn.pkl")
+    assert code == 0, text
+    raw = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    theirs, _ = model.predict(venv.normalize_obs(raw), deterministic=True)
+    np.testing.assert_allclose(load_policy("run").predict(raw)[0], theirs, rtol=0, atol=1e-6)
 
 
 def test_an_imported_run_can_be_evaluated_and_exported(in_process, call):
