@@ -1,9 +1,9 @@
 """Files of Stable-Baselines3 from an untrusted source, read as data: nothing is executed.
 
-Of a zip only `policy.pth` is loaded, with `weights_only=True`, and only the plain JSON of `data` is
-read: what SB3 stores there in base64 is pickled code and stays text. Members are read into memory,
-within limits; nothing is extracted. The statistics of a `vecnormalize.pkl` are read without
-unpickling it.
+Of a zip only `policy.pth`, and optimizers if asked for, are loaded, with `weights_only=True`, and
+only the plain JSON of `data` is read: what SB3 stores there in base64 is pickled code and stays
+text. Members are read into memory, within limits; nothing is extracted. The statistics of a
+`vecnormalize.pkl` are read without unpickling it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import json
 import math
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from rlzoo_plus.export.symbolic_pickle import (
 MAX_MEMBERS = 64
 MAX_DATA_BYTES = 64 * 2**20
 MAX_WEIGHTS_BYTES = 2**30
-_MAX_PARTS = 10_000
+_MAX_PARTS, _DEEPEST = 10_000, 6
+_OPTIMIZER, _LEARNED = "optimizer.pth", "pytorch_variables.pth"
 _SERIALIZED = ":serialized:"
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool)
 
@@ -43,10 +44,16 @@ class Sb3Archive:
 
     weights: dict[str, torch.Tensor]  # The policy's parameters by name
     facts: dict[str, Any]  # The plain part of `data`: hints, never commands
+    optimizers: dict[str, Any] = field(default_factory=dict)  # By name, if asked for
+    learned: dict[str, torch.Tensor] = field(default_factory=dict)  # E.g. `log_ent_coef`
 
 
-def read_archive(path: Path) -> Sb3Archive:
+def read_archive(path: Path, *, optimizers: bool = False) -> Sb3Archive:
     """Read a zip that Stable-Baselines3, sb3-contrib or the RL Zoo saved.
+
+    Args:
+        path: The zip.
+        optimizers: Also read the optimizers and what is learned beside the policy.
 
     Raises:
         ConfigError: It is none, or something in it is not as SB3 writes it.
@@ -65,7 +72,10 @@ def read_archive(path: Path) -> Sb3Archive:
                     )
             if "policy.pth" not in names:
                 raise ConfigError(f"{path} holds no policy.pth: SB3 older than 1.0, or no SB3 zip.")
-            weights = _member(path, archive, "policy.pth", MAX_WEIGHTS_BYTES)
+            members = ["policy.pth"]
+            if optimizers:
+                members += [n for n in names if n.endswith(_OPTIMIZER) or n == _LEARNED]
+            saved = {n: _member(path, archive, n, MAX_WEIGHTS_BYTES) for n in members}
             data = _member(path, archive, "data", MAX_DATA_BYTES) if "data" in names else b"{}"
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file.") from None
@@ -74,7 +84,21 @@ def read_archive(path: Path) -> Sb3Archive:
     # Besides its own error, zipfile raises what a crafted header leads it to.
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{path} is no readable zip: {error}.") from error
-    return Sb3Archive(_weights(path, weights), _facts(path, data))
+    loaded = {name: _loaded(path, name, content) for name, content in saved.items()}
+    weights, learned = loaded.pop("policy.pth"), loaded.pop(_LEARNED, None) or {}
+    if not isinstance(weights, dict) or not weights:
+        raise ConfigError(f"{path}: policy.pth holds no parameters.")
+    if not isinstance(learned, dict):
+        raise ConfigError(f"{path}: {_LEARNED} holds no parameters.")
+    for member, part in (("policy.pth", weights), (_LEARNED, learned)):
+        for name, value in part.items():
+            if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+                raise ConfigError(f"{path}: {member} holds {name!r}, which is no plain array.")
+    states = {name.removesuffix(".pth"): state for name, state in loaded.items()}
+    for name, state in states.items():
+        if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
+            raise ConfigError(f"{path}: {name}.pth holds no optimizer.")
+    return Sb3Archive(weights, _facts(path, data), states, learned)
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
@@ -89,43 +113,48 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
     )
 
 
-def _weights(path: Path, content: bytes) -> dict[str, torch.Tensor]:
+def _loaded(path: Path, member: str, content: bytes) -> Any:
+    """Return what a member holds, as far as it is plain data and tensors on the CPU."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as parts:
             infos = parts.infolist()
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise ConfigError(
-            f"{path}: policy.pth is not of torch 1.6 or newer. Load it once with "
+            f"{path}: {member} is not of torch 1.6 or newer. Load it once with "
             "Stable-Baselines3 and save it again."
         ) from error
     # torch stores its parts unpacked.
     unpacked = sum(info.file_size for info in infos)
     is_packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
     if is_packed or unpacked > len(content) or len(infos) > _MAX_PARTS:
-        raise ConfigError(f"{path}: policy.pth unpacks to more than it is. It was not loaded.")
+        raise ConfigError(f"{path}: {member} unpacks to more than it is. It was not loaded.")
     try:
         loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     # Damaged and crafted files make torch raise almost anything.
     except Exception as error:
         raise ConfigError(
-            f"{path}: policy.pth holds more than weights, or is damaged; it was not executed."
+            f"{path}: {member} holds more than weights, or is damaged; it was not executed."
         ) from error
-    if not isinstance(loaded, dict) or not loaded:
-        raise ConfigError(f"{path}: policy.pth holds no parameters.")
-    for name, value in loaded.items():
-        _check_tensor(path, name, value)
-    return {name: value.detach().clone() for name, value in loaded.items()}
+    return _plain(f"{path}: {member}", "", loaded)
 
 
-def _check_tensor(path: Path, name: Any, value: Any) -> None:
-    is_tensor = isinstance(name, str) and isinstance(value, torch.Tensor)
+def _plain(where: str, name: Any, value: Any, depth: int = 0) -> Any:
+    """Return a copy of nested data with tensors, after a check that it is no more than that."""
+    if isinstance(value, (dict, list, tuple)) and depth < _DEEPEST:
+        if isinstance(value, dict):
+            return {key: _plain(where, key, part, depth + 1) for key, part in value.items()}
+        return type(value)([_plain(where, name, part, depth + 1) for part in value])
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    is_tensor = isinstance(value, torch.Tensor)
     if not is_tensor or value.layout is not torch.strided or value.device.type != "cpu":
-        raise ConfigError(f"{path}: policy.pth holds {name!r}, which is no plain array.")
+        raise ConfigError(f"{where} holds {name!r}, which is no plain array.")
     if value.dtype not in _DTYPES:
-        raise ConfigError(f"{path}: {name} is of type {value.dtype}, not one that SB3 uses.")
+        raise ConfigError(f"{where}: {name} is of type {value.dtype}, not one that SB3 uses.")
     # A view may declare a shape far beyond the numbers behind it.
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-        raise ConfigError(f"{path}: {name} declares shape {tuple(value.shape)}, but is smaller.")
+        raise ConfigError(f"{where}: {name} declares shape {tuple(value.shape)}, but is smaller.")
+    return value.detach().clone()
 
 
 def _facts(path: Path, content: bytes) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def take_over_optimizers(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     if hasattr(agent, "take_over_optimizers"):
         agent.take_over_optimizers(saved)
         return
-    own = _check_optimizers(agent, saved)
+    own = _check_optimizers(agent, saved, keeps_settings=True)
     _restore_tensors(agent, state["tensors"])
     for name, part in own.items():
         values = {**part, "state": saved[name]["state"]}
@@ -174,20 +174,27 @@ def _restore_tensors(agent: BaseAlgorithm, tensors: dict[str, Any]) -> None:
         target.data.copy_(fitted(target.data, value, name))
 
 
-def _check_optimizers(agent: BaseAlgorithm, saved: dict[str, Any]) -> dict[str, Any]:
+def _check_optimizers(
+    agent: BaseAlgorithm, saved: dict[str, Any], *, keeps_settings: bool = False
+) -> dict[str, Any]:
     """Return the states of an agent's optimizers, after a check that the saved ones fit.
 
-    torch itself checks the number of tensors only.
+    torch itself checks the number of tensors only. An agent that keeps its settings takes over from
+    older versions of torch, whose optimizers have fewer.
     """
     own = {k: v for k, v in agent.get_parameters().items() if "param_groups" in v}
     if not own.keys() <= saved.keys():
         raise ValueError(f"it has no {' and no '.join(own.keys() - saved.keys())}")
     for name, part in own.items():
         for old, new in zip(saved[name]["param_groups"], part["param_groups"], strict=True):
-            if old.keys() != new.keys() or old["params"] != new["params"]:
+            extra = new.keys() - old.keys()
+            if not old.keys() <= new.keys() or (extra and not keeps_settings):
                 raise ValueError("an optimizer has other settings")
-            for key, value in new.items():
-                fitted(value, old[key], f"the optimizer's {key}")
+            if old["params"] != new["params"]:
+                here, there = len(new["params"]), len(old["params"])
+                raise ValueError(f"{name} is of {there} parameters there, of {here} here")
+            for key in old:
+                fitted(new[key], old[key], f"the optimizer's {key}")
         groups = attrgetter(name)(agent).param_groups
         shapes = [tuple(parameter.shape) for group in groups for parameter in group["params"]]
         for number, entry in saved[name]["state"].items():

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,22 +48,23 @@ class Source:
         about: Its path, step and algorithm.
         weights: The policy's parameters by name.
         normalization: Statistics of the observations, None if they were not normalised.
-        checkpoint: Holds optimizers and replay buffer; None if these are not asked for.
+        agent: Optimizers and learned tensors; empty if these are not asked for.
+        checkpoint: Holds the replay buffer; None if neither is asked for, and of a zip.
     """
 
     about: dict[str, Any]
     weights: dict[str, np.ndarray]
     normalization: dict[str, Any] | None
+    agent: dict[str, Any] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
 
     def sha256(self, parts: Iterable[str]) -> str:
         """Return a hash of the content of some parts."""
-        agent = {} if self.checkpoint is None else self.checkpoint.state["agent"]
         chunks = {} if self.checkpoint is None else self.checkpoint.chunks
         content: dict[str, Any] = {
             "policy": [[name, self.weights[name]] for name in sorted(self.weights)],
             "normalization": self.normalization,
-            "optimizer": [agent.get("parameters"), agent.get("tensors")],
+            "optimizer": [self.agent.get("parameters"), self.agent.get("tensors")],
             "buffer": [[name, list(index.names)] for name, index in sorted(chunks.items())],
         }
         files = pack([[part, content[part]] for part in sorted(set(parts))])
@@ -116,7 +117,7 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
 
     take = {
         "normalization": lambda: _take_normalization(agent, source),
-        "optimizer": lambda: take_over_optimizers(agent, source.checkpoint.state["agent"]),
+        "optimizer": lambda: take_over_optimizers(agent, source.agent),
         "buffer": lambda: _take_buffer(agent, source.checkpoint),
     }
     left = _take_policy(agent, source, config) if "policy" in init.parts else []
@@ -146,27 +147,29 @@ def read_source(path: str | None, init: InitConfig) -> Source:
     assert path is not None
     place = Path(path)
     needs_checkpoint = {"optimizer", "buffer"} & set(init.parts)
-    if place.is_file() and needs_checkpoint:
-        raise ConfigError(
-            f"init_from={printable(path)}: of a zip, only policy and normalization are taken. "
-            "Set init.parts=[policy,normalization]."
-        )
     names: list[str] = []
     no_zip = (OSError, ValueError, zipfile.BadZipFile, NotImplementedError)
     with contextlib.suppress(*no_zip), zipfile.ZipFile(place) as archive:
         names = archive.namelist()
-    if "policy.pth" in names:
-        return _read_zip(place)
+    of_sb3 = "policy.pth" in names
+    held = ["policy", *(["optimizer"] if of_sb3 else []), "normalization"]
+    if place.is_file() and (more := needs_checkpoint - set(held)):
+        raise ConfigError(
+            f"init_from={printable(path)}: this zip holds no {' and no '.join(sorted(more))}. Set "
+            f"init.parts=[{','.join(held)}]."
+        )
+    if of_sb3:
+        return _read_zip(place, optimizers=bool(needs_checkpoint))
     run = RunDir(place)
     is_run = run.config_file.is_file()
     try:
         which = str(init.which)
         bundle = load_run_bundle(run, which, "init.which=") if is_run else load_bundle(place)
-        checkpoint = None
+        checkpoint, agent = None, {}
         if needs_checkpoint:
             checkpoint = _checkpoint_of(run, bundle, init)
             weights = checkpoint.state["agent"]["parameters"]["policy"]
-            statistics = checkpoint.state["normalizer"]
+            agent, statistics = checkpoint.state["agent"], checkpoint.state["normalizer"]
             bundle = replace(bundle, weights=weights, normalization=statistics)
         if not all(isinstance(value, np.ndarray) for value in bundle.weights.values()):
             raise TypeError("its weights are no arrays")
@@ -180,7 +183,7 @@ def read_source(path: str | None, init: InitConfig) -> Source:
         about["algo"] = printable(algo["name"])
     if is_run:
         about["which"] = str(init.which)
-    return Source(about, bundle.weights, bundle.normalization, checkpoint)
+    return Source(about, bundle.weights, bundle.normalization, agent, checkpoint)
 
 
 def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
@@ -195,18 +198,21 @@ def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
     return store.load(step)
 
 
-def _read_zip(path: Path) -> Source:
+def _read_zip(path: Path, *, optimizers: bool) -> Source:
     from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
+    from rlzoo_plus.resume.plain import to_plain
 
-    archive = read_archive(path)
+    archive = read_archive(path, optimizers=optimizers)
     # Where users of `model.save` and the RL Zoo keep them.
     places = [folder / "vecnormalize.pkl" for folder in (path.parent, path.with_suffix(""))]
     found = [read_statistics(file) for file in places if file.is_file()]
     normalizer = found[0].normalizer if found else None
     steps = archive.facts.get("num_timesteps")
     about = {"path": str(path), "step": steps if type(steps) is int else 0}
-    weights = {name: value.numpy() for name, value in archive.weights.items()}
-    return Source(about, weights, None if normalizer is None else normalizer.state())
+    weights = to_plain(archive.weights)
+    agent = {"parameters": archive.optimizers, "tensors": archive.learned} if optimizers else {}
+    statistics = None if normalizer is None else normalizer.state()
+    return Source(about, weights, statistics, to_plain(agent))
 
 
 def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> list[str]:

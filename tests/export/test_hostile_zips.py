@@ -63,9 +63,19 @@ def test_pickled_code_in_data_stays_text(tmp_path, members):
 
 def test_pickled_code_beside_the_weights_is_not_read(tmp_path, members):
     evil = _saved(Evil(tmp_path / "ran"))
-    both = {**members, "pytorch_variables.pth": evil, "policy.optimizer.pth": evil}
-    read_archive(_write(tmp_path / "e.zip", both))
+    for name in ("pytorch_variables.pth", "policy.optimizer.pth"):
+        path = _write(tmp_path / "e.zip", {**members, name: evil})
+        read_archive(path)
+        with pytest.raises(ConfigError, match=f"{name} holds more than weights.*not executed"):
+            read_archive(path, optimizers=True)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("state", [[1], {"state": {0: {"exp_avg": torch.eye(2).to_sparse()}}}])
+def test_an_optimizer_that_is_none_is_refused(tmp_path, members, state):
+    path = _write(tmp_path / "e.zip", {**members, "policy.optimizer.pth": _saved(state)})
+    with pytest.raises(ConfigError, match=r"policy\.optimizer\.pth"):
+        read_archive(path, optimizers=True)
 
 
 def test_pickled_code_in_the_weights_is_refused(tmp_path, members):

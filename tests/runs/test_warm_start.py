@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import stable_baselines3 as sb3
 import support.tiny_envs
+import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from support.resuming import KillAfter, StopAfter
 from support.training import assert_same_tree, bundle_weights, start_run, tiny_config, train_run
@@ -15,6 +16,7 @@ import rlzoo_plus
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.resume.plain import to_plain
 from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.runs.warm_start import with_source
 from rlzoo_plus.sweeps.job import make_job
@@ -22,6 +24,7 @@ from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.training
 REACH = "tests/TinyReach-v0"
+WITH_OPTIMIZERS = "init.parts=[policy,optimizer]"
 SHORT = ("eval.every_steps=32", "checkpoint.keep_best=true")
 
 
@@ -133,6 +136,36 @@ def test_a_zip_of_stable_baselines3_is_a_source_with_its_statistics(tmp_path):
     for name, value in model.policy.state_dict().items():
         np.testing.assert_array_equal(found["agent"]["parameters"]["policy"][name], value)
     assert found["normalizer"]["count"][""] >= venv.obs_rms.count
+
+
+@pytest.mark.parametrize("torch_1", [False, True])
+def test_a_zip_of_stable_baselines3_brings_its_optimizers(tmp_path, torch_1):
+    arguments = {"learning_starts": 8, "buffer_size": 100, "batch_size": 4}
+    network = {"net_arch": [8]}
+    model = sb3.SAC("MlpPolicy", support.tiny_envs.TinyReach(), policy_kwargs=network, **arguments)
+    model.learn(20)
+    wanted = to_plain(model.get_parameters()["actor.optimizer"]["state"])
+    for optimizer in (model.actor.optimizer, model.critic.optimizer, model.ent_coef_optimizer):
+        if torch_1:
+            # Its steps were whole numbers, and its settings fewer.
+            for entry in optimizer.state.values():
+                entry["step"] = int(entry["step"])
+            del optimizer.param_groups[0]["maximize"], optimizer.param_groups[0]["fused"]
+    model.save(tmp_path / "model.zip")
+    config = begun_from(tmp_path / "model.zip", "sac", WITH_OPTIMIZERS)
+    found = first_state(train_kept(tmp_path / "run", config))["agent"]
+    assert_same_tree(found["parameters"]["actor.optimizer"]["state"], wanted)
+    np.testing.assert_array_equal(found["tensors"]["log_ent_coef"], model.log_ent_coef.detach())
+    group = found["parameters"]["actor.optimizer"]["param_groups"][0]
+    assert group["lr"] == config.algo.hyperparams["learning_rate"]
+
+
+def test_a_zip_with_another_optimizer_is_refused_in_one_message(tmp_path):
+    network = {"net_arch": [8], "optimizer_class": torch.optim.RMSprop}
+    model = sb3.PPO("MlpPolicy", support.tiny_envs.TinyReach(), n_steps=32, policy_kwargs=network)
+    model.save(tmp_path / "model.zip")
+    with pytest.raises(ConfigError, match=r"optimizer: an optimizer has other settings"):
+        train_kept(tmp_path / "run", begun_from(tmp_path / "model.zip", "ppo", WITH_OPTIMIZERS))
 
 
 def test_the_same_weights_have_the_same_hash_in_a_run_a_bundle_and_a_zip(tmp_path, sources):
