@@ -160,6 +160,20 @@ def test_a_zip_of_stable_baselines3_brings_its_optimizers(tmp_path, torch_1):
     assert group["lr"] == config.algo.hyperparams["learning_rate"]
 
 
+def test_an_optimizer_of_dqn_that_held_the_target_network_too_is_taken_over(tmp_path):
+    env = support.tiny_envs.TinyReach(discrete=True)
+    arguments = {"learning_starts": 4, "buffer_size": 100, "batch_size": 4}
+    model = sb3.DQN("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, **arguments)
+    # As SB3 before 2.4 made it.
+    model.policy.optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-4)
+    model.learn(20)
+    model.save(tmp_path / "model.zip")
+    wanted = to_plain(model.policy.optimizer.state_dict()["state"])
+    config = begun_from(tmp_path / "model.zip", "dqn", WITH_OPTIMIZERS, "env.kwargs.discrete=true")
+    found = first_state(train_kept(tmp_path / "run", config))["agent"]["parameters"]
+    assert_same_tree(found["policy.optimizer"]["state"], wanted)
+
+
 def test_a_zip_with_another_optimizer_is_refused_in_one_message(tmp_path):
     network = {"net_arch": [8], "optimizer_class": torch.optim.RMSprop}
     model = sb3.PPO("MlpPolicy", support.tiny_envs.TinyReach(), n_steps=32, policy_kwargs=network)
