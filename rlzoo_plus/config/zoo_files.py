@@ -46,6 +46,10 @@ class EnvFile:
     name: str
     wrappers: list[Any] = field(default_factory=list)
 
+    def with_own(self, wrappers: list[Any]) -> list[Any]:
+        """Return wrappers of an entry after the file's own, which such a list would replace."""
+        return [own for own in self.wrappers if own not in wrappers] + wrappers
+
 
 @dataclass
 class ZooImport:
@@ -112,9 +116,7 @@ class ZooImport:
                 name = env_file.name
                 section = converted.values.get("env", {})
                 if "wrappers" in section:
-                    # Such a list replaces the environment's own, which would be lost.
-                    own = [w for w in env_file.wrappers if w not in section["wrappers"]]
-                    section["wrappers"] = own + section["wrappers"]
+                    section["wrappers"] = env_file.with_own(section["wrappers"])
             path = self.out / "tuned" / algorithm / f"{name}.yaml"
             origin = f"{source}, entry {entry_id}"
             self.texts[path] = _render_tuned(converted, algorithm, origin, env_id, name)
@@ -150,7 +152,7 @@ class ZooImport:
             taken = {*_NO_NAMES, *(env_file.name for env_file in self.env_files.values())}
             candidates = (n for n in _names(env_id) if n not in taken)
             name = next(n for n in candidates if not (folder / f"{n}.yaml").exists())
-            stated = next((v for form, v in _STATED.items() if re.fullmatch(form, env_id)), {})
+            stated = stated_settings(env_id)
             self.env_files[env_id] = EnvFile(name, stated.get("wrappers", []))
             self.texts[folder / f"{name}.yaml"] = _render_env({"id": env_id, **stated}, name)
         return self.env_files[env_id]
@@ -165,6 +167,11 @@ class ZooImport:
         if entry_id in GENERIC_ENTRIES:
             return "it is for no particular environment"
         return None if env_id in self.env_files else "no environment file has this id"
+
+
+def stated_settings(env_id: str) -> dict[str, Any]:
+    """Return what an environment of a known package needs besides its id."""
+    return next((v for form, v in _STATED.items() if re.fullmatch(form, env_id)), {})
 
 
 def load_env_files(folder: Path) -> dict[str, EnvFile]:

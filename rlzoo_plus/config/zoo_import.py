@@ -73,6 +73,8 @@ _KINDS = ("Mlp", "Cnn", "MultiInput")
 AUTOMATIC_POLICIES = {f"{kind}{lstm}Policy" for kind in _KINDS for lstm in ("", "Lstm")}
 # conf/algo adds exploration noise to these two; rl_zoo3 does not unless told to.
 NOISY_BY_DEFAULT = ("ddpg", "td3")
+# Arguments of HerReplayBuffer in Stable-Baselines3 1.
+FORMER_HER = {"online_sampling", "max_episode_length"}
 # rl_zoo3 keys that describe its own machinery and have no counterpart here.
 UNSUPPORTED = {
     "callback": "add your own callback with callbacks=[...]",
@@ -108,7 +110,7 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"{path} is not plain YAML: {error}. Tags that build Python objects are refused."
         ) from error
@@ -134,14 +136,22 @@ def _size(value: object, known: dict[int, int]) -> int:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader of plain YAML that reads a tuple as a list."""
+    """Loader of plain YAML that reads a tuple as a list, and an ordered dictionary as a mapping."""
 
 
 def _construct_tuple(loader: yaml.SafeLoader, node: Any) -> list[Any]:
     return loader.construct_sequence(node, deep=True)
 
 
+def _construct_ordered(loader: yaml.SafeLoader, node: Any) -> dict[str, Any]:
+    # The RL Zoo saves one beside its agents, as the call of its class with a list of pairs.
+    return dict(*loader.construct_sequence(node, deep=True))
+
+
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _construct_tuple)
+_Loader.add_constructor(
+    "tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _construct_ordered
+)
 
 
 def convert_entry(algorithm: str, entry: object) -> ConvertedEntry:
@@ -301,6 +311,9 @@ def _algo(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str
             warnings.append(f"{name}={value!r}: the algorithm has no such argument.")
         elif name.endswith("_kwargs"):
             hyperparams[name] = plain_mapping(name, value or {})
+            for former in sorted(hyperparams[name].keys() & FORMER_HER):
+                text = f"{former}={hyperparams[name].pop(former)!r}"
+                warnings.append(f"{name}.{text}: Stable-Baselines3 2 has no such argument.")
         elif isinstance(value, str) and value.lstrip().startswith("lambda"):
             hyperparams[name] = plain_value(name, schedule_of_lambda(name, value))
         elif isinstance(value, str) and value.lstrip().startswith(("(", "[")):

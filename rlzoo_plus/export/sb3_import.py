@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,20 @@ _FIXES = (
 
 
 def guess(
-    archive: Sb3Archive, algo: str, statistics: PickledStatistics | None, given: set[str]
+    archive: Sb3Archive,
+    algo: str,
+    statistics: PickledStatistics | None,
+    given: set[str],
+    told: dict[str, str],
 ) -> tuple[list[str], list[str]]:
     """Read the configuration of networks and normalisation off a zip.
+
+    Args:
+        archive: The zip.
+        algo: The algorithm.
+        statistics: Those of its observations, None if there are none.
+        given: Keys that the user has set.
+        told: Overrides by key that the files beside the zip describe; the zip itself wins.
 
     Returns:
         Overrides, without the keys that the user has `given`, and notes for the user on what the
@@ -69,7 +80,7 @@ def guess(
         if activation is not None:
             found["network.activation"] = activation
             notes.append(f"activation {activation}, as the file's description says")
-        else:
+        elif not told:
             notes.append(
                 "the activation function is not in the weights: taking the default of "
                 f"{algo}; network.activation=... says otherwise"
@@ -85,10 +96,15 @@ def guess(
     # The tuned values of another file belong to another network.
     found["tuned"] = "none"
 
-    def is_given(key: str) -> bool:
-        return any(f"{key}.".startswith(f"{g}.") or g.startswith(f"{key}.") for g in given)
+    def without(overrides: dict[str, str], keys: Collection[str]) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in overrides.items()
+            if not any(f"{key}.".startswith(f"{k}.") or k.startswith(f"{key}.") for k in keys)
+        }
 
-    return [f"{key}={value}" for key, value in found.items() if not is_given(key)], notes
+    kept = without({**without(told, found), **found}, given)
+    return [f"{key}={value}" for key, value in kept.items()], notes
 
 
 def infer_overrides(weights: Weights, facts: dict[str, Any], spec: AlgorithmSpec) -> dict[str, str]:

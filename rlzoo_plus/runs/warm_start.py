@@ -200,13 +200,12 @@ def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
 
 def _read_zip(path: Path, *, optimizers: bool) -> Source:
     from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
+    from rlzoo_plus.export.zoo_agent import find_files
     from rlzoo_plus.resume.plain import to_plain
 
     archive = read_archive(path, optimizers=optimizers)
-    # Where users of `model.save` and the RL Zoo keep them.
-    places = [folder / "vecnormalize.pkl" for folder in (path.parent, path.with_suffix(""))]
-    found = [read_statistics(file) for file in places if file.is_file()]
-    normalizer = found[0].normalizer if found else None
+    file = find_files(path).statistics
+    normalizer = None if file is None else read_statistics(file).normalizer
     steps = archive.facts.get("num_timesteps")
     about = {"path": str(path), "step": steps if type(steps) is int else 0}
     weights = to_plain(archive.weights)

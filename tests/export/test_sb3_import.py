@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import shutil
 import zipfile
 
 import gymnasium as gym
@@ -12,10 +13,12 @@ import sb3_contrib
 import stable_baselines3 as sb3
 import torch
 import yaml
+from sb3_contrib.common.wrappers import TimeFeatureWrapper
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlzoo_plus.agents.policy import load_policy
 from rlzoo_plus.commands import dispatch
+from rlzoo_plus.export.zoo_agent import environment_values
 
 ENV = "tests/TinyReach-v0"
 OFF = {"learning_starts": 8, "buffer_size": 100, "batch_size": 4}
@@ -118,6 +121,116 @@ def test_the_linear_policy_of_the_first_ars_is_read(in_process, call):
     raw = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     theirs, _ = model.predict(venv.normalize_obs(raw), deterministic=True)
     np.testing.assert_allclose(load_policy("run").predict(raw)[0], theirs, rtol=0, atol=1e-6)
+
+
+def _ordered(**values):
+    """Return the YAML in which the RL Zoo saves an ordered dictionary."""
+    pairs = [[[key, value] for key, value in values.items()]]
+    return "!!python/object/apply:collections.OrderedDict\n" + yaml.safe_dump(pairs)
+
+
+def _zoo_agent(folder, settings, config=None, env=ENV):
+    """Save an agent as the RL Zoo does: zip, statistics and settings; return model and venv."""
+    venv = VecNormalize(DummyVecEnv([lambda: TimeFeatureWrapper(gym.make(ENV))]))
+    model = sb3.PPO("MlpPolicy", venv, policy_kwargs=RELU, device="cpu", seed=0, **ON)
+    model.learn(32)
+    (folder / settings).mkdir(parents=True, exist_ok=True)
+    model.save(folder / "TinyReach-v0.zip")
+    name = "vecnormalize.pkl" if settings else "vec_normalize.pkl"
+    venv.save(str(folder / settings / name))
+    venv.training = False
+    (folder / settings / "args.yml").write_text(_ordered(algo="ppo", env=env, gym_packages=[]))
+    config = config or {
+        "env_wrapper": "sb3_contrib.common.wrappers.TimeFeatureWrapper",
+        "normalize": "dict(norm_obs=True, norm_reward=False)",
+        "gamma": 0.9,
+        "policy_kwargs": "dict(net_arch=[8, 6], activation_fn=nn.ReLU)",
+    }
+    (folder / settings / "config.yml").write_text(_ordered(**config))
+    return model, venv
+
+
+@pytest.mark.parametrize("settings", ["TinyReach-v0", ""])
+def test_a_folder_of_the_rl_zoo_is_imported_whole(in_process, call, settings):
+    folder = in_process / "ppo" / "TinyReach-v0_1"
+    model, venv = _zoo_agent(folder, settings)
+    for other in ("best_model", "rl_model_16_steps", "train_eval_metrics"):
+        (folder / f"{other}.zip").write_bytes(b"another file")
+    code, text = call(folder, "--output", "run")
+    assert code == 0, text
+    config = yaml.safe_load((in_process / "run" / "config.yaml").read_text())
+    assert config["env"]["wrappers"] == ["time_feature"]
+    assert (config["algo"]["hyperparams"]["gamma"], config["algo"]["name"]) == (0.9, "ppo")
+    raw = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32) * 5
+    theirs, _ = model.predict(venv.normalize_obs(raw), deterministic=True)
+    np.testing.assert_allclose(load_policy("run").predict(raw)[0], theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["best_model.zip", "TinyReach-v0.zip", "TinyReach-v0"])
+def test_a_zip_of_a_folder_brings_the_settings_beside_it(in_process, call, name):
+    _zoo_agent(in_process / "agent", "TinyReach-v0")
+    shutil.copy("agent/TinyReach-v0.zip", "agent/best_model.zip")
+    code, text = call(f"agent/{name}", "--output", "run", "algo.hyperparams.gamma=0.8")
+    assert code == 0, text
+    config = yaml.safe_load((in_process / "run" / "config.yaml").read_text())
+    assert config["env"]["wrappers"] == ["time_feature"]
+    assert config["algo"]["hyperparams"]["gamma"] == 0.8
+
+
+def test_a_policy_without_the_statistics_that_it_needs_is_refused(in_process, call):
+    _zoo_agent(in_process / "agent", "TinyReach-v0")
+    (in_process / "agent/TinyReach-v0/vecnormalize.pkl").rename(in_process / "vn.pkl")
+    code, text = call("agent", "--output", "run")
+    assert code == 2
+    assert "vecnormalize.pkl is missing" in text
+    assert not (in_process / "run").exists()
+    assert call("agent", "--output", "run", "--vecnormalize", "vn.pkl")[0] == 0
+    assert call("agent", "--output", "run2", "normalize=false")[0] == 0
+
+
+def test_an_environment_that_is_gone_is_replaced_by_its_newest_version_and_said():
+    values, env_file, notes = environment_values("Taxi-v3")
+    assert (values, env_file.wrappers) == ({"id": "Taxi-v4"}, [])
+    assert notes == ["Taxi-v3 is gone: taking Taxi-v4, its newest version, which may differ"]
+    assert environment_values("CartPole-v1")[::2] == ({"id": "CartPole-v1"}, [])
+    assert environment_values("Nowhere-v1")[0] == {"id": "Nowhere-v1"}
+
+
+EVIL = {
+    "wrapper": ({"env_wrapper": "evil.Wrapper"}, ENV, "not shipped: evil.Wrapper"),
+    "module of the id": ({"normalize": True}, f"evil:{ENV}", "imports a module"),
+    "window": ({"normalize": True, "env_kwargs": {"render_mode": "human"}}, ENV, "may run code"),
+}
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_nothing_that_the_settings_of_an_agent_name_is_imported(in_process, call, kind):
+    config, env, reason = EVIL[kind]
+    (in_process / "evil.py").write_text("open('ran', 'w')")
+    _zoo_agent(in_process / "agent", "TinyReach-v0", config, env)
+    code, text = call("agent", "--output", "run")
+    assert code == 2
+    assert reason in text
+    assert not (in_process / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("zips", "word"), [((), "found: none"), (("a.zip", "b.zip"), "found: a.zip, b.zip")]
+)
+def test_a_folder_without_one_agent_is_refused_in_one_message(in_process, call, zips, word):
+    (in_process / "agent").mkdir()
+    for name in zips:
+        (in_process / "agent" / name).write_bytes(b"")
+    code, text = call("agent")
+    assert code == 2
+    assert word in text
+
+
+def test_hindsight_replay_of_before_1_1_is_refused_with_the_reason(in_process, call):
+    _zoo_agent(in_process / "agent", "TinyReach-v0", {"model_class": "sac"})
+    code, text = call("agent")
+    assert code == 2
+    assert "read flat observations" in text
 
 
 def test_an_imported_run_can_be_evaluated_and_exported(in_process, call):
