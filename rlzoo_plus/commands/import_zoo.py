@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,19 +15,13 @@ from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, l
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError, unknown_name
 
+_PYTHON = re.compile(r"^hyperparams\b.*=", re.MULTILINE)
+
 
 def main(argv: list[str]) -> int:
     """Convert and report; return the exit code."""
     options = _parse(argv)
-    paths: list[Path] = []
-    for source in options.sources:
-        found = [source]
-        if source.is_dir():
-            found = sorted(path for path in source.iterdir() if path.suffix in (".yml", ".yaml"))
-        if not found:
-            raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
-        paths += found
-    files = {path: read_zoo_file(path) for path in paths}
+    files = {path: read_zoo_file(path) for source in options.sources for path in _files_in(source)}
     known_ids = {env_id for entries in files.values() for env_id in entries}
     for env_id in options.only or []:
         if env_id not in known_ids:
@@ -34,11 +29,14 @@ def main(argv: list[str]) -> int:
     known = load_env_files(conf_dir() / "env") | load_env_files(options.out / "env")
     total = ZooImport(options.out, known, options.only, RENAMED | dict(options.rename))
     for path, entries in files.items():
-        algorithm = options.algo or ALGORITHM_OF_STEM.get(path.stem, path.stem)
+        # A file is named after the algorithm, or its folder is.
+        names = (ALGORITHM_OF_STEM.get(n, n) for n in (path.stem, path.absolute().parent.name))
+        algorithm = options.algo or next((n for n in names if n in ALGORITHMS), path.stem)
+        shown = next((path.relative_to(s) for s in options.sources if s in path.parents), path.name)
         if algorithm not in ALGORITHMS and path not in options.sources:
-            total.left_out.append((path.name, f"there is no algorithm {algorithm}"))
+            total.left_out.append((f"{shown}", f"there is no algorithm {algorithm}; give --algo"))
             continue
-        total.add(entries, algorithm, path.name, label=f"{path.name}: ")
+        total.add(entries, algorithm, f"{shown}", label=f"{shown}: ")
     total.write(overwrite=options.overwrite)
     print_report(total)
     tell(
@@ -47,6 +45,19 @@ def main(argv: list[str]) -> int:
         "algo=... env=..."
     )
     return 0
+
+
+def _files_in(source: Path) -> list[Path]:
+    """Return the hyperparameter files of a source: itself, or those of a folder and its folders."""
+    if not source.is_dir():
+        return [source]
+    paths = [*sorted(source.iterdir()), *sorted(source.glob("[!.]*/*"))]
+    found = [path for path in paths if path.suffix in (".yml", ".yaml")]
+    # Other code may lie beside a configuration in Python.
+    found += [p for p in paths if p.suffix == ".py" and re.search(_PYTHON, p.read_text("utf-8"))]
+    if not found:
+        raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
+    return found
 
 
 def print_report(report: ZooImport) -> None:
@@ -65,10 +76,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     description = "Convert rl_zoo3 hyperparameter files to files of conf/tuned."
     parser = command_parser("import-zoo", description, "hyperparams/ppo.yml --out my_conf")
     add = parser.add_argument
-    sources_help = "an rl_zoo3 YAML file, e.g. ppo.yml, or a folder of them"
+    sources_help = "a file of rl_zoo3 (YAML, or Python with literals), or a folder of them"
     add("sources", nargs="+", type=Path, metavar="FILE", help=sources_help)
     add("--out", type=Path, required=True, metavar="CONF_DIR", help="where tuned/ and env/ go")
-    add("--algo", metavar="NAME", help="algorithm (default: the file's name)")
+    add("--algo", metavar="NAME", help="algorithm (default: the name of the file or its folder)")
     add("--only", nargs="+", metavar="ENV_ID", help="convert these environment ids only")
     add("--rename", nargs="+", default=[], type=_renaming, metavar="OLD=NEW", help="ids to rename")
     add("--overwrite", action="store_true", help="replace files that exist")

@@ -170,10 +170,12 @@ def read_mapping(name: str, value: object) -> dict[str, object]:
         value: The mapping, or for example `dict(net_arch=[64])`. Class names stay `Symbol`.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is neither; None is an empty one.
     """
     if isinstance(value, str):
         value = parse_literal(value)
+    if value is None:
+        return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ConfigError(f"{name}={_short(str(value))} is not a mapping. Write dict(key=value).")
     return dict(value)

@@ -118,6 +118,10 @@ class ZooImport:
                 if "wrappers" in section:
                     section["wrappers"] = env_file.with_own(section["wrappers"])
             path = self.out / "tuned" / algorithm / f"{name}.yaml"
+            if path in self.texts:
+                reason = f"another file has an entry of {algorithm} for it, which was taken"
+                self.left_out.append((label + entry_id, reason))
+                continue
             origin = f"{source}, entry {entry_id}"
             self.texts[path] = _render_tuned(converted, algorithm, origin, env_id, name)
             self.warnings += [(label + entry_id, warning) for warning in converted.warnings]

@@ -6,6 +6,7 @@ conf/env/<name>.yaml; a *tuned file* is conf/tuned/<algorithm>/<name>.yaml.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 from collections.abc import Mapping
@@ -60,6 +61,7 @@ _NETWORK_ARGUMENTS = (
     *("optimizer_class", "optimizer_kwargs"),
 )
 NETWORK_KEYS = {name: CLASS_KEYS.get(name, name) for name in _NETWORK_ARGUMENTS}
+_NETWORK_PARTS = ("pi", "vf", "qf")
 LSTM_KEYS = {
     "lstm_hidden_size": "hidden_size",
     "n_lstm_layers": "n_layers",
@@ -101,16 +103,20 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
     """Read an rl_zoo3 hyperparameter file; anchors and merge keys are resolved.
 
     Args:
-        path: A YAML file whose top level maps environment ids to entries.
+        path: A YAML file whose top level maps environment ids to entries, or a Python file that
+            assigns such a dictionary to `hyperparams`; the source of its entries stays text.
 
     Raises:
         ConfigError: The file cannot be read, names Python objects, or is no such mapping.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        text = path.read_text(encoding="utf-8")
+        content = _entries_of(text) if path.suffix == ".py" else yaml.load(text, _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, SyntaxError, RecursionError) as error:
+        if path.suffix == ".py":
+            raise ConfigError(f"{path}: {error}. Its code is not run.") from error
         raise ConfigError(
             f"{path} is not plain YAML: {error}. Tags that build Python objects are refused."
         ) from error
@@ -123,6 +129,34 @@ def read_zoo_file(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply.") from None
     return content
+
+
+def _entries_of(text: str) -> dict[str, str]:
+    """Return the source of each entry of a Python file, by environment id; nothing is run.
+
+    Raises:
+        ValueError: There is no `hyperparams = {...}`, or a key of it is not a text.
+    """
+    entries: dict[str, str] = {}
+    is_found = False
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Assign([ast.Name("hyperparams")], ast.Dict(keys, values)):
+                is_found, pairs = True, list(zip(keys, values, strict=True))
+            case ast.Assign([ast.Subscript(ast.Name("hyperparams"), key)], value):
+                pairs = [(key, value)]
+            case _:
+                continue
+        for key, value in pairs:
+            match key:
+                case ast.Constant(str() as name):
+                    entries[name] = ast.unparse(value)
+                case _:
+                    shown = "**" if key is None else ast.unparse(key)
+                    raise ValueError(f"the key {shown} of hyperparams is not a text")
+    if not is_found:
+        raise ValueError("it does not assign a dictionary to hyperparams")
+    return entries
 
 
 def _size(value: object, known: dict[int, int]) -> int:
@@ -162,11 +196,13 @@ def convert_entry(algorithm: str, entry: object) -> ConvertedEntry:
 
     Args:
         algorithm: The name in conf/algo, for example `ppo`.
-        entry: The mapping under an environment id.
+        entry: The mapping under an environment id, or the text of a Python literal.
 
     Raises:
         ConfigError: A value is code, or the entry cannot be read as a whole.
     """
+    if isinstance(entry, str):
+        entry = parse_literal(entry)
     if not isinstance(entry, Mapping) or not all(isinstance(key, str) for key in entry):
         raise ConfigError("the entry is not a mapping of names to values.")
     if "model_class" in entry:
@@ -174,7 +210,9 @@ def convert_entry(algorithm: str, entry: object) -> ConvertedEntry:
             f"model_class={entry['model_class']!r} is from before Stable-Baselines3 1.1, and "
             "rl_zoo3 no longer reads it. Write the entry with replay_buffer_class."
         )
-    rest, warnings = dict(entry), list[str]()
+    # YAML reads None as a text.
+    rest = {k: None if isinstance(v, str) and v.strip() == "None" else v for k, v in entry.items()}
+    warnings = list[str]()
     values: dict[str, Any] = {}
     if "n_timesteps" in rest:
         values["n_timesteps"] = _count("n_timesteps", rest.pop("n_timesteps"))
@@ -225,7 +263,7 @@ def _env(rest: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
         section["wrappers"] = wrappers
     if (frame_stack := rest.pop("frame_stack", None)) is not None:
         section["frame_stack"] = _count("frame_stack", frame_stack)
-    if kwargs := plain_mapping("env_kwargs", rest.pop("env_kwargs", None) or {}):
+    if kwargs := plain_mapping("env_kwargs", rest.pop("env_kwargs", None)):
         section["kwargs"] = kwargs
     return section
 
@@ -241,7 +279,7 @@ def _wrappers(value: object, warnings: list[str]) -> list[Any]:
             name = _wrapper_name(path)
             if name not in WRAPPERS and not name.startswith("gymnasium."):
                 warnings.append(f"env_wrapper={path}: it needs the package {path.split('.')[0]}.")
-            arguments = plain_mapping(path, kwargs or {})
+            arguments = plain_mapping(path, kwargs)
             converted.append({name: arguments} if arguments else name)
     return converted
 
@@ -269,7 +307,7 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
         section["policy"] = "linear"
     elif policy is not None and policy not in AUTOMATIC_POLICIES:
         warnings.append(f"policy={policy!r}: the policy class is chosen automatically.")
-    arguments = read_mapping("policy_kwargs", rest.pop("policy_kwargs", None) or {})
+    arguments = read_mapping("policy_kwargs", rest.pop("policy_kwargs", None))
     for name, kind in CLASS_KEYS.items():
         given = arguments.get(name)
         if isinstance(given, str):
@@ -285,6 +323,11 @@ def _network(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[
                 f"net_arch={layers!r} shares layers between actor and critic, which "
                 "Stable-Baselines3 dropped in 1.8. Write dict(pi=[...], vf=[...])."
             )
+        case dict() as parts:
+            arguments["net_arch"] = {name: parts[name] for name in parts if name in _NETWORK_PARTS}
+            for part in sorted(parts.keys() - set(_NETWORK_PARTS)):
+                text = f"policy_kwargs.net_arch.{part}={parts[part]!r}"
+                warnings.append(f"{text}: Stable-Baselines3 ignores it.")
     plain = {name: plain_value(f"policy_kwargs.{name}", value) for name, value in arguments.items()}
     for name, ours in NETWORK_KEYS.items():
         if name in plain:
@@ -300,17 +343,26 @@ def _algo(algorithm: str, rest: dict[str, Any], warnings: list[str]) -> dict[str
     section: dict[str, Any] = {}
     if (noise := _action_noise(rest)) or algorithm in NOISY_BY_DEFAULT:
         section["action_noise"] = noise
-    if (replay_buffer := rest.pop("replay_buffer_class", None)) is not None:
-        section["replay_buffer"] = parse_symbol(str(replay_buffer), "replay_buffer")
+    match rest.pop("replay_buffer_class", None):
+        case None:
+            pass
+        case Symbol("replay_buffer", known_buffer):
+            section["replay_buffer"] = known_buffer
+        case replay_buffer:
+            section["replay_buffer"] = parse_symbol(str(replay_buffer), "replay_buffer")
     for name in sorted(rest.keys() & UNSUPPORTED.keys()):
         warnings.append(f"{name}={rest.pop(name)!r}: {UNSUPPORTED[name]}.")
+    episodes = rest.pop("n_episodes_rollout", 1)
+    if rest.get("train_freq") == -1:
+        # How Stable-Baselines3 1.0 wrote that updates wait for the end of an episode.
+        rest["train_freq"] = [_count("n_episodes_rollout", episodes), "episode"]
     known = constructor_arguments(get_algorithm(algorithm).entry_point)
     hyperparams: dict[str, Any] = {}
     for name, value in sorted(rest.items()):
         if known is not None and (name not in known or name in MANAGED):
             warnings.append(f"{name}={value!r}: the algorithm has no such argument.")
         elif name.endswith("_kwargs"):
-            hyperparams[name] = plain_mapping(name, value or {})
+            hyperparams[name] = plain_mapping(name, value)
             for former in sorted(hyperparams[name].keys() & FORMER_HER):
                 text = f"{former}={hyperparams[name].pop(former)!r}"
                 warnings.append(f"{name}.{text}: Stable-Baselines3 2 has no such argument.")

@@ -175,6 +175,14 @@ def test_a_tuple_is_read_in_every_spelling(tmp_path, text):
     assert convert_entry("sac", entry).values["algo"]["hyperparams"]["train_freq"] == [1, "episode"]
 
 
+def test_updates_after_an_episode_are_read_as_version_1_0_wrote_them():
+    old = {"train_freq": -1, "n_episodes_rollout": 2}
+    assert convert_entry("td3", old).values["algo"]["hyperparams"]["train_freq"] == [2, "episode"]
+    converted = convert_entry("td3", {"train_freq": 4, "n_episodes_rollout": -1})
+    assert converted.values["algo"]["hyperparams"] == {"train_freq": 4}
+    assert converted.warnings == []
+
+
 LINES = {
     "lambda p: p * 3e-4": "lin_0.0003",
     "lambda progress: 2.5e-4 * progress": "lin_0.00025",
@@ -217,6 +225,117 @@ def test_a_folder_may_hold_files_of_unknown_algorithms(tmp_path, capsys):
     main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
     assert "left out: acer.yml: there is no algorithm acer" in capsys.readouterr().err
     assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
+
+
+def test_a_folder_may_hold_one_folder_for_each_algorithm(tmp_path, capsys):
+    for name in ("ppo/Arm-v0", "ppo_lstm/Arm-v0", "notes/Arm-v0"):
+        path = tmp_path / "zoo" / f"{name}.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text("Arm-v0: {gamma: 0.9}\n")
+    main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
+    written = {p.parent.name for p in (tmp_path / "conf").glob("tuned/*/arm.yaml")}
+    assert written == {"ppo", "recurrent_ppo"}
+    captured = capsys.readouterr()
+    assert "left out: notes/Arm-v0.yml: there is no algorithm Arm-v0; give --algo" in captured.err
+    assert "2 entries of 3 files converted, 1 left out" in captured.out
+
+
+def test_of_two_files_with_one_entry_the_second_is_named(tmp_path, capsys):
+    (tmp_path / "zoo" / "ppo").mkdir(parents=True)
+    (tmp_path / "zoo" / "ppo.yml").write_text("Arm-v0: {gamma: 0.9}\n")
+    (tmp_path / "zoo" / "ppo" / "arm.yml").write_text("Arm-v0: {gamma: 0.8}\n")
+    main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
+    assert "gamma: 0.9" in (tmp_path / "conf/tuned/ppo/arm.yaml").read_text()
+    assert "left out: ppo/arm.yml: Arm-v0: another file has an entry" in capsys.readouterr().err
+
+
+PYTHON = """
+import torch
+open("ran", "w")
+hyperparams = {
+    "Arm-v0": dict(
+        n_timesteps=2e4,
+        replay_buffer_class=HerReplayBuffer,
+        policy_kwargs=dict(activation_fn=torch.nn.ELU, net_arch=[8]),
+    ),
+    "Leg-v0": dict(learning_rate=linear_schedule(3e-4)),
+}
+hyperparams["Hand-v0"] = {"gamma": 0.9}
+"""
+
+
+@pytest.mark.parametrize("folder", ["", "sac"])
+def test_a_python_file_is_read_by_its_literals_and_never_run(tmp_path, capsys, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "zoo" / folder / ("mine.py" if folder else "sac.py")
+    path.parent.mkdir(parents=True)
+    path.write_text(PYTHON)
+    (path.parent / "other_code.py").write_text("print(1)\n")
+    main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
+    tuned = yaml.safe_load((tmp_path / "conf/tuned/sac/arm.yaml").read_text())
+    assert (tuned["n_timesteps"], tuned["network"]["activation"]) == (20_000, "elu")
+    assert tuned["algo"]["replay_buffer"] == "her"
+    captured = capsys.readouterr()
+    assert "2 entries of 1 files converted, 1 left out" in captured.out
+    assert "Leg-v0: 'linear_schedule(0.0003)' is code" in captured.err
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1", "does not assign a dictionary to hyperparams"),
+        ("hyperparams = make()", "does not assign a dictionary to hyperparams"),
+        ("hyperparams = {**base}", r"the key \*\* of hyperparams is not a text"),
+        ("hyperparams = {\nfor x in y: hyperparams[x] = {}", "never closed"),
+    ],
+)
+def test_a_python_file_without_literals_is_refused_with_the_reason(tmp_path, text, reason):
+    (tmp_path / "ppo.py").write_text(text)
+    with pytest.raises(ConfigError, match=f"{reason}.*Its code is not run"):
+        main([str(tmp_path / "ppo.py"), "--out", str(tmp_path / "conf")])
+
+
+NONE = {
+    "policy_kwargs": "None",
+    "env_kwargs": "None",
+    "env_wrapper": " None",
+    "frame_stack": "None",
+    "noise_type": "None",
+    "normalize": "None",
+    "replay_buffer_class": "None",
+    "replay_buffer_kwargs": "None",
+}
+
+
+def test_none_written_as_python_writes_it_is_null():
+    plain = convert_entry("sac", {})
+    converted = convert_entry("sac", NONE)
+    hyperparams = converted.values.pop("algo")["hyperparams"]
+    assert (converted.values, converted.warnings) == (plain.values, plain.warnings)
+    assert hyperparams == {"replay_buffer_kwargs": {}}
+    wrapper = {"env_wrapper": [{"rl_zoo3.wrappers.FrameSkip": "None"}]}
+    assert convert_entry("sac", wrapper).values["env"]["wrappers"] == ["frame_skip"]
+
+
+def test_arguments_of_hindsight_replay_that_are_gone_are_named():
+    kwargs = "dict(online_sampling=True, n_sampled_goal=4)"
+    converted = convert_entry("sac", {"replay_buffer_kwargs": kwargs})
+    hyperparams = converted.values["algo"]["hyperparams"]
+    assert hyperparams["replay_buffer_kwargs"] == {"n_sampled_goal": 4}
+    (warning,) = converted.warnings
+    assert "online_sampling=True: Stable-Baselines3 2 has no such argument" in warning
+
+
+def test_an_ordered_dictionary_as_the_rl_zoo_saves_one_is_read_as_data(tmp_path):
+    path = tmp_path / "args.yml"
+    tag = "!!python/object/apply:collections.OrderedDict\n"
+    path.write_text(f"{tag}- - - algo\n    - ppo\n  - - hyperparams\n    - {{gamma: 0.9}}\n")
+    assert read_zoo_file(path) == {"algo": "ppo", "hyperparams": {"gamma": 0.9}}
+    for wrong in ("- 3", "- - - [a]\n    - b", "- []\n- []", "{a: 1}"):
+        path.write_text(f"{tag}{wrong}\n")
+        with pytest.raises(ConfigError):
+            read_zoo_file(path)
 
 
 def test_a_folder_without_files_is_named(tmp_path):

@@ -315,6 +315,14 @@ def test_an_entry_that_cannot_be_read_is_refused(entry):
         convert_entry("ppo", entry)
 
 
+def test_a_part_of_net_arch_that_stable_baselines3_ignores_is_named():
+    kwargs = {"net_arch": {"pi": [8], "vf": [4], "shared": [16]}}
+    converted = convert_entry("ppo", {"policy_kwargs": kwargs})
+    assert converted.values["network"]["net_arch"] == {"pi": [8], "vf": [4]}
+    assert "net_arch.shared=[16]: Stable-Baselines3 ignores it" in converted.warnings[0]
+    assert kwargs["net_arch"]["shared"] == [16]
+
+
 def test_a_warning_is_written_into_the_tuned_file(tmp_path):
     source = zoo_file(tmp_path, "Arm-v0: {callback: my.Callback, gamma: 0.9}\n")
     main([str(source), "--out", str(tmp_path / "conf")])
