@@ -1,5 +1,6 @@
 """A robot: its specification, and its joints in a simulation with the effect of an action."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,11 +22,14 @@ from robots.drives import (
     PositionDrive,
 )
 from robots.sensors import SensorSpec
-from robots.simulation import JointInfo, Simulation, matching
+from robots.simulation import JointInfo, Mimic, Simulation, matching
 
-__all__ = ["ActionMode", "InitialState", "Robot", "RobotSpec"]
+__all__ = ["ActionMode", "InitialState", "Mimic", "Robot", "RobotSpec"]
 
 Numbers = Sequence[float] | NDArray[np.float64]
+
+# Strength of the gears of joints that follow another one [N m or N].
+_MIMIC_FORCE = 1e4
 
 PerJoint = float | tuple[float, ...]
 """One value for all actuated joints, or one for each."""
@@ -83,6 +87,9 @@ class RobotSpec:
     clipped to [-1, 1] before ``action_scale``. None: one entry a joint."""
     held: str | None = None
     """Pattern of the names, among the read joints, that motors hold at their rest position."""
+    mimic: tuple[Mimic, ...] = ()
+    """Joints that follow another one, as the ``<mimic>`` of a URDF says, and that no action
+    drives."""
     gripper: str | None = None
     """Pattern of the names, among the read joints, of fingers that move alike: one more entry of
     the action opens them at 1 and closes them at -1, within the limits that the URDF gives."""
@@ -175,7 +182,8 @@ class Robot:
             )
         self.rest_position = np.array(rest, np.float64)
         self.free_base = not spec.fixed_base
-        self._joint_indices = [joint.index for joint in self.joints]
+        self.mimic = spec.mimic
+        self._joint_indices = [joint.index for joint in self.joints] + self._couple(spec.mimic)
         drive = self._make_drive(spec)
         self.drive = drive if spec.mixing is None else MixedDrive(drive, spec.mixing)
         if spec.gripper is not None:
@@ -193,9 +201,10 @@ class Robot:
 
     def reset(self, start: InitialState) -> None:
         """Put the joints, and a free base, where an episode starts."""
-        self._simulation.reset_joints(
-            self.body, self._joint_indices, start.joint_position, start.joint_velocity
-        )
+        position, velocity = start.joint_position, start.joint_velocity
+        if self.mimic:
+            position, velocity = self._with_followers(position, velocity)
+        self._simulation.reset_joints(self.body, self._joint_indices, position, velocity)
         if start.base_position is not None:
             self._simulation.reset_base(
                 self.body,
@@ -207,6 +216,36 @@ class Robot:
         # Bullet keeps these targets by itself.
         if self._held_at:
             self._hold(targetPositions=self._held_at)
+
+    def _couple(self, mimic: tuple[Mimic, ...]) -> list[int]:
+        """Couple the joints that follow another one; return their indices."""
+        movable = {joint.name: joint.index for joint in self._simulation.movable_joints(self.body)}
+        driven = {joint.name for joint in self.actuated}
+        for one in mimic:
+            for name in (one.joint, one.leader):
+                matching("mimic", re.escape(name), zip(movable, movable, strict=True), "joint")
+            if one.joint in driven:
+                raise ValueError(
+                    f"mimic: {one.joint} follows {one.leader} and cannot be driven itself. Leave "
+                    "it out of actuated."
+                )
+            self._simulation.couple(
+                self.body,
+                movable[one.joint],
+                movable[one.leader],
+                ratio=one.multiplier,
+                offset=one.offset,
+                max_force=_MIMIC_FORCE,
+            )
+        return [movable[one.joint] for one in mimic]
+
+    def _with_followers(self, position: Numbers, velocity: Numbers) -> tuple[Numbers, Numbers]:
+        """Return positions and velocities of the read joints, and of those that follow."""
+        names = [joint.name for joint in self.joints]
+        at, moving = (dict(zip(names, values, strict=True)) for values in (position, velocity))
+        places = [one.multiplier * at.get(one.leader, 0.0) + one.offset for one in self.mimic]
+        speeds = [one.multiplier * moving.get(one.leader, 0.0) for one in self.mimic]
+        return [*position, *places], [*velocity, *speeds]
 
     def _load(self, spec: RobotSpec) -> int:
         flags = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pybullet
 import pybullet_data
@@ -40,6 +40,19 @@ class JointInfo:
     """Effort limit [N or N m]."""
     max_velocity: float = 0.0
     """Velocity limit [m/s or rad/s]; 0 where the file gives none."""
+
+
+class Mimic(NamedTuple):
+    """A joint that a gear couples to another one: position = multiplier * leader + offset."""
+
+    joint: str
+    """Name of the joint that follows."""
+    leader: str
+    """Name of the joint that it follows."""
+    multiplier: float = 1.0
+    """Its motion for a motion of 1 of the leader."""
+    offset: float = 0.0
+    """Its position where the leader is at 0 [rad or m]."""
 
 
 @dataclass(frozen=True)
@@ -249,12 +262,36 @@ class Simulation(Client):
 
         return drive
 
-    def couple(self, body: int, link: int, other: int) -> None:
-        """Make the sliding joints above two links move alike, as a gear would."""
+    def couple(
+        self,
+        body: int,
+        link: int,
+        other: int,
+        *,
+        ratio: float = 1.0,
+        offset: float = 0.0,
+        max_force: float = 50,
+    ) -> None:
+        """Make the joint above a link follow that above another one, as a gear would.
+
+        Args:
+            body: Id of the body.
+            link: Index of the joint that follows.
+            other: Index of the joint that leads.
+            ratio: Motion of the one for a motion of 1 of the other.
+            offset: Position of the one where the other is at 0 [rad or m].
+            max_force: Strength of the gear [N m or N].
+        """
         gear = self.bind(pybullet.createConstraint)(
             body, link, body, other, pybullet.JOINT_GEAR, (1, 0, 0), (0, 0, 0), (0, 0, 0)
         )
-        self.bind(pybullet.changeConstraint)(gear, gearRatio=-1, erp=0.1, maxForce=50)
+        self.bind(pybullet.changeConstraint)(
+            gear,
+            gearRatio=-ratio,
+            relativePositionTarget=offset,
+            erp=0.1,
+            maxForce=max_force,
+        )
 
     def reset_joints(
         self, body: int, joints: Sequence[int], position: Iterable[float], velocity: Iterable[float]

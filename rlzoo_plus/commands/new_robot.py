@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.scaffold.survey import read_urdf, survey
+        from rlzoo_plus.scaffold.survey import survey
+        from rlzoo_plus.scaffold.urdf import read_urdf
     from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
 
     if options.mode in ("pd", "end_effector"):
@@ -53,8 +54,7 @@ def _print_summary(new: NewRobot, robot: RobotSurvey, options: argparse.Namespac
         f"action mode {new.mode}; the base is {base}"
     )
     if options.base == "auto":
-        count = f"{robot.branches} joint{'s are' if robot.branches != 1 else ' is'} attached to it"
-        print(f"note: the base is guessed, since {count}; --base {other} changes it")
+        print(f"note: the base is guessed, since {robot.reason}; --base {other} changes it")
     for note in robot.notes:
         print(f"note: {note}")
     folder = options.directory
@@ -82,7 +82,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add("--urdf", required=True, metavar="PATH", help="a file here, or one of pybullet_data")
     mode_help = "what an action commands: position (default), delta_position, velocity or torque"
     add("--mode", default="position", help=mode_help)
-    base_help = "whether the base is fixed to the world (auto: guessed from the joints on it)"
+    base_help = "whether the base is fixed to the world (auto: guessed from limbs and wheels)"
     add("--base", choices=("auto", "fixed", "free"), default="auto", help=base_help)
     forward_help = "axis of the URDF along which a free robot moves (default: x); --forward=-x"
     add("--forward", choices=("x", "-x", "y", "-y"), default="x", help=forward_help)

@@ -27,14 +27,15 @@ class JointRow:
 
     Attributes:
         name: Its name in the URDF.
-        kind: `revolute` or `prismatic`.
+        kind: `revolute`, `prismatic`, `planar` or `spherical`.
         unit: Of its position: `rad` or `m`.
-        limits: Lower and upper limit, None without.
+        limits: Lower and upper limit, None without; equal limits lock it.
         rest: Rest position; None if it is not read.
         max_force: Maximum force of its motor, or that of the URDF if it has none [N m or N].
         max_velocity: Highest velocity that its motor drives to [rad/s or m/s]; None: any.
         scale: What the action 1 commands; None if no action drives it by itself.
-        use: `driven` by actions, `read` by the sensors alone, or `passive`.
+        use: `driven` by actions, `read` by the sensors alone, `passive`, or `follows` and the
+            joint that leads it.
     """
 
     name: str
@@ -117,18 +118,21 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
     # The end effector's scale is one of displacements.
     scales = None if isinstance(robot.drive, EndEffectorDrive) else motors.scale.tolist()
     tops = motors.max_velocity
+    leaders = {one.joint: one.leader for one in robot.mimic}
     rows = []
     for joint in env.simulation.movable_joints(robot.body):
         info = env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)
         slides = info[2] == pybullet.JOINT_PRISMATIC
         number = driven.get(joint.index)
         use = "read" if joint.index in read else "passive"
+        if joint.name in leaders:
+            use = f"follows {leaders[joint.name]}"
         rows.append(
             JointRow(
                 name=joint.name,
                 kind="prismatic" if slides else "revolute",
                 unit="m" if slides else "rad",
-                limits=(joint.lower, joint.upper) if joint.lower < joint.upper else None,
+                limits=(joint.lower, joint.upper) if joint.lower <= joint.upper else None,
                 rest=read.get(joint.index),
                 max_force=joint.max_force if number is None else motors.max_force[number],
                 max_velocity=None if number is None or not tops else tops[number],
@@ -136,7 +140,29 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
                 use=use if number is None else "driven",
             )
         )
-    return rows
+    return rows + _rows_of_more_axes(env)
+
+
+def _rows_of_more_axes(env: BaseRobotEnv) -> list[JointRow]:
+    """Return the joints with more than one axis, which PyBullet moves and no action drives."""
+    bind, body = env.simulation.bind, env.robot.body
+    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
+    kinds = {pybullet.JOINT_PLANAR: "planar", pybullet.JOINT_SPHERICAL: "spherical"}
+    return [
+        JointRow(
+            name=info[1].decode(),
+            kind=kinds[info[2]],
+            unit="rad",
+            limits=None,
+            rest=None,
+            max_force=info[10],
+            max_velocity=None,
+            scale=None,
+            use="passive",
+        )
+        for info in infos
+        if info[2] in kinds
+    ]
 
 
 def _clearance(env: BaseRobotEnv) -> float | None:
@@ -160,6 +186,13 @@ def _notes(facts: RobotFacts, made_up: list[str]) -> list[str]:
     weak = [joint.name for joint in facts.joints if joint.use == "driven" and joint.max_force <= 0]
     if weak and facts.action_mode != "torque":
         notes.append(f"motors without strength move nothing; set max_force for {_some(weak)}")
+    locked = [
+        joint.name
+        for joint in facts.joints
+        if joint.use == "driven" and joint.limits and joint.limits[0] == joint.limits[1]
+    ]
+    if locked:
+        notes.append(f"equal limits lock joints that are driven; leave out {_some(locked)}")
     outside = [
         joint.name
         for joint in facts.joints

@@ -1,53 +1,31 @@
-"""Reads a URDF: its text, and the robot as PyBullet loads it."""
+"""Measures a robot as PyBullet loads it, and guesses whether its base is fixed."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pybullet
 
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.errors import ConfigError, closest
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.scaffold.base_guess import guess_base, is_endless
+from rlzoo_plus.scaffold.urdf import UrdfFile
 from robots.quiet import native_output_hidden
-from robots.simulation import JointInfo, Simulation
+from robots.simulation import JointInfo, Mimic, Simulation
 
 # Prefix of PyBullet's messages: the function, file and line in its own source.
 _HEAD = re.compile(r"b3\w+\[[^\]]*\]:")
 
 # Above the ground, so that the distance can be measured.
 _ALOFT_M = 20.0
-# A wheel or a leg is a branch; two may still be the arms of a fixed torso.
-_FEWEST_BRANCHES_OF_A_FREE_BASE = 3
 _MOST_NAMED = 5
-_FIXED_ROOTS = ("world", "map")
-# Root elements of other formats for robots.
-_OTHER_FORMATS = {"mujoco": "MJCF", "sdf": "SDF", "COLLADA": "COLLADA"}
-_MOVABLE = ("revolute", "continuous", "prismatic")
-
-
-@dataclass(frozen=True)
-class UrdfFile:
-    """The text of a URDF.
-
-    Attributes:
-        path: Its path.
-        name: Its path inside `pybullet_data`, None for a file of the user.
-        endless: Names of the joints without limits.
-        without_mass: Names of the links for which PyBullet assumes 1 kg.
-    """
-
-    path: Path
-    name: str | None
-    endless: frozenset[str]
-    without_mass: tuple[str, ...]
+_STEPS_TO_SEE_IT_MOVE = 10
+_UNIT_AXIS_TOLERANCE = 0.01
+_OF_MORE_AXES = (pybullet.JOINT_PLANAR, pybullet.JOINT_SPHERICAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +35,13 @@ class JointSurvey(JointInfo):
     Attributes:
         slides: Whether it is prismatic; its unit is then m and N, otherwise rad and N m.
         endless: Whether it has no limits.
+        locked: Whether its limits are equal, so that it cannot move.
         rest: Rest position.
     """
 
     slides: bool
     endless: bool
+    locked: bool
     rest: float
 
 
@@ -70,10 +50,11 @@ class RobotSurvey:
     """What must be known about a robot to write an environment for it.
 
     Attributes:
-        joints: Its movable joints, in the order of the URDF.
+        joints: Its movable joints, in the order of the URDF, but for those that follow another.
+        mimic: The joints that follow another one.
         mass_kg: Mass of all links.
-        branches: Number of joints on its base.
         stands_free: Whether its base is probably not fixed.
+        reason: Why that is so.
         height_m: Height of the base's center of mass when the lowest point touches the ground;
             None without collision shapes.
         orientation: Orientation of the base's principal axes when the URDF's axes are those of
@@ -84,136 +65,15 @@ class RobotSurvey:
     """
 
     joints: list[JointSurvey]
+    mimic: tuple[Mimic, ...]
     mass_kg: float
-    branches: int
     stands_free: bool
+    reason: str
     height_m: float | None
     orientation: tuple[float, float, float, float]
     middle: tuple[float, float, float]
     size_m: tuple[float, float, float]
     notes: list[str] = field(default_factory=list)
-
-
-def read_urdf(given: str) -> UrdfFile:
-    """Find a URDF and read it as text.
-
-    Args:
-        given: A path, absolute or relative to here or to `pybullet_data`.
-
-    Raises:
-        ConfigError: It is not there, is no URDF, or has no joint that moves.
-    """
-    path, name = _find(given)
-    root = _parse(path)
-    # Their names come again in <transmission> and <gazebo>.
-    kinds = {joint.get("name", ""): joint.get("type", "") for joint in root.findall("joint")}
-    if not any(kind in _MOVABLE for kind in kinds.values()):
-        raise ConfigError(
-            f"--urdf {given} has no joint that moves: none of its {len(kinds)} joints is "
-            f"{', '.join(_MOVABLE[:-1])} or {_MOVABLE[-1]}. Give the URDF of a robot."
-        )
-    _check_tree(root, given)
-    links = [link for link in root.findall("link") if link.find("inertial") is None]
-    return UrdfFile(
-        path=path,
-        name=name,
-        endless=frozenset(joint for joint, kind in kinds.items() if kind == "continuous"),
-        without_mass=tuple(link.get("name", "") for link in links),
-    )
-
-
-def _check_tree(root: ElementTree.Element, given: str) -> None:
-    """Refuse names and links that PyBullet crashes on: the links must make one tree."""
-    links = [link.get("name", "") for link in root.findall("link")]
-    joints = {joint: joint.get("name", "") for joint in root.findall("joint")}
-    for name in [*joints.values(), *links]:
-        if not name.isprintable():
-            raise ConfigError(
-                f"--urdf {given}: the name {printable(name)} holds control characters. Take them "
-                "out."
-            )
-    for what, names in (("joints", [*joints.values()]), ("links", links)):
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise ConfigError(
-                f"--urdf {given} has two {what} called {printable(twice)!r}. Rename one of them."
-            )
-    parents: dict[str, str] = {}
-    for joint, name in joints.items():
-        ends = [joint.find(end) for end in ("parent", "child")]
-        parent, child = ("" if end is None else end.get("link", "") for end in ends)
-        unknown = next((link for link in (parent, child) if link not in links), None)
-        if unknown is not None:
-            raise ConfigError(
-                f"--urdf {given}: joint {printable(name)} names the link {printable(unknown)!r}, "
-                "which is not there. Fix its <parent> or <child>."
-            )
-        if child in parents:
-            raise ConfigError(
-                f"--urdf {given}: link {printable(child)} hangs on two joints, one of them "
-                f"{printable(name)}. A URDF is a tree: take one away, and close the loop in Python."
-            )
-        parents[child] = parent
-    roots = [link for link in links if link not in parents]
-    if len(roots) != 1:
-        found = printable(", ".join(roots)) or "none"
-        raise ConfigError(
-            f"--urdf {given} must have one link without a parent, and has: {found}. Join the "
-            "parts, or take what is too much away."
-        )
-    below = set(roots)
-    while more := {child for child, parent in parents.items() if parent in below} - below:
-        below |= more
-    lost = next((link for link in links if link not in below), None)
-    if lost is not None:
-        raise ConfigError(
-            f"--urdf {given}: link {printable(lost)} hangs on itself by a ring of joints. Fix "
-            "their <parent> and <child>."
-        )
-
-
-def _find(given: str) -> tuple[Path, str | None]:
-    import pybullet_data
-
-    path = Path(given).expanduser()
-    shipped = Path(pybullet_data.getDataPath())
-    if path.is_file():
-        inside = path.resolve().is_relative_to(shipped.resolve())
-        name = path.resolve().relative_to(shipped.resolve()).as_posix() if inside else None
-        return path.resolve(), name
-    if not path.is_absolute() and (shipped / path).is_file():
-        return shipped / path, path.as_posix()
-    known = [file.relative_to(shipped).as_posix() for file in shipped.rglob("*.urdf")]
-    near = closest(given, known)
-    hint = f" Did you mean {near!r} of pybullet_data?" if near else ""
-    raise ConfigError(
-        f"--urdf {given}: there is no such file, neither here nor in pybullet_data.{hint} "
-        "Give the path of a URDF."
-    )
-
-
-def _parse(path: Path) -> ElementTree.Element:
-    try:
-        # PyBullet reads a file between empty lines or zeros, which XML does not allow.
-        root = ElementTree.fromstring(path.read_bytes().strip(b"\0\r\n\t "))
-    except (ElementTree.ParseError, OSError, ValueError) as error:
-        raise ConfigError(
-            f"--urdf {path} is not XML: {printable(error)}. Fix the file, or export it again."
-        ) from error
-    other = _OTHER_FORMATS.get(root.tag.rpartition("}")[2])
-    if other:
-        raise ConfigError(f"--urdf {path} is {other}, not URDF. Convert it to a URDF first.")
-    if root.tag != "robot":
-        raise ConfigError(
-            f"--urdf {path} begins with <{printable(root.tag)}>, and a URDF with <robot>. Give "
-            "the path of a URDF."
-        )
-    if path.suffix == ".xacro" or any("xacro" in child.tag for child in root):
-        raise ConfigError(
-            f"--urdf {path} is a xacro file. Expand it first: xacro {path.name} > "
-            f"{path.name.split('.')[0]}.urdf"
-        )
-    return root
 
 
 def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
@@ -232,14 +92,20 @@ def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
         try:
             ground = simulation.load_urdf("plane.urdf")
             body = _load(simulation, urdf)
-            joints = _at_rest(_joints(simulation, body, urdf), rest)
-            simulation.reset_joints(
-                body,
-                [joint.index for joint in joints],
-                [joint.rest for joint in joints],
-                [0.0] * len(joints),
+            every = _joints(simulation, body, urdf)
+            led = [joint for joint in every if joint.name not in urdf.mimic]
+            joints = _at_rest([joint for joint in led if not joint.locked], rest)
+            at = {joint.name: joint.rest for joint in [*every, *joints]}
+            for name, mimic in urdf.mimic.items():
+                at[name] = mimic.multiplier * at[mimic.leader] + mimic.offset
+            indices = [joint.index for joint in every]
+            positions = [at[joint.name] for joint in every]
+            simulation.reset_joints(body, indices, positions, [0.0] * len(every))
+            found = _measure(simulation, body, ground, urdf, joints)
+            _check_motion(simulation, body, indices, urdf)
+            return replace(
+                found, notes=[*_notes_on_joints(simulation, body, urdf, every), *found.notes]
             )
-            return _measure(simulation, body, ground, urdf, joints)
         finally:
             simulation.close()
 
@@ -253,8 +119,10 @@ def _load(simulation: Simulation, urdf: UrdfFile) -> int:
         except FileNotFoundError:
             output.seek(0)
             text = _HEAD.sub("\n", output.read().decode(errors="replace"))
-    lines = dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())
-    reason = printable("; ".join(lines) or "it does not say why")
+    lines = [line.strip() for line in dict.fromkeys(text.splitlines()) if line.strip()]
+    # What follows a missing mesh, and what precedes it, is not the cause.
+    causes = [line for line in lines if "cannot find" in line or "invalid mesh" in line] or lines
+    reason = printable("; ".join(causes) or "it does not say why")
     raise ConfigError(
         f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. Fix the file; missing meshes "
         "are looked for beside it."
@@ -263,20 +131,36 @@ def _load(simulation: Simulation, urdf: UrdfFile) -> int:
 
 def _joints(simulation: Simulation, body: int, urdf: UrdfFile) -> list[JointSurvey]:
     """Return the movable joints, each at rest at 0 or in the middle of its range."""
-    joints = []
+    joints = {}
     for joint in simulation.movable_joints(body):
         kind = simulation.bind(pybullet.getJointInfo)(body, joint.index)[2]
-        endless = joint.name in urdf.endless or not joint.lower < joint.upper
-        has_zero = endless or joint.lower <= 0 <= joint.upper
-        joints.append(
-            JointSurvey(
-                **asdict(joint),
-                slides=kind == pybullet.JOINT_PRISMATIC,
-                endless=endless,
-                rest=0.0 if has_zero else (joint.lower + joint.upper) / 2,
-            )
+        endless = is_endless(joint.name, joint.lower, joint.upper, urdf)
+        joints[joint.name] = JointSurvey(
+            **asdict(joint),
+            slides=kind == pybullet.JOINT_PRISMATIC,
+            endless=endless,
+            locked=not endless and joint.lower == joint.upper,
+            rest=0.0,
         )
-    return joints
+    for mimic in urdf.mimic.values():
+        joints[mimic.leader] = _narrowed(joints[mimic.leader], joints[mimic.joint], mimic)
+    return [_resting(joint) for joint in joints.values()]
+
+
+def _narrowed(leader: JointSurvey, follower: JointSurvey, mimic: Mimic) -> JointSurvey:
+    """Return a joint with limits that keep the joint that follows it within its own."""
+    if follower.endless or not mimic.multiplier:
+        return leader
+    ends = [(end - mimic.offset) / mimic.multiplier for end in (follower.lower, follower.upper)]
+    lower, upper = min(ends), max(ends)
+    if not leader.endless:
+        lower, upper = max(lower, leader.lower), min(upper, leader.upper)
+    return replace(leader, lower=lower, upper=upper, endless=False) if lower < upper else leader
+
+
+def _resting(joint: JointSurvey) -> JointSurvey:
+    has_zero = joint.endless or joint.lower <= 0 <= joint.upper
+    return joint if has_zero else replace(joint, rest=(joint.lower + joint.upper) / 2)
 
 
 def _at_rest(joints: list[JointSurvey], given: Sequence[str]) -> list[JointSurvey]:
@@ -310,10 +194,9 @@ def _measure(
     position, orientation = bind(pybullet.getBasePositionAndOrientation)(body)
     distances = [point[8] for point in bind(pybullet.getClosestPoints)(body, ground, 2 * _ALOFT_M)]
     n_joints = bind(pybullet.getNumJoints)(body)
-    branches = _branches([bind(pybullet.getJointInfo)(body, i) for i in range(n_joints)])
     boxes = np.array([bind(pybullet.getAABB)(body, link) for link in range(-1, n_joints)])
     lowest, highest = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
-    root = bind(pybullet.getBodyInfo)(body)[0].decode()
+    stands_free, reason = guess_base(simulation, body, urdf)
     mass = sum(link.mass_kg for link in simulation.link_dynamics(body).values())
     if mass <= 0:
         raise ConfigError(
@@ -321,9 +204,10 @@ def _measure(
         )
     return RobotSurvey(
         joints=joints,
+        mimic=tuple(urdf.mimic.values()),
         mass_kg=mass,
-        branches=branches,
-        stands_free=branches >= _FEWEST_BRANCHES_OF_A_FREE_BASE and root not in _FIXED_ROOTS,
+        stands_free=stands_free,
+        reason=reason,
         height_m=position[2] - min(distances) if distances else None,
         orientation=orientation,
         middle=tuple(((lowest + highest) / 2 - (0, 0, _ALOFT_M)).tolist()),
@@ -332,13 +216,55 @@ def _measure(
     )
 
 
-def _branches(infos: Sequence[Sequence[Any]]) -> int:
-    """Return the number of movable joints on the base, or on links fixed to it."""
-    welded = {-1}
-    for info in infos:
-        if info[16] in welded and info[2] == pybullet.JOINT_FIXED:
-            welded.add(info[0])
-    return sum(info[16] in welded and info[2] != pybullet.JOINT_FIXED for info in infos)
+def _check_motion(simulation: Simulation, body: int, joints: Sequence[int], urdf: UrdfFile) -> None:
+    """Refuse a robot that does not fall as a body does."""
+    for _ in range(_STEPS_TO_SEE_IT_MOVE):
+        simulation.step()
+    positions = [state[0] for state in simulation.joint_reader(body, joints)()]
+    base = simulation.bind(pybullet.getBasePositionAndOrientation)(body)[0]
+    if not np.isfinite([*positions, *base]).all():
+        raise ConfigError(
+            f"--urdf {urdf.path}: PyBullet computes positions that are no numbers within "
+            f"{_STEPS_TO_SEE_IT_MOVE} steps. State the <mass> and <inertia> of every link that a "
+            "joint moves, all above 0."
+        )
+
+
+def _notes_on_joints(
+    simulation: Simulation, body: int, urdf: UrdfFile, joints: list[JointSurvey]
+) -> list[str]:
+    """Return where PyBullet does not do what the URDF says of its joints, and what is guessed."""
+    bind = simulation.bind
+    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
+    named = {info[1].decode(): info for info in infos}
+    movable = {joint.name for joint in joints}
+    tilted = [name for name in movable if abs(_length(named[name][13]) - 1) > _UNIT_AXIS_TOLERANCE]
+    limits = {name: (named[name][8], named[name][9]) for name in movable}
+    unlimited = [j.name for j in joints if j.endless and j.name not in urdf.endless]
+    narrowed = [j.name for j in joints if not j.endless and (j.lower, j.upper) != limits[j.name]]
+    shared = [name for name, info in named.items() if info[2] in _OF_MORE_AXES]
+    follow = [f"{one.joint} (as {one.leader})" for one in urdf.mimic.values()]
+    return [
+        f"{len(names)} {text}: {_some(names)}"
+        for names, text in (
+            (follow, "joints follow another one by <mimic> and have no action of their own"),
+            (
+                [j.name for j in joints if j.locked],
+                "joints have equal limits, are locked and left out",
+            ),
+            (unlimited, "joints state no limits or senseless ones, and are taken to have none"),
+            (narrowed, "joints keep to narrower limits, those of the joints that follow them"),
+            (shared, "joints are planar or spherical; they move, and no action drives them"),
+            (urdf.floating, "joints are floating, and PyBullet welds them"),
+            (urdf.weightless, "moving links state mass 0, and no motor moves such a link alone"),
+            (sorted(tilted), "axes are not of length 1, so their motors feel a wrong inertia"),
+        )
+        if names
+    ]
+
+
+def _length(vector: Sequence[float]) -> float:
+    return float(np.linalg.norm(vector))
 
 
 def _notes(urdf: UrdfFile, joints: list[JointSurvey], *, can_touch: bool) -> list[str]:
@@ -348,7 +274,7 @@ def _notes(urdf: UrdfFile, joints: list[JointSurvey], *, can_touch: bool) -> lis
             f"{len(urdf.without_mass)} links state no <inertial>, and PyBullet makes each 1 kg "
             f"heavy: {_some(urdf.without_mass)}"
         )
-    weak = [joint.name for joint in joints if joint.max_force <= 0]
+    weak = [joint.name for joint in joints if not 0 < joint.max_force < np.inf]
     if weak:
         notes.append(
             f"{len(weak)} joints state no effort limit; the forces in the file are guessed from "

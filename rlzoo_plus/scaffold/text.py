@@ -17,7 +17,8 @@ from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.scaffold.survey import JointSurvey, RobotSurvey, UrdfFile
+from rlzoo_plus.scaffold.survey import JointSurvey, RobotSurvey
+from rlzoo_plus.scaffold.urdf import UrdfFile
 
 MODES = ("position", "delta_position", "velocity", "torque")
 """Action modes that need nothing but what a URDF states."""
@@ -164,6 +165,9 @@ def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
         "path_import": "\nfrom pathlib import Path" if urdf.name is None else "",
         "urdf_expression": _urdf_expression(urdf, new.folder),
         "joints": "\n".join(_joint_lines(new, robot)),
+        "mimic": "\n".join(_mimic_lines(robot)),
+        "mimic_import": ", Mimic" if robot.mimic else "",
+        "mimic_option": "\n                mimic=MIMIC," if robot.mimic else "",
         "mode": new.mode.upper(),
         "scale_meaning": _SCALES[new.mode],
         "rest_role": rest_role,
@@ -196,7 +200,7 @@ def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
         reach = (_SLIDES if joint.slides else _TURNS).reach
         lowest = joint.rest - reach if joint.endless else joint.lower
         highest = joint.rest + reach if joint.endless else joint.upper
-        force = joint.max_force if joint.max_force > 0 else half_weight_n
+        force = joint.max_force if 0 < joint.max_force < math.inf else half_weight_n
         scale = min(force, half_weight_n)
         if new.mode != "torque":
             scale = _scale(joint, new, lowest, highest)
@@ -212,6 +216,22 @@ def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
         if len(line) > LINE_LENGTH:
             line = f"    {_quoted(joint.name)}: Joint(\n        {inside}\n    ),"
         yield line
+
+
+def _mimic_lines(robot: RobotSurvey) -> Iterator[str]:
+    """Yield the table of the joints that follow another one, nothing without such joints."""
+    if not robot.mimic:
+        return
+    yield "\n# Joints that follow another one: joint, leader, multiplier, offset [rad or m]."
+    yield "MIMIC = ("
+    for one in robot.mimic:
+        names = f"{_quoted(one.joint)}, {_quoted(one.leader)}"
+        line = f"    Mimic({names}, {_short(one.multiplier)}, {_short(one.offset)}),"
+        if len(line) > LINE_LENGTH:
+            inside = line.strip()[len("Mimic(") : -len("),")]
+            line = f"    Mimic(\n        {inside}\n    ),"
+        yield line
+    yield ")"
 
 
 def _scale(joint: JointSurvey, new: NewRobot, lowest: float, highest: float) -> float:

@@ -3,6 +3,9 @@
 import pytest
 
 URDF = ("--urdf", "r2d2.urdf")
+NO_MESH = b"""<robot name="a"><link name="b"><visual><geometry><mesh filename="gone.stl"/>
+</geometry></visual></link><link name="c"/><joint name="j" type="continuous"><parent link="b"/>
+<child link="c"/></joint></robot>"""
 
 
 def test_two_files_are_written_and_the_next_commands_are_shown(answer, tmp_path):
@@ -48,6 +51,8 @@ def test_files_are_replaced_only_by_force(answer, tmp_path):
         (["mine", "--urdf", "no_such.urdf"], ["no_such.urdf", "no such file"]),
         (["mine", "--urdf", "plane.urdf"], ["no joint that moves"]),
         (["mine", "--urdf", "broken.urdf"], ["is not XML", "line 1"]),
+        (["mine", "--urdf", "no_mesh.urdf"], ["cannot find 'gone.stl'", "beside it"]),
+        (["mine", "--urdf", "latin.urdf"], ["not UTF-8", "0xe9", "iconv"]),
         (["mine", *URDF, "--mode", "velocty"], ["'velocty'", "'velocity'"]),
         (["mine", *URDF, "--mode", "pd"], ["--mode position", "docs/own_robot.md"]),
         (["mine", *URDF, "--rest", "hed=1"], ["--rest hed=1", "head_swivel"]),
@@ -56,14 +61,20 @@ def test_files_are_replaced_only_by_force(answer, tmp_path):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_mistake_gets_one_line_and_leaves_nothing(answer, tmp_path, words, parts):
-    (tmp_path / "broken.urdf").write_text("<robot")
+    files = {
+        "broken.urdf": b"<robot",
+        "no_mesh.urdf": NO_MESH,
+        "latin.urdf": b"<robot>\xe9</robot>",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
     code, text = answer("new-robot", *words)
     assert code == 2, text
     assert len(text.splitlines()) == 1
     assert text.startswith("error: ")
     for part in parts:
         assert part in text
-    assert [path.name for path in tmp_path.iterdir()] == ["broken.urdf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
 @pytest.mark.parametrize("words", [[], ["mine"], ["mine", *URDF, "--forward", "up"]])
@@ -71,3 +82,14 @@ def test_a_wrong_option_gets_the_usage(answer, words):
     code, text = answer("new-robot", *words)
     assert code == 2
     assert "usage:" in text
+
+
+def test_what_is_guessed_of_the_joints_and_the_base_is_told(answer, tmp_path):
+    (tmp_path / "hand.urdf").write_text(
+        NO_MESH.decode().replace('<mesh filename="gone.stl"/>', '<sphere radius="0.1"/>')
+    )
+    code, text = answer("new-robot", "hand", "--urdf", "hand.urdf")
+    assert code == 0, text
+    assert "the base is guessed, since neither two wheels nor two limbs reach down" in text
+    assert "2 links state no <inertial>" in text
+    assert "1 joints state no effort limit" in text

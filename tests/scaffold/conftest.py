@@ -8,8 +8,9 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from rlzoo_plus.scaffold.survey import read_urdf, survey
+from rlzoo_plus.scaffold.survey import survey
 from rlzoo_plus.scaffold.text import NewRobot, write_robot
+from rlzoo_plus.scaffold.urdf import read_urdf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "robots"))
 

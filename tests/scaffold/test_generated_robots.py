@@ -14,8 +14,9 @@ from gymnasium.utils.env_checker import check_env
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.inspection.robot_facts import robot_facts
-from rlzoo_plus.scaffold.survey import read_urdf, survey
+from rlzoo_plus.scaffold.survey import survey
 from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
+from rlzoo_plus.scaffold.urdf import read_urdf
 from rlzoo_plus.testing.robot_contract import check_random_play, check_same_numbers
 from robots.vec_env import RobotVecEnv
 
@@ -218,3 +219,67 @@ def test_files_that_exist_are_kept_unless_forced(tmp_path, chain):
     assert not config.exists()
     write_robot(new, urdf, robot, force=True)
     assert "HoldPosture" in module.read_text()
+
+
+# A finger whose second joint follows the first, the other way round.
+FINGER = [
+    ("first", "revolute", '<limit lower="-1" upper="1" effort="5" velocity="4"/>'),
+    ("second", "revolute", '<limit lower="-1" upper="0.5" effort="5" velocity="4"/>'
+     '<mimic joint="first" multiplier="-0.5" offset="0.1"/>'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("base", ["fixed", "free"])
+def test_a_mimic_joint_follows_its_leader_and_has_no_action(generate, chain, mode, base):
+    module, env = generate(chain(*FINGER), mode=mode, base=base)
+    assert list(module.JOINTS) == ["first"]
+    assert env.action_space.shape == (1,)
+    body = env.robot.body
+    read = env.simulation.joint_reader(body, [j.index for j in env.simulation.movable_joints(body)])
+    env.action_space.seed(0)
+    for seed in range(2):
+        env.reset(seed=seed)
+        for _ in range(40):
+            first, second = (state[0] for state in read())
+            assert second == pytest.approx(0.1 - 0.5 * first, abs=0.02)
+            env.step(env.action_space.sample())
+    uses = {joint.name: joint.use for joint in robot_facts(env).joints}
+    assert uses == {"first": "driven", "second": "follows first"}
+
+
+def test_many_worlds_with_mimic_joints_give_the_numbers_of_one(generate, chain):
+    module, _ = generate(chain(*FINGER))
+    env_id = next(spec for spec in gymnasium.registry if spec.startswith(f"{module.__name__}/"))
+    make = lambda: gymnasium.make(env_id, disable_env_checker=True, episode_s=0.5).unwrapped  # noqa: E731
+    together = RobotVecEnv([make() for _ in range(2)])
+    singles = [make() for _ in range(2)]
+    check_same_numbers(together, singles, 60)
+    for env in (together, *singles):
+        env.close()
+
+
+def test_a_joint_that_is_driven_cannot_follow_another(generate, chain, tmp_path):
+    module, _ = generate(chain(*FINGER), base="fixed")
+    text = Path(module.__file__).read_text()
+    wrong = text.replace('"first": Joint(', '"second": Joint(')
+    (tmp_path / "driven_follower.py").write_text(wrong)
+    changed = import_module("driven_follower")
+    with pytest.raises(ValueError, match="second follows first and cannot be driven"):
+        getattr(changed, f"{module.__name__.title().replace('_', '')}Env")()
+
+
+def test_an_infinite_effort_limit_becomes_a_guess_and_no_name_of_python(generate, chain):
+    limit = '<limit lower="-inf" upper="inf" effort="inf" velocity="inf"/>'
+    module, env = generate(chain(("hinge", "revolute", limit)))
+    env.reset(seed=0)
+    assert np.isfinite([*module.JOINTS["hinge"][:1], *module.JOINTS["hinge"].goal]).all()
+    assert 0 < module.JOINTS["hinge"].max_force < 100
+
+
+def test_the_table_of_inspect_has_planar_and_locked_joints(generate, chain):
+    stiff = '<limit lower="0" upper="0" effort="1" velocity="1"/>'
+    _, env = generate(chain(HINGE, ("flat", "planar", ""), ("stiff", "revolute", stiff)))
+    rows = {row.name: row for row in robot_facts(env).joints}
+    assert (rows["flat"].kind, rows["flat"].use) == ("planar", "passive")
+    assert (rows["stiff"].limits, rows["stiff"].use) == ((0.0, 0.0), "passive")
