@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.runs import DAMAGED, RunSummary
 from rlzoo_plus.analysis.series import Evaluation
 from rlzoo_plus.analysis.variants import variant_key
+from rlzoo_plus.artifacts.arrays import read_arrays
 from rlzoo_plus.artifacts.run_dir import FINISHED
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
@@ -90,7 +90,7 @@ def _load(path: Path) -> RunEntry:
         evaluations = _evaluations(path / _EVALUATIONS)
         config = _yaml(path / env / "config.yml")
         arguments = _yaml(path / env / "args.yml")
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
         return RunEntry(RunSummary(path, DAMAGED, algo, env), f"cannot be read: {one_line(error)}")
     seed = arguments.get("seed")
     values: dict[str, Any] = {"algo.name": algo, "env.name": env, "env.id": env}
@@ -121,13 +121,12 @@ def _yaml(file: Path) -> dict[str, Any]:
 
 def _evaluations(file: Path) -> tuple[Evaluation, ...]:
     with open_plain(file) as raw:
-        with zipfile.ZipFile(raw) as archive:
-            if sum(each.file_size for each in archive.infolist()) > _LARGEST_BYTES:
-                raise ValueError(f"{file.name} holds more than {_LARGEST_BYTES} bytes")
-        raw.seek(0)
-        with np.load(raw, allow_pickle=False) as arrays:
-            steps = np.asarray(arrays["timesteps"], dtype=np.int64)
-            results = np.asarray(arrays["results"], dtype=np.float64)
+        arrays = read_arrays(raw, _LARGEST_BYTES, ("timesteps", "results"))
+    steps = np.asarray(arrays["timesteps"], dtype=np.int64)
+    results = np.asarray(arrays["results"], dtype=np.float64)
+    if results.ndim == 3 and results.shape[2] == 1:
+        # An environment whose rewards are arrays of one number.
+        results = results[..., 0]
     if steps.ndim != 1 or results.ndim != 2 or len(steps) != len(results) or not results.size:
         raise ValueError(f"{file.name} has arrays of other shapes")
     by_step = {

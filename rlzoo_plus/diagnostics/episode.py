@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from rlzoo_plus.artifacts.arrays import read_arrays
 from rlzoo_plus.artifacts.atomic import finite, write_atomic
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
@@ -31,9 +31,8 @@ from rlzoo_plus.errors import ConfigError
 
 FORMAT = 1
 _LARGEST_ARRAYS_BYTES = 2**28
-_MOST_ARRAYS, _MOST_EPISODES = 1000, 10_000
+_MOST_EPISODES = 10_000
 _TERM, _LAST = "term/", "last_observation"
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
@@ -189,10 +188,12 @@ def load_episode(file: Path) -> tuple[Episode, dict[str, Any]]:
         data = read_plain_file(file.with_suffix(".npz"), _LARGEST_ARRAYS_BYTES)
         if hashlib.sha256(data).hexdigest() != facts["sha256"]:
             raise ValueError(f"{file.stem}.npz is not the file that was written with it")
-        return _episode_of(facts, _read_arrays(data)), _about_of(facts)
+        return _episode_of(facts, read_arrays(BytesIO(data), _LARGEST_ARRAYS_BYTES)), _about_of(
+            facts
+        )
     except FileNotFoundError as error:
         raise ConfigError(f"{printable(error.filename)}: no such file.") from error
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{printable(file)} is no whole episode: {one_line(error)}.") from error
 
 
@@ -218,31 +219,6 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
             # Without the time of day.
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
     return data.getvalue()
-
-
-def _read_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Read the arrays of numbers in an npz; a header cannot claim more than there is."""
-    arrays = {}
-    with zipfile.ZipFile(BytesIO(data)) as archive:
-        entries = archive.infolist()
-        if len(entries) > _MOST_ARRAYS or sum(e.file_size for e in entries) > _LARGEST_ARRAYS_BYTES:
-            raise ValueError("its arrays are too many or too large")
-        for entry in entries:
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise ValueError("its arrays are compressed, which they never are")
-            stream = BytesIO(archive.read(entry))
-            reader = _READERS.get(npy.read_magic(stream))
-            if reader is None:
-                raise ValueError(f"{entry.filename} is no array of a known version")
-            shape, is_fortran, dtype = reader(stream)
-            if dtype.kind not in "biuf" or is_fortran:
-                raise ValueError(f"{entry.filename} is of {dtype}, and must be plain numbers")
-            content = stream.read()
-            if math.prod(shape) * dtype.itemsize != len(content):
-                raise ValueError(f"{entry.filename} is cut short")
-            name = entry.filename.removesuffix(".npy")
-            arrays[name] = np.frombuffer(content, dtype).reshape(shape)
-    return arrays
 
 
 def _episode_of(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Episode:

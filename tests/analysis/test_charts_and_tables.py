@@ -3,6 +3,7 @@
 import csv
 import io
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -177,6 +178,28 @@ def test_a_pickle_in_a_log_of_rl_zoo3_is_not_loaded(tmp_path, capsys):
     states = [run.summary.state for run in load_zoo_runs(tmp_path)]
     assert states == ["damaged", "damaged", "finished"]
     assert "it ran" not in capsys.readouterr().out
+
+
+def test_returns_of_rl_zoo3_that_are_arrays_of_one_number_are_read(tmp_path):
+    write_zoo(tmp_path, results=np.arange(20.0).reshape(2, 10, 1))
+    (entry,) = load_zoo_runs(tmp_path)
+    assert [each.mean_return for each in entry.evaluations] == [4.5, 14.5]
+
+
+@pytest.mark.parametrize(
+    "shape", ["(1000000000000,)", "(0, 99999999999999999999)", "(True,)", "(("]
+)
+def test_a_crafted_header_in_a_log_of_rl_zoo3_makes_it_damaged(tmp_path, shape):
+    write_zoo(tmp_path)
+    (file,) = tmp_path.rglob("evaluations.npz")
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("timesteps.npy", "results.npy"):
+            size = len(header).to_bytes(2, "little")
+            archive.writestr(name, b"\x93NUMPY\x01\x00" + size + header + bytes(8))
+    (entry,) = load_zoo_runs(tmp_path)
+    assert entry.summary.state == "damaged"
+    assert "timesteps.npy" in entry.reason
 
 
 def test_a_log_of_rl_zoo3_whose_yaml_would_grow_is_damaged(tmp_path):

@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import tracemalloc
+import zipfile
 from contextlib import closing
 from dataclasses import replace as changed
+from io import BytesIO
 from pathlib import Path
 
 import gymnasium as gym
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 from support.training import tiny_config, train_run
 
+from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.diagnostics.baselines import RandomActions
 from rlzoo_plus.diagnostics.episode import Episode, episode_files, load_episode, save_episodes
@@ -103,7 +107,19 @@ def _edit(file, key, value):
 
 
 def _claims_more(file):
-    data = file.with_suffix(".npz").read_bytes().replace(b"(3,), }", b"(9,), }")
+    _with_header(file, b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }\n")
+
+
+def _with_header(file, header):
+    """Give the rewards of an episode another header, and the file its hash."""
+    content = BytesIO()
+    with zipfile.ZipFile(file.with_suffix(".npz")) as old, zipfile.ZipFile(content, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "rewards.npy":
+                data = data[:8] + len(header).to_bytes(2, "little") + header + data[128:]
+            new.writestr(name, data)
+    data = content.getvalue()
     file.with_suffix(".npz").write_bytes(data)
     _edit(file, "sha256", hashlib.sha256(data).hexdigest())
 
@@ -132,8 +148,42 @@ def test_pickled_objects_are_never_read(tmp_path):
     (file,) = save_episodes(tmp_path, [small()], {"overrides": []})
     np.savez(file.with_suffix(".npz"), actions=np.array([object()], dtype=object))
     _edit(file, "sha256", hashlib.sha256(file.with_suffix(".npz").read_bytes()).hexdigest())
-    with pytest.raises(ConfigError, match="must be plain numbers"):
+    with pytest.raises(ConfigError, match="no array of plain numbers"):
         load_episode(file)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -3), }\n",
+        b"{'descr': '<f9', 'fortran_order': False, 'shape': (3,), }\n",
+        b"{'descr': "
+        + b"(" * 80
+        + b"'<f8'"
+        + b",)" * 80
+        + b", 'fortran_order': False, 'shape': ()}",
+        b"(" * 5000,
+        b"-" * 9000 + b"1",
+        b"  x\n y\n",
+        b"__import__('os').mkdir('owned')",
+    ],
+    ids=lambda header: header[:30].decode(),
+)
+def test_a_crafted_header_of_an_array_gets_one_line(tmp_path, monkeypatch, capsys, header):
+    monkeypatch.chdir(tmp_path)
+    (file,) = save_episodes(tmp_path, [small()], {"overrides": []})
+    _with_header(file, header)
+    tracemalloc.start()
+    try:
+        assert run_verb("replay", [str(file)]) == 2
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "is no whole episode: rewards.npy" in lines[0]
+    assert not (tmp_path / "owned").exists()
 
 
 def test_a_folder_without_episodes_is_said(tmp_path):
