@@ -201,6 +201,19 @@ def import_packages(spec: EnvConfig) -> None:
             import_user_module("env.packages", name, install)
 
 
+def _check_render_mode(env_id: str, metadata: Any, options: dict[str, Any]) -> None:
+    """Refuse a way of drawing that an environment does not offer; one that lists none is tried."""
+    mode = options.get("render_mode")
+    modes = (metadata if isinstance(metadata, dict) else {}).get("render_modes") or []
+    # Gymnasium shows images in a window by itself.
+    enough = {mode, "rgb_array"} if mode == "human" else {mode}
+    if mode is not None and modes and enough.isdisjoint(modes):
+        raise ConfigError(
+            f"env.id={env_id} has no render_mode {mode}: it offers {', '.join(map(str, modes))}. "
+            f"Add {mode} to its metadata, and let its render() support it."
+        )
+
+
 def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
     for key, instead in _MANAGED.items():
         if key in spec.kwargs:
@@ -215,6 +228,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
             creator = None if known is None else known.entry_point
             creator = load_env_creator(creator) if isinstance(creator, str) else creator
             if creator is not None:
+                _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
                 options = with_sequences(creator, options)
             if "pybullet" in sys.modules:
                 from robots.memory import keep_worlds_small
@@ -235,6 +249,11 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         ) from error
     except _REFUSALS as error:
         _refuse_several_agents(spec.id, str(error))
+        if "render_mode" in options and "'render_mode'" in str(error):
+            raise ConfigError(
+                f"env.id={spec.id} takes no render_mode, so it cannot be drawn. Give its "
+                "constructor this argument, and metadata with render_modes."
+            ) from error
         reason = (str(error) or type(error).__name__).split(" was raised from")[0].splitlines()[0]
         if not (isinstance(error, TypeError) or spec.id.startswith("robots/")):
             reason = where_raised(error)

@@ -127,22 +127,20 @@ def start_and_later(env: gym.Env) -> list[tuple[str, np.ndarray]]:
     Args:
         env: Made with `render_mode="rgb_array"`; left in the middle of an episode.
     """
-
-    def frame() -> np.ndarray:
-        image = np.asarray(env.render())
-        if image.ndim != 3 or image.shape[2] != 3:
-            raise ValueError(f"render() gave an array of shape {image.shape}, not an image")
-        return image.astype(np.uint8)
+    from rlzoo_plus.runs.media import as_frame
 
     env.action_space.seed(SEED)
     env.reset(seed=SEED)
-    start = frame()
+    start = as_frame(env.render())
     steps, ended = 0, False
     while steps < _STEPS_TO_THE_SECOND_PICTURE and not ended:
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         steps, ended = steps + 1, bool(terminated or truncated)
     later = f"after {steps} random action{'s' if steps > 1 else ''}"
-    return [("start", start), (later + (", where the episode ended" if ended else ""), frame())]
+    return [
+        ("start", start),
+        (later + (", where the episode ended" if ended else ""), as_frame(env.render())),
+    ]
 
 
 def make_picture(spec: EnvConfig, path: Path) -> None:
@@ -163,8 +161,8 @@ def make_picture(spec: EnvConfig, path: Path) -> None:
     env = make_env(spec, render_mode="rgb_array")
     try:
         pictures = start_and_later(env)
-    except (ValueError, NotImplementedError) as error:
-        raise ConfigError(f"--picture: {spec.id} renders no image: {error}.") from error
+    except (ConfigError, NotImplementedError) as error:
+        raise ConfigError(f"--picture: {spec.id} renders no image: {error}") from error
     finally:
         env.close()
     row = np.hstack([caption(frame, text) for text, frame in pictures])
@@ -212,12 +210,20 @@ class Inspection:
                 f"{play.outside} of {play.steps} observations lie outside of the observation space"
             )
         weights = self.robot.weights if self.robot else {}
-        for name, term in play.terms.items():
-            if term.count > 1 and term.lowest == term.highest and weights.get(name, 1.0) != 0:
-                notes.append(
-                    f"the reward term {name} was {term.mean:.4g} at every step of random play: "
-                    "nothing is learned from it where it does not change"
-                )
+        weighed = {name: t for name, t in play.terms.items() if weights.get(name, 1.0) != 0}
+        # A bonus for a goal that random play never reaches, or a price of time, is no fault, and
+        # a task with goals may pay for nothing else: hindsight learns from it.
+        has_goals = "desired_goal" in self.observation_space
+        if (
+            weighed
+            and not has_goals
+            and all(t.count > 1 and t.lowest == t.highest for t in weighed.values())
+        ):
+            same = ", ".join(f"{name} {term.mean:.4g}" for name, term in weighed.items())
+            notes.append(
+                f"no reward term changed in random play ({same}): nothing is learned from a reward "
+                "that is the same whatever the policy does"
+            )
         return notes
 
 

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pybullet
 
-from robots.drives import EndEffectorDrive
+from robots.drives import Drive, EndEffectorDrive, JoinedDrive, TorqueDrive, WrappedDrive
 from robots.env import BaseRobotEnv
 
 # The mass that PyBullet gives to links without <inertial>.
 _MADE_UP_MASS_KG = 1.0
+# And their moments of inertia: as of the file, or as computed from no shape.
+_MADE_UP_INERTIAS = ((1.0, 1.0, 1.0), (2e-6 / 3,) * 3)
+# Share of the way back to its limit that a joint outside of it is pushed in a step.
+_PUSHED_SHARE = 0.05
 # Deeper than this and the first step pushes the robot out of the ground.
 _DEEPEST_START_M = 0.002
 _HIGHEST_START_M = 0.1
@@ -90,9 +94,11 @@ def robot_facts(env: BaseRobotEnv) -> RobotFacts:
     made_up = [
         name
         for name, index in links.items()
-        if masses[name] == _MADE_UP_MASS_KG and not shape_data(env.robot.body, index)
+        if masses[name] == _MADE_UP_MASS_KG
+        and dynamics[index].inertia in _MADE_UP_INERTIAS
+        and not shape_data(env.robot.body, index)
     ]
-    drive = type(env.robot.drive).__name__.removesuffix("Drive")
+    drive = type(_drives(env.robot.drive)[0]).__name__.removesuffix("Drive")
     facts = RobotFacts(
         joints=_joints(env),
         masses_kg={name: mass for name, mass in masses.items() if mass > 0},
@@ -104,26 +110,67 @@ def robot_facts(env: BaseRobotEnv) -> RobotFacts:
         clearance_m=_clearance(env),
         notes=[],
     )
-    facts.notes.extend(_notes(facts, made_up))
+    facts.notes.extend(_notes(facts, made_up, _pushed_back(env, facts.joints)))
     if not np.isfinite(env.readings).all():
         facts.notes.append("the sensors read values that are not finite")
     return facts
 
 
+def _drives(drive: Drive) -> list[Drive]:
+    """Return the drives that command motors: what others wrap or join."""
+    if isinstance(drive, WrappedDrive):
+        return _drives(drive.wrapped)
+    if isinstance(drive, JoinedDrive):
+        return [one for joined in drive.drives for one in _drives(joined)]
+    return [drive]
+
+
+def _pushed_back(env: BaseRobotEnv, joints: list[JointRow]) -> list[str]:
+    """Return the joints that start outside of their limits, but for limits that do not bind.
+
+    Bullet does not push a joint back that an MJCF lets start outside.
+    """
+    ends = {
+        joint.name: min(max(joint.rest, joint.limits[0]), joint.limits[1])
+        for joint in joints
+        if joint.limits and joint.rest is not None
+        if not joint.limits[0] - 1e-6 <= joint.rest <= joint.limits[1] + 1e-6
+    }
+    # Motors hold it there whether or not the limits bind.
+    if not ends or not isinstance(_drives(env.robot.drive)[0], TorqueDrive):
+        return list(ends)
+    names = [joint.name for joint in env.robot.joints]
+    before = dict(zip(names, env.state.joint_position.tolist(), strict=True))
+    env.step(np.zeros(env.action_space.shape, np.float32))
+    after = dict(zip(names, env.state.joint_position.tolist(), strict=True))
+    env.reset(seed=0)
+    return [
+        name
+        for name, end in ends.items()
+        if (after[name] - before[name]) / (end - before[name]) > _PUSHED_SHARE
+    ]
+
+
 def _joints(env: BaseRobotEnv) -> list[JointRow]:
-    robot, motors = env.robot, env.robot.drive.motors
+    robot = env.robot
     rests = robot.rest_position.tolist()
     read = {joint.index: rest for joint, rest in zip(robot.joints, rests, strict=True)}
-    driven = {joint.index: i for i, joint in enumerate(robot.actuated)}
-    # The end effector's scale is one of displacements.
-    scales = None if isinstance(robot.drive, EndEffectorDrive) else motors.scale.tolist()
-    tops = motors.max_velocity
+    driven = {
+        joint.index: (drive, number)
+        for drive in _drives(robot.drive)
+        if drive.motors.body == robot.body
+        for number, joint in enumerate(drive.motors.joints)
+    }
     leaders = {one.joint: one.leader for one in robot.mimic}
     rows = []
     for joint in env.simulation.movable_joints(robot.body):
         info = env.simulation.bind(pybullet.getJointInfo)(robot.body, joint.index)
         slides = info[2] == pybullet.JOINT_PRISMATIC
-        number = driven.get(joint.index)
+        drive, number = driven.get(joint.index, (None, 0))
+        motors = None if drive is None else drive.motors
+        # The end effector's scale is one of displacements.
+        has_scale = motors is not None and not isinstance(drive, EndEffectorDrive)
+        tops = motors.max_velocity if motors else None
         use = "read" if joint.index in read else "passive"
         if joint.name in leaders:
             use = f"follows {leaders[joint.name]}"
@@ -134,10 +181,10 @@ def _joints(env: BaseRobotEnv) -> list[JointRow]:
                 unit="m" if slides else "rad",
                 limits=(joint.lower, joint.upper) if joint.lower <= joint.upper else None,
                 rest=read.get(joint.index),
-                max_force=joint.max_force if number is None else motors.max_force[number],
-                max_velocity=None if number is None or not tops else tops[number],
-                scale=None if number is None or scales is None else scales[number],
-                use=use if number is None else "driven",
+                max_force=motors.max_force[number] if motors else joint.max_force,
+                max_velocity=tops[number] if tops else None,
+                scale=float(motors.scale[number]) if motors and has_scale else None,
+                use="driven" if motors else use,
             )
         )
     return rows + _rows_of_more_axes(env)
@@ -176,7 +223,7 @@ def _clearance(env: BaseRobotEnv) -> float | None:
     return min((float(point[8]) for point in points), default=None)
 
 
-def _notes(facts: RobotFacts, made_up: list[str]) -> list[str]:
+def _notes(facts: RobotFacts, made_up: list[str], outside: list[str]) -> list[str]:
     notes = []
     if made_up:
         notes.append(
@@ -193,12 +240,6 @@ def _notes(facts: RobotFacts, made_up: list[str]) -> list[str]:
     ]
     if locked:
         notes.append(f"equal limits lock joints that are driven; leave out {_some(locked)}")
-    outside = [
-        joint.name
-        for joint in facts.joints
-        if joint.limits and joint.rest is not None
-        if not joint.limits[0] - 1e-6 <= joint.rest <= joint.limits[1] + 1e-6
-    ]
     if outside:
         notes.append(f"the rest position is outside of the limits of {_some(outside)}")
     clearance = facts.clearance_m

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 # Viewers play faster GIFs at a tenth of their rate.
 FASTEST_GIF_FPS = 50
 _USUAL_FPS = 30.0
+_MOST_CHANNELS = 4
 
 
 def write_media(
@@ -153,9 +154,39 @@ def rendered(venv: VecEnv) -> np.ndarray:
             "rendering this environment needs a package that is not installed. "
             f"For Gymnasium's classic control: pip install 'rlzoo-plus[classic]' ({error})."
         ) from error
-    if image is None:
-        raise ConfigError("the environment returned no image.")
-    return np.asarray(image)[..., :3].astype(np.uint8)
+    return as_frame(image)
+
+
+def as_frame(image: Any) -> np.ndarray:
+    """Return what an environment rendered as uint8 of shape (height, width, 3).
+
+    Of a list of images, the last; grey ones, of shape (height, width) or (height, width, 1), get
+    three channels, and an alpha channel is dropped. Floats in [0, 1] and bools are scaled to 255,
+    other numbers clipped to [0, 255].
+
+    Raises:
+        ConfigError: It is no image.
+    """
+    if isinstance(image, list | tuple) and image and np.ndim(image[-1]) in (2, 3):
+        newest = np.asarray(image[-1])
+        # The rows of one image have a last dimension of at most four channels.
+        if newest.ndim == 3 or newest.shape[-1] > _MOST_CHANNELS:
+            image = newest
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.dtype.kind not in "biuf":
+        what = "nothing" if image is None else f"an array of shape {array.shape}"
+        raise ConfigError(
+            f"render() of the environment returned {what}, and no image. Let it return uint8 of "
+            "shape (height, width, 3)."
+        )
+    array = np.broadcast_to(array, (*array.shape[:2], 3)) if array.shape[2] == 1 else array[..., :3]
+    if array.dtype.kind in "fb" and array.size and np.nanmax(array) <= 1.0:
+        array = array * 255.0
+    if array.dtype != np.uint8:
+        array = np.clip(np.nan_to_num(array), 0, 255)
+    return array.astype(np.uint8)
 
 
 def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> int:

@@ -14,6 +14,7 @@ from rlzoo_plus.inspection.report import (
     start_and_later,
 )
 from rlzoo_plus.inspection.robot_facts import robot_facts
+from robots import ROBOT_IDS
 from robots.env import BaseRobotEnv
 from robots.robot import ActionMode, InitialState, RobotSpec
 from robots.sensors import SensorSpec
@@ -115,8 +116,29 @@ def test_a_term_that_never_changes_is_noted_unless_it_is_not_weighed():
     play = play_randomly(env, 0.05)
     notes = Inspection("x", "", "", robot_facts(env), play).notes()
     env.close()
-    assert [note for note in notes if "term constant was 1" in note]
+    assert [note for note in notes if "no reward term changed in random play (constant 1)" in note]
     assert not [note for note in notes if "unused" in note]
+
+
+@pytest.mark.parametrize("env_id", ROBOT_IDS)
+def test_no_fault_is_found_in_a_shipped_robot(env_id):
+    env = gymnasium.make(env_id, disable_env_checker=True)
+    facts = robot_facts(env.unwrapped)
+    space = str(env.observation_space)
+    notes = Inspection("x", space, "", facts, play_randomly(env, 0.1)).notes()
+    env.close()
+    assert notes == []
+    assert "driven" in {joint.use for joint in facts.joints}
+
+
+def test_the_fingers_of_a_gripper_are_driven_and_an_arm_has_no_scale_of_its_own():
+    env = gymnasium.make("robots/FrankaLift-v0", disable_env_checker=True)
+    facts = robot_facts(env.unwrapped)
+    env.close()
+    rows = {row.name: row for row in facts.joints}
+    assert facts.action_mode == "end_effector"
+    assert rows["panda_finger_joint1"].use == rows["panda_joint1"].use == "driven"
+    assert (rows["panda_joint1"].scale, rows["panda_finger_joint1"].scale) == (None, 0.02)
 
 
 class Odd(gymnasium.Env):

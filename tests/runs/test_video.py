@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.media import caption, write_video
+from rlzoo_plus.runs.media import as_frame, caption, write_video
 
 
 def video(n_frames, height=48, width=64):
@@ -113,3 +113,46 @@ def test_a_caption_of_any_length_fits_on_a_frame_of_any_size(size):
     frame = np.full((*size, 3), 120, dtype=np.uint8)
     for text in ("", "short", "long " * 100, "two\nlines"):
         assert caption(frame, text).shape == frame.shape
+
+
+def _picture():
+    picture = np.zeros((20, 30, 3), np.uint8)
+    picture[..., 0] = np.arange(30) * 8
+    picture[5:10, 5:10] = (40, 220, 60)
+    return picture
+
+
+PICTURE = _picture()
+GREY = PICTURE.mean(-1).astype(np.uint8)
+THREE = np.repeat(GREY[..., None], 3, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("image", "frame"),
+    [
+        (PICTURE / 255, PICTURE),
+        ((PICTURE / 255).astype(np.float32), PICTURE),
+        (PICTURE.astype(float), PICTURE),
+        (PICTURE.astype(np.int64) + 300, np.full_like(PICTURE, 255)),
+        (GREY, THREE),
+        (GREY[..., None], THREE),
+        (GREY > 100, (THREE > 100) * np.uint8(255)),
+        (np.dstack([PICTURE, GREY]), PICTURE),
+        ([GREY, PICTURE], PICTURE),
+        ([PICTURE, GREY], THREE),
+        (PICTURE.tolist(), PICTURE),
+        (GREY.tolist(), THREE),
+    ],
+    ids=["float64", "float32", "float to 255", "int64", "grey", "grey of one channel", "bool",
+         "alpha", "list", "list of grey ones", "rows", "rows of grey"],
+)  # fmt: skip
+def test_an_image_of_any_kind_becomes_a_frame(image, frame):
+    found = as_frame(image)
+    assert found.dtype == np.uint8
+    assert np.abs(found.astype(int) - frame).max() <= 1
+
+
+@pytest.mark.parametrize("image", [None, [], np.zeros(5), np.zeros((4, 5, 2)), "text", [None]])
+def test_what_is_no_image_is_refused_with_its_shape(image):
+    with pytest.raises(ConfigError, match=r"and no image\. Let it return uint8 of shape"):
+        as_frame(image)
