@@ -24,6 +24,9 @@ from robots.driving import SERVO_SPEED_RAD_S, SERVO_TORQUE_N_M
 from robots.env import BaseRobotEnv
 from robots.kuka_reach import SPEEDS_RAD_S, TORQUES_N_M
 
+# Of what was measured, and of limits.
+_DIGITS = (3, 3, 4, 4) * 2
+
 
 class Sheet(NamedTuple):
     """What is published of the driven joints of a robot; None where nothing is."""
@@ -148,7 +151,10 @@ def report(env: BaseRobotEnv, sheet: Sheet, recorder: Recorder) -> str:
         for number in (np.percentile(seen, 99, axis=0), np.max(seen, axis=0), allowed, published)
     ]
     for joint, *row in zip(motors.joints, *numbers, strict=True):
-        cells = ["-" if x is None or np.isinf(x) else f"{x:.3g}" for x in row]
+        cells = [
+            "-" if x is None or np.isinf(x) else f"{x:.{digits}g}"
+            for x, digits in zip(row, _DIGITS, strict=True)
+        ]
         lines.append(f"| {joint.name} | {' | '.join(cells)} |")
     rates = 1 / simulation.step_s, simulation.substeps / simulation.step_s
     lines.append("\nControl {:.4g} Hz, physics {:.4g} Hz".format(*rates))

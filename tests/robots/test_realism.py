@@ -1,5 +1,6 @@
 """What trained policies ask of their motors is recorded at every physics step."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from benchmarks.realism import SHEETS, Recorder, Sheet, report
 from robots.cartpole import SimpleRobotEnv
-from robots.driving import HuskyDriveEnv
+from robots.driving import HuskyDriveEnv, RacecarDriveEnv
+from robots.franka_lift import FrankaLiftEnv
 from robots.kuka_reach import SPEEDS_RAD_S, TORQUES_N_M, KukaReachEnv
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def played(env: Any, sheet: Sheet, action: list[float], steps: int) -> Recorder:
@@ -53,3 +57,38 @@ def test_torques_that_are_commanded_are_those_recorded() -> None:
     assert recorder.torques == [[5.0]] * 3
     assert "| 5 | 5 |" in report(env, Sheet((None,), (None,)), recorder)
     env.close()
+
+
+def _tables() -> dict[str, list[list[str]]]:
+    """Return the rows of each section of docs/robots/realism.md that has a table of joints."""
+    page = (ROOT / "docs" / "robots" / "realism.md").read_text(encoding="utf-8")
+    sections = {}
+    for section in page.split("\n## ")[1:]:
+        rows = [line.strip("| ").split(" | ") for line in section.splitlines() if "|" in line]
+        if rows and rows[0][0] == "joint":
+            sections[section.splitlines()[0].split(",")[0]] = rows[2:]
+    return sections
+
+
+@pytest.mark.parametrize(
+    ("section", "env"),
+    [
+        ("Kuka reach", KukaReachEnv),
+        ("Husky drive", HuskyDriveEnv),
+        ("Racecar drive", RacecarDriveEnv),
+        ("Franka lift", FrankaLiftEnv),
+    ],
+)
+def test_limits_in_the_documents_are_those_of_the_motors_and_of_the_data_sheets(
+    section: str, env: Any
+) -> None:
+    made = env()
+    motors = made.robot.drive.motors
+    (sheet,) = (sheet for name, sheet in SHEETS.items() if env.__name__.startswith(name))
+    columns = (motors.max_force, sheet.torque, motors.fastest, sheet.velocity)
+    made.close()
+    rows = _tables()[section]
+    assert [row[0] for row in rows] == [joint.name for joint in motors.joints]
+    for row, limits in zip(rows, zip(*columns, strict=True), strict=True):
+        shown = ["-" if x is None or np.isinf(x) else f"{x:.4g}" for x in limits]
+        assert [row[3], row[4], row[7], row[8]] == shown, row[0]
