@@ -158,11 +158,12 @@ class WaitsForEpisode:
     Attributes:
         has_episode: Whether its buffer has held one.
         is_waiting: Whether it was said that updates begin later.
-        longest: Returns the steps of the longest possible episode, None if there is no limit.
+        longest: Returns the steps of the longest possible episode, None if there is no limit; None
+            itself if it is not known.
     """
 
     has_episode = is_waiting = False
-    longest: Callable[[], int | None] = staticmethod(lambda: None)
+    longest: Callable[[], int | None] | None = None
 
     def train(self, *args: Any, **kwargs: Any) -> None:
         """Update the networks; before the end of the first episode, leave them as they are.
@@ -189,7 +190,8 @@ class WaitsForEpisode:
 
     def _too_short(self) -> ConfigError:
         buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
-        rows, n_envs, longest = buffer.buffer_size, buffer.n_envs, self.longest()
+        rows, n_envs = buffer.buffer_size, buffer.n_envs
+        longest = None if self.longest is None else self.longest()
         fix = f"n_envs={n_envs} times the longest episode"
         if longest is not None:
             fix = f"{longest * n_envs} (n_envs={n_envs} times {longest} steps)"
