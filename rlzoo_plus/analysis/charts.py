@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlzoo_plus.analysis.compared import check_comparable
-from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, FEWEST_SEEDS, estimate
+from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, estimate
 from rlzoo_plus.analysis.scores import Side, Which, scale_of
 from rlzoo_plus.analysis.style import (
     GREY,
@@ -84,7 +84,7 @@ def profile_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
         look = line_look(number)
         shares = performance_profile(np.concatenate(tasks), taus)
         axes.plot(taus, shares, linewidth=2.6, label=_sized(side), drawstyle="steps-post", **look)
-        if min(map(len, tasks)) >= FEWEST_SEEDS:
+        if min(map(len, tasks)) >= ENOUGH_SEEDS:
             band = stratified_bootstrap_ci(
                 tasks, lambda drawn: performance_profile(drawn, taus), _RESAMPLES
             )
@@ -118,7 +118,7 @@ def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
                 continue
             values[i, j] = probability_of_improvement(scaled[i], scaled[j])
             text = f"{values[i, j]:.2f}"
-            if min(len(task) for k in (i, j) for task in scaled[k]) >= FEWEST_SEEDS:
+            if min(len(task) for k in (i, j) for task in scaled[k]) >= ENOUGH_SEEDS:
                 ends = _improvement_interval(scaled[i], scaled[j])
                 text += f"\n[{ends[0]:.2f}, {ends[1]:.2f}]"
             far = abs(values[i, j] - 0.5) > 0.35

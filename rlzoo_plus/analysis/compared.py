@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from rlzoo_plus.analysis.comparison import LEVEL, Comparison, compare, seeds_needed
+from rlzoo_plus.analysis.comparison import LEVEL, Comparison, compare, p_value, seeds_needed
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.scores import Scale, Side, Which, check_comparable, scale_of
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.statistics import holm, iqm
 
 Gate = Literal["not-worse", "better"]
@@ -39,7 +40,7 @@ class Pair:
         rows: One for each environment; of several, the last one is over all.
         normalised: The last row on the normalised scale.
         p_holm: Its p-value, corrected for the number of pairs; None with too few runs.
-        more_seeds: About how many more seeds a side and environment would decide, 0 if it is
+        more_seeds: About how many more seeds a side and environment would be needed, 0 if it is
             decided, None if more than 200 or not known.
     """
 
@@ -78,8 +79,8 @@ class Report:
         ]
         if min(sizes, default=ENOUGH_SEEDS) < ENOUGH_SEEDS:
             told.append(
-                f"fewer than {ENOUGH_SEEDS} seeds a side: take this as a rough guide. Below 4 "
-                "nothing can be decided, and there is no interval."
+                f"fewer than {ENOUGH_SEEDS} seeds a side: take this as a rough guide. With fewer "
+                "than 4 nothing can be decided, and no interval is given."
             )
         smallest = max((pair.normalised.smallest_p for pair in self.pairs), default=0.0)
         if smallest <= LEVEL < smallest * len(self.pairs):
@@ -122,18 +123,44 @@ def compare_sides(sides: Sequence[Side], which: Which = "final") -> Report:
             means = [iqm([score for scores in side for score in scores]) for side in scaled]
             rows.append(Row(ALL, *means, normalised))
         found.append((first.name, second.name, tuple(rows), normalised, scaled))
-    tested = [(n, p) for n, (*_, c, _) in enumerate(found) if (p := c.p_value) is not None]
-    corrected = dict(zip([n for n, _ in tested], holm([p for _, p in tested]), strict=True))
+    corrected = _corrected([normalised.p_value for *_, normalised, _ in found])
     pairs = []
-    for number, (first_name, second_name, rows_of, normalised, scaled) in enumerate(found):
-        p_holm = float(corrected[number]) if number in corrected else None
-        more = 0 if p_holm is not None and p_holm <= LEVEL else _more_seeds(scaled)
-        pairs.append(Pair(first_name, second_name, rows_of, normalised, p_holm, more))
+    for (*named, normalised, scaled), p_holm in zip(found, corrected, strict=True):
+        is_decided = p_holm is not None and p_holm <= LEVEL
+        # Holm's correction asks no pair for less than a share of the level.
+        more = 0 if is_decided else _more_seeds(scaled, LEVEL / len(found))
+        pairs.append(Pair(*named, normalised, p_holm, more))
     return Report(tuple(pairs), scales)
 
 
-def _more_seeds(scaled: list[list[list[float]]]) -> int | None:
-    needed = seeds_needed(scaled[0], scaled[1])
+def decided_best(sides: Sequence[Side], env: str) -> str | None:
+    """Return the name of the side that is decided to be higher than each other one.
+
+    The final scores on one environment count. None if there is no such side, or if they were not
+    measured alike.
+    """
+    there = [Side(side.name, {env: side.runs[env]}) for side in sides if env in side.runs]
+    scores = {side.name: found for side in there if (found := side.scores(env, "final"))}
+    pairs = list(combinations(scores, 2))
+    try:
+        check_comparable(there)
+    except ConfigError:
+        return None
+    corrected = _corrected([p_value([scores[a]], [scores[b]]) for a, b in pairs])
+    best = max(scores, key=lambda name: iqm(scores[name]), default=None)
+    against = [p for pair, p in zip(pairs, corrected, strict=True) if best in pair]
+    is_decided = bool(against) and all(p is not None and p <= LEVEL for p in against)
+    return best if is_decided else None
+
+
+def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values corrected for their number; those of pairs with too few runs are None."""
+    corrected = iter(holm([p for p in p_values if p is not None]).tolist())
+    return [None if p is None else next(corrected) for p in p_values]
+
+
+def _more_seeds(scaled: list[list[list[float]]], level: float) -> int | None:
+    needed = seeds_needed(scaled[0], scaled[1], level)
     if needed is None:
         return None
     fewest = min(len(scores) for side in scaled for scores in side)

@@ -11,6 +11,7 @@ that the test does not reject (Garthwaite, 1996), so the two never contradict ea
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -21,12 +22,16 @@ from numpy.typing import ArrayLike
 from rlzoo_plus.statistics import iqm, probability_of_improvement
 
 LEVEL = 0.05
-# The power that "about N more seeds" would give.
+# The power that the number of seeds that is said to be needed would give.
 POWER = 0.8
 # All ways to divide the runs are tried if they are at most so many, else as many at random.
 _MOST_DIVISIONS = 2000
 _MOST_SEEDS = 200
-_SIMULATED = 1000
+# Pairs of sets that are drawn, second sets that each first one is compared with, and how many
+# statistics are computed where all divisions of a pair are tried.
+_SIMULATED, _PAIRINGS, _MOST_STATISTICS = 4000, 16, 1_000_000
+# Numbers of seeds for which the power is computed: all small ones, then steps of 5 %.
+_SIZES = sorted({*range(2, 21), *np.geomspace(20, _MOST_SEEDS, 48).astype(int).tolist()})
 
 
 @dataclass(frozen=True)
@@ -117,9 +122,7 @@ class _Test:
             shift: By how much the set that comes first in the order of this test is higher.
         """
         values = self._values - shift * self._is_first
-        found = np.abs(studentized(values[self._first], values[self._second]))
-        # The division as it is comes first. Sums in another order differ in the last digits.
-        return float((found >= found[0] * (1 - 1e-9)).mean())
+        return float(_p_values(values, self._first, self._second))
 
     def interval(self) -> tuple[float, float]:
         """Return the smallest and the largest difference that is not rejected."""
@@ -143,46 +146,68 @@ class _Test:
         return inside
 
 
+def _p_values(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the p-value of each pair of sets, shape (...,).
+
+    Args:
+        values: Runs of both sets, shape (..., n_first + n_second).
+        first: Indices of the first side in each division, see `_divisions`.
+        second: Indices of the second side.
+    """
+    found = np.abs(studentized(values[..., first], values[..., second]))
+    # The division as it is comes first. Sums in another order differ in the last digits.
+    return np.asarray((found >= found[..., :1] * (1 - 1e-9)).mean(axis=-1))
+
+
 def studentized(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the difference of interquartile means of sets in rows over its error, shape (n,).
+    """Return the difference of interquartile means of sets over its error, shape (...,).
 
     The error is that of a difference of means (Welch, 1947): of five runs, the spread of the middle
     three alone says too little.
+
+    Args:
+        first: Runs of the first sets, shape (..., n_first).
+        second: Runs of the second sets, shape (..., n_second).
     """
-    difference = _middle_mean(first) - _middle_mean(second)
-    squared = sum(side.var(axis=1, ddof=1) / side.shape[1] for side in (first, second))
+    return _ratio(_moments(first), _moments(second))
+
+
+def _moments(samples: np.ndarray) -> np.ndarray:
+    """Return interquartile mean and squared error of the mean of sets, shape (2, ...)."""
+    size = samples.shape[-1]
+    cut = size // 4
+    middle = np.sort(samples, axis=-1)[..., cut : size - cut].mean(axis=-1)
+    return np.stack([middle, samples.var(axis=-1, ddof=1) / size])
+
+
+def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    difference, squared = first[0] - second[0], first[1] + second[1]
     # Equal runs have no spread: any difference is infinitely large, none is none.
     error = np.maximum(np.sqrt(squared), 1e-12 * (1 + np.abs(difference)))
     return np.where(np.abs(difference) <= 1e-12, 0.0, difference) / error
 
 
 def estimated_power(
-    first: Sequence[ArrayLike], second: Sequence[ArrayLike], n: int, rng: int = 0
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], n: int, level: float = LEVEL
 ) -> float:
     """Return how probable a significant difference is with `n` runs a set and task.
 
-    It is the share of pairs of sets, drawn with replacement from these runs, that differ more than
-    95 % of such pairs without the difference between them.
+    It is the share of significant ones among pairs of sets that are drawn from normal distributions
+    with the interquartile means and standard deviations of these runs. It never falls as `n` grows.
+
+    Args:
+        first: Scores of the first set's runs, for each task; at least two each.
+        second: Scores of the second set's runs.
+        n: From 2 to `_MOST_SEEDS`.
+        level: The p-value up to which a difference is significant.
     """
-    generator = np.random.default_rng(rng)
-    pairs, _ = _ordered(_arrays(first, second))
-    plain, moved = [], []
-    for sides in zip(*pairs, strict=True):
-        drawn, at = [], []
-        for side in sides:
-            # The spread of few runs is too small.
-            widened = (side - iqm(side)) * math.sqrt(len(side) / max(len(side) - 1, 1))
-            drawn.append(widened[generator.integers(len(side), size=(_SIMULATED, n))])
-            at.append(np.full(n, iqm(side)))
-        plain.append(np.concatenate(drawn, axis=1))
-        moved.append(plain[-1] + np.concatenate(at))
-    # Without a difference, both sets lie where the second one does.
-    at_second = moved[1] - plain[1]
-    limit = np.quantile(np.abs(studentized(plain[0] + at_second, moved[1])), 1 - LEVEL)
-    return float((np.abs(studentized(*moved)) > limit).mean())
+    draws = _Draws(_arrays(first, second), level)
+    return max((draws.power(size) for size in _SIZES if size <= n), default=0.0)
 
 
-def seeds_needed(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> int | None:
+def seeds_needed(
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], level: float = LEVEL
+) -> int | None:
     """Return how many seeds a set would probably show the difference that these have.
 
     None if more than `_MOST_SEEDS` are needed, or these are too few to say.
@@ -190,16 +215,50 @@ def seeds_needed(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> int
     pairs = _arrays(first, second)
     if min(len(side) for pair in pairs for side in pair) < 3:
         return None
-    low, high = 4, _MOST_SEEDS
-    if estimated_power(first, second, high) < POWER:
+    draws = _Draws(pairs, level)
+    if draws.power(_MOST_SEEDS) < POWER:
         return None
-    while low < high:
-        middle = (low + high) // 2
-        if estimated_power(first, second, middle) >= POWER:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return _SIZES[bisect_left(_SIZES, POWER, key=draws.power)]
+
+
+class _Draws:
+    """Pairs of sets drawn from normal distributions; a pair of more runs holds those of fewer."""
+
+    def __init__(self, pairs: list[tuple[np.ndarray, np.ndarray]], level: float) -> None:
+        self._level = level
+        generator = np.random.default_rng(0)
+        shape = (_MOST_SEEDS, _SIMULATED)
+        # For each task, both means, and the runs around them.
+        self._tasks = [
+            [(iqm(side), side.std(ddof=1) * generator.standard_normal(shape)) for side in pair]
+            for pair in _ordered(pairs)[0]
+        ]
+
+    def power(self, n: int) -> float:
+        """Return the share of pairs that differ significantly with `n` runs a set and task."""
+        count = min(math.comb(2 * n, n) ** len(self._tasks), _MOST_DIVISIONS)
+        # A division and its mirror differ alike.
+        n_beyond = 2 * math.floor(self._level * count / 2 + 1e-9)
+        if not n_beyond:
+            return 0.0
+        sides = [[mean + runs[:n] for mean, runs in task] for task in self._tasks]
+        if count < _MOST_DIVISIONS:
+            values = np.concatenate([side for task in sides for side in task]).T
+            divisions = _divisions([(n, n)] * len(sides))
+            # All at once would not fit into the cache.
+            parts = np.array_split(values[: _MOST_STATISTICS // count], 100)
+            found = [_p_values(part, *divisions) for part in parts]
+            return float((np.concatenate(found) <= self._level).mean())
+        first, second = (np.concatenate(side).T for side in zip(*sides, strict=True))
+        lower = np.concatenate([np.full(n, task[0][0] - task[1][0]) for task in self._tasks])
+        # Each first set against several second ones.
+        rows = np.arange(_SIMULATED)[:, None] + np.arange(_PAIRINGS)
+        against = _moments(second)[:, rows % _SIMULATED]
+        plain, moved = (
+            np.abs(_ratio(_moments(sets)[..., None], against)) for sets in (first - lower, first)
+        )
+        # Of so many divisions, about as many differ as much as of pairs without a difference.
+        return float((moved > np.quantile(plain, 1 - n_beyond / count)).mean())
 
 
 def _arrays(
@@ -247,10 +306,3 @@ def _divisions(sizes: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray
     is_first = np.zeros((len(first), starts[-1]), dtype=bool)
     np.put_along_axis(is_first, first, True, axis=1)
     return first, np.nonzero(~is_first)[1].reshape(len(first), -1)
-
-
-def _middle_mean(samples: np.ndarray) -> np.ndarray:
-    """Return the interquartile mean of each row, shape (n,)."""
-    size = samples.shape[1]
-    cut = size // 4
-    return np.asarray(np.sort(samples, axis=1)[:, cut : size - cut].mean(axis=1))

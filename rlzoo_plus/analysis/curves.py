@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rlzoo_plus.analysis.clocks import AXIS_LABELS, Axis, positions
-from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS as FEW_SEEDS
-from rlzoo_plus.analysis.estimates import FEWEST_SEEDS
+from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.index import RunEntry, read_run
 from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
 from rlzoo_plus.analysis.style import (
@@ -98,7 +97,7 @@ class Band:
 
     steps: np.ndarray  # Environment steps, episodes or hours, shape (n,)
     iqm: np.ndarray  # Interquartile mean over runs, shape (n,)
-    low: np.ndarray  # Lower end of the 95 % interval, shape (n,); NaN below three runs
+    low: np.ndarray  # Lower end of the 95 % interval, shape (n,); NaN below five runs
     high: np.ndarray  # Upper end of that interval, shape (n,)
     n_runs: int  # Runs that the mean is over
 
@@ -204,7 +203,7 @@ def iqm_band(curves: Sequence[Curve]) -> Band:
         strata.setdefault((curve.algo, curve.env), []).append(values)
     samples = [np.stack(rows) for rows in strata.values()]
     low = high = np.full(len(steps), np.nan)
-    if len(kept) >= FEWEST_SEEDS:
+    if len(kept) >= ENOUGH_SEEDS:
         low, high = stratified_bootstrap_ci(samples, _middle_mean)
     return Band(steps, _middle_mean(np.concatenate(samples)), low, high, len(kept))
 
@@ -344,9 +343,7 @@ def _draw_run(axes: Axes, run: RunDir, spread: Spread) -> None:
     label = "lowest to highest episode"
     if spread == "std":
         label = "± 1 std of episodes"
-        # No band beyond all episodes: a return has bounds that mean plus deviation ignores.
-        low = np.minimum(np.maximum(means - stds, low), means)
-        high = np.maximum(np.minimum(means + stds, high), means)
+        low, high = means - stds, means + stds
     colour = PALETTE[0]
     axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0, label=label)
     look = {"color": colour, "linewidth": 2.6, "markersize": 6.5, "markeredgecolor": "white"}
@@ -408,11 +405,11 @@ def _draw_groups(
         )
     _draw_solved(axes, solved)
     # Lines of the legend alone.
-    if any(len(group.curves) >= FEWEST_SEEDS for group in groups):
+    if any(len(group.curves) >= ENOUGH_SEEDS for group in groups):
         grey: dict[str, Any] = {"color": GREY, "alpha": 0.3, "linewidth": 0}
         axes.fill_between([], [], [], label="IQM, 95 % bootstrap interval", **grey)
-    if by != "seed" and min(group.n_seeds for group in groups) < FEW_SEEDS:
-        axes.plot([], [], linestyle="none", label=f"fewer than {FEW_SEEDS} seeds: a rough guide")
+    if by != "seed" and min(group.n_seeds for group in groups) < ENOUGH_SEEDS:
+        axes.plot([], [], linestyle="none", label=f"fewer than {ENOUGH_SEEDS} seeds: a rough guide")
 
 
 def _draw_solved(axes: Axes, solved: float | None) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from rlzoo_plus.statistics import iqm, iqm_interval
 
-# Below the first number there is no interval. Below the second it is too narrow, which is said: a
-# percentile bootstrap of so few values covers less than it states.
-FEWEST_SEEDS, ENOUGH_SEEDS = 3, 5
+# With fewer there is no interval: a percentile bootstrap of three or four values is their range.
+ENOUGH_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Estimate:
 
     Attributes:
         iqm: The mean.
-        low: Lower end of its 95 % bootstrap interval, None below three seeds.
+        low: Lower end of its 95 % bootstrap interval, None below five seeds.
         high: Upper end of that interval.
         lowest: Of the seeds.
         highest: Of the seeds.
@@ -39,18 +38,22 @@ def estimate(values: Sequence[float | None]) -> Estimate | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    low, high = iqm_interval(known) if len(known) >= FEWEST_SEEDS else (None, None)
+    low, high = iqm_interval(known) if len(known) >= ENOUGH_SEEDS else (None, None)
     return Estimate(iqm(known), low, high, min(known), max(known), len(known))
 
 
-def shown(estimate: Estimate | None) -> str:
-    """Return an estimate as text, e.g. `180.2 [171.0, 188.4]`; `(n=4)` warns of few seeds."""
+def shown(estimate: Estimate | None, *, with_n: bool = True) -> str:
+    """Return an estimate as text: `180.2 [171.0, 188.4]`, or `180.2 (n=4)` without an interval.
+
+    Args:
+        estimate: The estimate, None if there is none.
+        with_n: Whether to add the number of seeds; False where a column has it.
+    """
     if estimate is None:
         return "-"
-    few = f" (n={estimate.n})" if estimate.n < ENOUGH_SEEDS else ""
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.iqm:.4g} [-]{few}"
-    return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]{few}"
+        return f"{estimate.iqm:.4g}" + (f" (n={estimate.n})" if with_n else "")
+    return f"{estimate.iqm:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
 def few_seeds_text(counts: Sequence[int]) -> str | None:
@@ -60,6 +63,6 @@ def few_seeds_text(counts: Sequence[int]) -> str | None:
         return None
     which = "All rows" if len(few) == len(counts) else f"{len(few)} of {len(counts)} rows"
     return (
-        f"{which} have fewer than {ENOUGH_SEEDS} seeds: intervals are too narrow, and there is "
-        f"none below {FEWEST_SEEDS}. Report at least {ENOUGH_SEEDS} seeds, 10 for a claim."
+        f"{which} have fewer than {ENOUGH_SEEDS} seeds: no interval is given. Report at least "
+        f"{ENOUGH_SEEDS} seeds, 10 for a claim."
     )

@@ -151,7 +151,10 @@ def _scores(sides: Sequence[Side]) -> str:
     if not sides:
         return "<p>No run is finished yet.</p>\n"
     found = score_rows(sides)
-    rows = [(env, name, str(n), shown(a), shown(b)) for env, name, n, a, b in found]
+    rows = [
+        (env, name, str(n), shown(a, with_n=False), shown(b, with_n=False))
+        for env, name, n, a, b in found
+    ]
     text = _table(HEADS, rows[:_MOST_ROWS])
     few = few_seeds_text([n for _, _, n, *_ in found])
     text += _note(few) if few else ""
@@ -261,7 +264,7 @@ def _configuration(runs: Sequence[RunEntry]) -> str:
         common = {k: v for k, v in members[0].values.items() if k not in keys}
         text += _details("Keys that all variants share", common)
     else:
-        text += _details("All keys that decide the outcome", members[0].values)
+        text += _details("All keys that affect results", members[0].values)
     return text
 
 

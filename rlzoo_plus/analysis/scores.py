@@ -106,7 +106,7 @@ def natural(text: str) -> list[tuple[float, str]]:
 
 
 def _add(side: Side, run: RunEntry, notes: list[str]) -> None:
-    """Add a run; of two with one seed, the one that was started last counts."""
+    """Add a run; of two with the same seed, the newest counts."""
     by_seed = side.runs.setdefault(run.env, {})
     seed = run.summary.seed
     other = by_seed.get(seed)
@@ -115,8 +115,8 @@ def _add(side: Side, run: RunEntry, notes: list[str]) -> None:
         times = [each.summary.started_at or 0.0 for each in (other, run)]
         used, left = (other, run) if times[0] > times[1] else (run, other)
         notes.append(
-            f"seed {seed} of {side.name} on {run.env} counts once: {_shown(used)} is used, which "
-            f"was started last, {_shown(left)} is not"
+            f"seed {seed} of {side.name} on {run.env} occurs twice: the newest run is used, "
+            f"{_shown(used)}, not {_shown(left)}"
         )
     by_seed[seed] = used
 

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
+from rlzoo_plus.analysis.compared import decided_best
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, Estimate, estimate, few_seeds_text, shown
 from rlzoo_plus.analysis.scores import Side
 
@@ -40,19 +41,18 @@ def score_rows(sides: Sequence[Side]) -> list[_Row]:
 
 
 def table(sides: Sequence[Side], kind: str) -> str:
-    """Return the table as `md`, `tex` or `csv`; the highest final score is bold."""
+    """Return the table as `md`, `tex` or `csv`; a final score is bold if it is decided best."""
     rows = score_rows(sides)
     if kind == "csv":
         return _csv(rows)
-    best = {
-        env: max((r[3].iqm for r in rows if r[0] == env and r[3]), default=None) for env, *_ in rows
-    }
+    best = {env: decided_best(sides, env) for env in dict.fromkeys(env for env, *_ in rows)}
     mark = (lambda text: f"**{text}**") if kind == "md" else (lambda text: rf"\textbf{{{text}}}")
     escape = markdown_cell if kind == "md" else tex_text
     lines = []
     for env, name, n, final, top in rows:
-        cells = [escape(env), escape(name), str(n), *(escape(shown(e)) for e in (final, top))]
-        if final is not None and final.iqm == best[env] and len(sides) > 1:
+        scores = [escape(shown(each, with_n=False)) for each in (final, top)]
+        cells = [escape(env), escape(name), str(n), *scores]
+        if name == best[env]:
             cells[3] = mark(cells[3])
         lines.append(cells)
     note = few_seeds_text([n for _, _, n, *_ in rows])
@@ -63,13 +63,14 @@ def table(sides: Sequence[Side], kind: str) -> str:
     body = [f"  {' & '.join(cells)} \\\\" for cells in lines]
     return "\n".join(
         [
+            r"% \usepackage{booktabs}",
             *([f"% {note}"] if note else []),
             r"\begin{tabular}{llrll}",
-            r"  \hline",
+            r"  \toprule",
             f"  {' & '.join(map(tex_text, HEADS))} \\\\",
-            r"  \hline",
+            r"  \midrule",
             *body,
-            r"  \hline",
+            r"  \bottomrule",
             r"\end{tabular}",
             "",
         ]

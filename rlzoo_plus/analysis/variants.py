@@ -15,7 +15,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED
 from rlzoo_plus.config.schema import IN_PROCESS, OF_SOME_ALGORITHMS, without_unused
 
-# Besides what decides nothing: the seed; `hpo` steers a search, and metrics only measure.
+# Besides keys that cannot affect results: the seed; `hpo` steers a search, metrics only measure.
 _NOT_COMPARED = (*UNHASHED, "seed", "hpo")
 _NOT_COMPARED_BELOW = (("init", "which"), ("eval", "metrics"))
 # Only these are told apart by name, since names are shown anyway.
@@ -28,7 +28,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def variant_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a variant: all that decides the outcome, but the seed, by dotted key.
+    """Return what makes a variant: all keys that affect results, but the seed.
 
     Args:
         config: A run's configuration as plain data; it may be untrusted or incomplete.

@@ -69,8 +69,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "Compare variants: runs that differ in nothing but their seed are one side. Each pair gets "
         "the difference of the interquartile means with its 95 % interval, the probability that a "
         "run of the first scores higher than one of the second, a permutation test with Holm's "
-        "correction for all pairs, and about how many more seeds would decide. Unfinished runs do "
-        "not count.",
+        "correction for all pairs, and about how many more seeds would be needed. Unfinished "
+        "runs do not count.",
         "outputs/sweeps/new outputs/sweeps/old --gate not-worse",
     )
     add = parser.add_argument
@@ -148,7 +148,7 @@ def _seeds(pair: Pair) -> str:
         if pair.p_holm is None:
             return "; too few seeds"
         return "; if they differ, more than 200 seeds would be needed to show it"
-    return f"; run about {pair.more_seeds} more seeds"
+    return f"; about {pair.more_seeds} more seeds a side would be needed"
 
 
 def _side_data(side: Side, which: Which) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def suite_table(folders: Sequence[Path]) -> tuple[str, list[str]]:
                     side.name,
                     _steps(runs),
                     str(len(runs)),
-                    shown(estimate(side.scores(env, "final"))),
-                    shown(estimate(side.scores(env, "best"))),
+                    shown(estimate(side.scores(env, "final")), with_n=False),
+                    shown(estimate(side.scores(env, "best")), with_n=False),
                     "-" if known is None else f"{known[1]:.4g}",
                 )
             )

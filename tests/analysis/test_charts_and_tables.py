@@ -11,6 +11,7 @@ from support.written_runs import write_run
 
 from rlzoo_plus.analysis.charts import KINDS, threshold_figure
 from rlzoo_plus.analysis.clocks import positions
+from rlzoo_plus.analysis.compared import compare_sides
 from rlzoo_plus.analysis.estimates import estimate
 from rlzoo_plus.analysis.index import load_runs
 from rlzoo_plus.analysis.scores import make_sides
@@ -82,10 +83,32 @@ def test_the_table_has_a_row_for_each_variant_and_environment_and_marks_the_best
     assert tex.count(r"\textbf{") == 2
 
 
-def test_few_seeds_have_no_interval_in_the_table_and_a_warning(sides):
-    found = sides(2)
-    assert "[-] (n=2)" in table(found, "tex")
-    assert "fewer than 5 seeds" in table(found, "md")
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_few_seeds_have_no_interval_in_the_table_and_a_warning(sides, n):
+    found = sides(n)
+    for kind in ("tex", "md"):
+        text = table(found, kind)
+        assert "fewer than 5 seeds" in text
+        # The number of seeds stands in its column alone, and the ends of an interval nowhere.
+        assert "n=" not in text
+        assert "[" not in text
+
+
+def test_the_table_marks_no_winner_that_the_comparison_does_not_decide(sides, tmp_path):
+    assert "**" not in table(sides(3), "md")
+    for seed in range(5):
+        write_run(tmp_path / "close", "ppo", "ant", seed, 100.0 + 10 * seed)
+        write_run(tmp_path / "close", "sac", "ant", seed, 101.0 + 10 * seed)
+    close = make_sides({"": load_runs([tmp_path / "close"])})[0]
+    assert compare_sides(close).pairs[0].decision == "not decided"
+    assert "textbf" not in table(close, "tex")
+
+
+def test_the_latex_table_uses_booktabs(sides):
+    text = table(sides(), "tex")
+    for rule in ("toprule", "midrule", "bottomrule"):
+        assert text.count(f"\\{rule}") == 1
+    assert "hline" not in text
 
 
 def test_names_end_no_cell_and_start_no_formula(tmp_path):

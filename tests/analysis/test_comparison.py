@@ -1,10 +1,11 @@
 """Whether comparisons decide as often as they state."""
 
+import math
+
 import numpy as np
 import pytest
 
 from rlzoo_plus.analysis.comparison import compare, estimated_power, p_value, seeds_needed
-from rlzoo_plus.statistics import iqm
 
 
 def normal(generator, n, mean=0.0, deviation=1.0):
@@ -50,26 +51,63 @@ def test_intervals_hold_the_true_difference_as_often_as_they_state():
     assert sum(each.low <= 3.0 <= each.high for each in found) >= 51
 
 
-@pytest.mark.parametrize("n", [6, 12])
-def test_sets_one_deviation_apart_are_decided_as_the_power_estimate_says(n):
-    generator = np.random.default_rng(3)
-    first, second = normal(generator, 400), normal(generator, 400)
-    # Exactly one deviation apart.
-    first += 1.0 - iqm(first) + iqm(second)
-    expected = estimated_power([first], [second], n)
-    found = [p_value([normal(generator, n, 1.0)], [normal(generator, n)]) for _ in range(200)]
+def apart(n, effect):
+    """Return two sets of `n` runs, exactly that many deviations apart."""
+    values = np.linspace(-1.0, 1.0, n)
+    values /= values.std(ddof=1)
+    return [values + effect], [values]
+
+
+def simulated_power(n, effect, n_pairs):
+    generator = np.random.default_rng([n, round(100 * effect)])
+    pairs = ((normal(generator, n, effect), normal(generator, n)) for _ in range(n_pairs))
+    return np.mean([p_value([first], [second]) <= 0.05 for first, second in pairs])
+
+
+@pytest.mark.parametrize(("n", "effect"), [(3, 3.0), (5, 1.5), (10, 1.0)])
+def test_sets_are_decided_as_often_as_the_power_estimate_says(n, effect):
     # Three standard errors of 200 pairs.
-    assert np.mean([p <= 0.05 for p in found]) == pytest.approx(expected, abs=0.11)
+    assert simulated_power(n, effect, 200) == pytest.approx(
+        estimated_power(*apart(3, effect), n), abs=0.11
+    )
 
 
-def test_about_as_many_seeds_are_needed_as_textbooks_say():
-    generator = np.random.default_rng(4)
-    first, second = normal(generator, 400), normal(generator, 400)
-    first += 1.0 - iqm(first) + iqm(second)
-    # Means one deviation apart need 17 a set for a power of 80 %; interquartile means some more.
-    assert 16 <= seeds_needed([first], [second]) <= 24
-    assert seeds_needed([first], [first]) is None
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", [0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+def test_power_and_seeds_needed_agree_with_two_thousand_simulated_pairs(effect):
+    known = apart(3, effect)
+    for n in (3, 5, 10):
+        estimate, found = estimated_power(*known, n), simulated_power(n, effect, 2000)
+        print(f"effect {effect}: power of {n} seeds {estimate:.3f}, simulated {found:.3f}")
+        assert estimate == pytest.approx(found, abs=0.05)
+    needed = seeds_needed(*known)
+    assert [seeds_needed(*apart(n, effect)) for n in (5, 10)] == [needed, needed]
+    # The true number is within 15 % if it is neither below nor above these.
+    fewest, most = math.ceil(needed / 1.15), math.floor(needed / 0.85)
+    below, above = (simulated_power(n, effect, 2000) for n in (fewest - 1, most))
+    print(f"  needed: {needed}; simulated: {below:.3f} with {fewest - 1}, {above:.3f} with {most}")
+    assert below < 0.8 <= above
+
+
+def test_power_never_falls_with_more_seeds():
+    for effect in (0.4, 1.0, 2.0):
+        first, second = apart(3, effect)
+        found = [estimated_power(first, second, n) for n in range(2, 16)]
+        assert found == sorted(found)
+    # These divide 3 and 3 in 20 ways: no result is significant.
+    assert estimated_power([[9.0, 9.1, 9.2]], [[1.0, 1.1, 1.2]], 3) == 0.0
+
+
+def test_as_many_seeds_are_needed_as_welchs_test_asks_for_and_a_few_more():
+    # By Welch's test 4, 6 and 17 a set.
+    expected = {3.0: 4, 2.0: 6, 1.0: 20}
+    assert {effect: seeds_needed(*apart(3, effect)) for effect in expected} == expected
+    assert seeds_needed(*apart(3, 0.0)) is None
     assert seeds_needed([[1.0, 2.0]], [[5.0, 6.0]]) is None
+    # Fully apart, and unevenly spread.
+    assert seeds_needed([[480.0, 499.0, 500.0]], [[300.0, 301.0, 450.0]]) <= 8
+    # Many pairs are corrected for.
+    assert seeds_needed(*apart(3, 2.0), level=0.05 / 10) > 8
 
 
 def test_too_few_runs_have_no_interval():

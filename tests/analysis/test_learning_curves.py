@@ -244,3 +244,11 @@ def test_plots_need_neither_pyplot_nor_torch(make_run, tmp_path):
     )
     arguments = [str(make_run().path), str(tmp_path / "a.png")]
     subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+
+
+def test_the_band_of_a_run_is_one_standard_deviation_also_beyond_its_episodes(make_run):
+    # The deviation that the fixture records is 5.
+    run = make_run(evaluations=[(100, [99.0, 101.0])])
+    figure = curves_figure([read_run(run)])
+    (band,) = figure.axes[0].collections
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(105.0)

@@ -91,7 +91,7 @@ def test_the_same_seed_twice_counts_once_and_it_is_said_which(tmp_path, capsys):
     assert main(["a", "b"]) == 0
     error = capsys.readouterr().err
     assert "seed 0 of ppo" in error
-    assert f"{last.path.relative_to(tmp_path)} is used" in error
+    assert f"the newest run is used, {last.path.relative_to(tmp_path)}, not" in error
     _, data = as_json(capsys, "a", "b")
     assert len(data["sides"][0]["runs"]["cartpole"]) == 5
 

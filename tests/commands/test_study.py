@@ -93,7 +93,7 @@ def test_best_is_what_the_report_found_on_fresh_seeds(answer, study, in_process)
     write_json(in_process / FOLDER / "report.json", found)
     _, text = answer("study", "best", "mine")
     assert text.startswith("trial 4, best on fresh seeds\n")
-    assert "fresh seeds: late_return -285 [-290, -280] (n=3)" in text
+    assert "fresh seeds: late_return -285 (n=3)" in text
     assert "search: late_return 40 (" in text
     assert "rlzoo-plus train experiment=mine_best" in text
     data = json.loads(answer("study", "best", "mine", "--json")[1])

@@ -31,20 +31,17 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_below_three_seeds_there_is_no_interval(config, n):
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_with_fewer_than_five_seeds_there_is_no_interval(config, n):
     rows = summarise([view_of(config, seed, float(seed)) for seed in range(n)])
     assert (rows[0].best.low, rows[0].best.high) == (None, None)
-    assert shown(rows[0].best) == f"{(n - 1) / 2:.4g} [-] (n={n})"
+    assert shown(rows[0].best) == f"{(n - 1) / 2:.4g} (n={n})"
     assert "fewer than 5 seeds" in printed(print_rows, rows)
 
 
-def test_below_five_seeds_the_interval_carries_a_warning(config, tmp_path):
+def test_few_seeds_carry_a_warning(config, tmp_path):
     views = [view_of(config, seed, float(seed)) for seed in range(4)]
     rows = summarise(views)
-    assert rows[0].best.low < 1.5 < rows[0].best.high
-    assert shown(rows[0].best).startswith("1.5 [")
-    assert shown(rows[0].best).endswith("] (n=4)")
     assert "Report at least 5 seeds, 10 for a claim." in printed(print_rows, rows)
     write_summary(tmp_path, views, rows)
     (record,) = csv.DictReader((tmp_path / "summary.csv").open())

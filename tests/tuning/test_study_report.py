@@ -48,7 +48,7 @@ def test_what_fresh_seeds_give_stands_beside_the_first_figure(tmp_path):
     made = report([done(7, 500.0)], retrained=[again(7, held_out=HeldOut(405.0, 12.5, 100))])
     row = row_of(text_of(tmp_path, made), 7)
     assert row[:2] == ["7 (winner)", "500"]
-    assert row[2] == "410 [400, 420] (n=3)"
+    assert row[2] == "410 (n=3)"
     assert row[3] == "-90 (-18 %)"
     assert row[-1] == "405 ± 12.5 (100)"
 
