@@ -37,7 +37,9 @@ class LineProgress(RunCallback):
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (record["step"] - self._first_step) / seconds
         left = _duration(max(self.total - record["step"], 0) / rate) if rate else "-:--"
-        done = f"step {record['step']:,}/{self.total:,}  {rate:,.0f} steps/s"
+        # Whole episodes may go beyond the total.
+        total = max(self.total, record["step"])
+        done = f"step {record['step']:,}/{total:,}  {rate:,.0f} steps/s"
         mean_return = f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}"
         log.info("%s  %s left  %s%s", done, left, mean_return, "  (best)" if is_best else "")
 

@@ -10,9 +10,9 @@ from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.schema import RunConfig, is_own_vec_env
 from rlzoo_plus.errors import ConfigError
 
-# Evaluations of a run, and episodes of an evaluation.
+# Evaluations of a run, and episodes of an evaluation that decides how something goes on.
 _FEWEST, _MOST = 5, 20
-# Share of the run's environment steps that evaluations take, unless that allows too few of them.
+# Share of the run's environment steps that evaluations take, unless the fewest take more.
 _LARGEST_SHARE = 0.1
 # Assumed where the environment does not tell how long an episode can be.
 _UNKNOWN_EPISODE = 1_000
@@ -57,30 +57,44 @@ def check_cadence(config: RunConfig, spec: AlgorithmSpec) -> RunConfig:
     return _with(config, config.eval.every_steps, episodes)
 
 
-def with_schedule(config: RunConfig, longest_episode: Callable[[], int | None]) -> RunConfig:
+def with_schedule(
+    config: RunConfig, longest_episode: Callable[[], int | None], *, decides: bool = False
+) -> RunConfig:
     """Return the configuration with numbers for `eval.every_steps=auto` and `eval.episodes=auto`.
 
-    As many evaluations of as many episodes, at most twenty each, as keep them under a tenth of the
-    environment steps if no episode ends early; but at least five of five.
+    As many evaluations of as many episodes, at most twenty each, as take at most a tenth of the
+    environment steps if no episode ends early. At least five evaluations are made, of one episode
+    or more; of at least five if evaluations decide how a run or a study goes on.
 
     Args:
         config: A checked configuration.
         longest_episode: Returns the time limit of an episode [steps], None if it is not known;
             only called where something is automatic.
+        decides: Whether somebody outside decides by the evaluations.
     """
     every, episodes = config.eval.every_steps, config.eval.episodes
     if every != "auto" and episodes != "auto":
         return config
-    total = config.n_timesteps
-    affordable = int(_LARGEST_SHARE * total / (longest_episode() or _UNKNOWN_EPISODE))
+    total, stop = config.n_timesteps, config.stop
+    affordable = int(_LARGEST_SHARE * total / _expected_episode(config, longest_episode()))
     if every == "auto":
         count = math.isqrt(affordable) if episodes == "auto" else affordable // episodes
         rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
         every = max(-(-total // _within(count)), rollout)
     if episodes == "auto":
         assert every is not None
-        episodes = _within(affordable // -(-total // every))
+        decides = decides or (stop.reward_threshold, stop.no_improvement_evals) != (None, None)
+        episodes = _within(affordable // -(-total // every), _FEWEST if decides else 1)
     return _with(config, every, episodes)
+
+
+def trained_steps(config: RunConfig) -> int:
+    """Return the environment steps of a whole run: training ends after a whole rollout.
+
+    One that collects whole episodes may take more.
+    """
+    rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
+    return -(-config.n_timesteps // rollout) * rollout
 
 
 def evaluation_steps(config: RunConfig, longest_episode: int | None) -> int | None:
@@ -109,8 +123,14 @@ def longest_evaluated(config: RunConfig, longest_episode: int | None) -> int | N
     return min((steps for steps in (most, longest_episode) if steps is not None), default=None)
 
 
-def _within(count: int) -> int:
-    return min(max(count, _FEWEST), _MOST)
+def _expected_episode(config: RunConfig, limit: int | None) -> int:
+    """Return the steps of an episode of an evaluation if it does not end early."""
+    known = [steps for steps in (limit, config.eval.max_episode_steps) if isinstance(steps, int)]
+    return min(known, default=_UNKNOWN_EPISODE)
+
+
+def _within(count: int, fewest: int = _FEWEST) -> int:
+    return min(max(count, fewest), _MOST)
 
 
 def _with(config: RunConfig, every: int | str | None, episodes: int | str) -> RunConfig:

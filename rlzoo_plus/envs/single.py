@@ -160,9 +160,9 @@ def longest_episode(config: RunConfig) -> int | None:
     return _limits[key]
 
 
-def scheduled(config: RunConfig) -> RunConfig:
+def scheduled(config: RunConfig, *, decides: bool = False) -> RunConfig:
     """Return a configuration with numbers for its automatic evaluations, see `with_schedule`."""
-    return with_schedule(config, lambda: longest_episode(config))
+    return with_schedule(config, lambda: longest_episode(config), decides=decides)
 
 
 @functools.cache

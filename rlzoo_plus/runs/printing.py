@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.artifacts.result import EXTENDED
 from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable_lines
-from rlzoo_plus.config.cadence import evaluation_steps
+from rlzoo_plus.config.cadence import evaluation_steps, longest_evaluated, trained_steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,8 +98,8 @@ def make_progress(
     has_bar = sys.stdout.isatty() if wanted == "auto" else bool(wanted)
     if bar is not False and has_bar and not config.log.sb3:
         label = f"{config.algo.name} on {config.env.name}"
-        return BarProgress(config.n_timesteps, console, label)
-    return LineProgress(config.n_timesteps)
+        return BarProgress(trained_steps(config), console, label)
+    return LineProgress(trained_steps(config))
 
 
 def print_header(
@@ -109,23 +109,38 @@ def print_header(
     from rlzoo_plus.envs.single import longest_episode
 
     envs = f"{config.n_envs} environment{'s' if config.n_envs > 1 else ''}"
+    steps, rounded = trained_steps(config), ""
+    if steps != config.n_timesteps:
+        rounded = f" (n_timesteps={config.n_timesteps}, rounded up to whole rollouts)"
     console.print(
-        f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {config.n_timesteps:,} steps, "
+        f"[bold]{config.algo.name}[/] on [bold]{config.env.id}[/]: {steps:,} steps{rounded}, "
         f"{envs}, seed {config.seed}"
     )
     console.print(f"run directory: {run_dir.path}")
-    every, schedule = config.eval.every_steps, "none"
-    if isinstance(every, int):
-        schedule = f"every {every:,} steps, {config.eval.episodes} episodes"
-        played = evaluation_steps(config, longest_episode(config))
-        if played is None:
-            schedule += " of unknown length"
-        else:
-            share = played / config.n_timesteps
-            schedule += f": at most {played:,} steps, {share:.0%} of the training steps"
+    schedule = _schedule(config, longest_episode(config))
     console.print(f"evaluation: {schedule}", markup=False)
     if problem is not None:
         console.print(f"exact resume: no, because {problem}", markup=False)
+
+
+def _schedule(config: RunConfig, limit: int | None) -> str:
+    """Return when evaluations are made, and how many steps they take; `limit` is the time limit."""
+    every, most = config.eval.every_steps, longest_evaluated(config, limit)
+    if every is None:
+        return "none"
+    schedule = f"every {every:,} steps, {_episodes(int(config.eval.episodes))}"
+    if limit is None and config.eval.max_episode_steps == "auto":
+        # They end by themselves: the cut says nothing of how long they are.
+        return f"{schedule} of unknown length" + (f", cut after {most:,} steps" if most else "")
+    played = evaluation_steps(config, limit)
+    if played is None:
+        return f"{schedule} of unknown length"
+    share = played / trained_steps(config)
+    return f"{schedule}: at most {played:,} steps, {share:.0%} of the training steps"
+
+
+def _episodes(count: int) -> str:
+    return f"{count} episode{'s' if count > 1 else ''}"
 
 
 def print_result(
@@ -149,7 +164,7 @@ def print_result(
             row(
                 f"{name} evaluation",
                 f"mean return {record['mean_return']:.1f} +- {record['std_return']:.1f}{extra}, "
-                f"at step {record['step']:,} ({len(record['returns'])} episodes)",
+                f"at step {record['step']:,} ({_episodes(len(record['returns']))})",
             )
     if result.resumed_at:
         steps = ", ".join(f"{step:,}" for step in result.resumed_at)

@@ -240,7 +240,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     def resolve(overrides: Sequence[str], *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
         config, told = resolver.resolve(compose(prepare_overrides(overrides)), tunes=tunes)
         # The space and the rungs of a study count on numbers.
-        return scheduled(config), told
+        return scheduled(config, decides=True), told
 
     base, notes = resolve(plain, tunes=True)
     hpo = base.hpo

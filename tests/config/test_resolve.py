@@ -3,10 +3,13 @@
 import pytest
 import yaml
 
-from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
+from rlzoo_plus.config.cadence import evaluation_steps, trained_steps, with_schedule
+from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.compose import conf_dir, group_options
+from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.resolve import config_hash, env_slug, load_stored, resolve
 from rlzoo_plus.config.schema import EvalConfig, RunConfig
+from rlzoo_plus.envs.single import longest_episode, scheduled
 from rlzoo_plus.errors import ConfigError
 
 TUNED = [name for name in group_options("tuned", [conf_dir()]) if "/" in name]
@@ -337,10 +340,10 @@ def test_a_kind_of_policy_that_the_algorithm_lacks_is_refused(check):
 @pytest.mark.parametrize(
     ("n_timesteps", "longest", "expected"),
     [
-        (25_000, 1_000, (5_000, 5)),
+        (25_000, 1_000, (5_000, 1)),
         (1_000_000, 1_000, (100_000, 10)),
         (10_000_000, 1_000, (500_000, 20)),
-        (100_000, 500, (20_000, 5)),
+        (100_000, 500, (20_000, 4)),
         (1_000_000, 150, (50_000, 20)),
         (1_000_000, None, (100_000, 10)),
     ],
@@ -352,7 +355,7 @@ def test_automatic_evaluations_take_a_tenth_of_the_steps_or_are_the_fewest(
     assert (config.eval.every_steps, config.eval.episodes) == expected
     assert config.eval.n_envs == min(expected[1], 10)
     share = evaluation_steps(config, longest or 1_000) / n_timesteps
-    assert share <= 0.1 or expected == (n_timesteps // 5, 5)
+    assert share <= 0.1 or expected == (n_timesteps // 5, 1)
 
 
 @pytest.mark.parametrize("n_timesteps", [2_000, 33_333, 777_777, 5_000_000])
@@ -364,10 +367,35 @@ def test_what_is_given_stays_and_the_rest_follows_from_it(check, n_timesteps, gi
     count = -(-n_timesteps // config.eval.every_steps)
     played = evaluation_steps(config, 300)
     # Nothing automatic is above its least where that takes too much.
-    is_least = config.eval.episodes == 5 or "eval__episodes" in given
+    is_least = config.eval.episodes == 1 or "eval__episodes" in given
     is_rare = count <= 5 or "eval__every_steps" in given
     assert played <= 0.1 * n_timesteps or (is_least and is_rare)
     assert given.get("eval__every_steps") or config.eval.every_steps >= 2048
+
+
+@pytest.mark.parametrize("key", ["reward_threshold", "no_improvement_evals", None])
+def test_evaluations_that_decide_play_five_episodes(check, key):
+    changes = {f"stop__{key}": 3} if key else {}
+    config = with_schedule(
+        check(n_timesteps=10_000, n_envs=1, **changes).config, lambda: 500, decides=key is None
+    )
+    assert config.eval.episodes == 5
+
+
+def test_an_episode_is_as_long_as_its_evaluation_lets_it_be(check):
+    config = check("sac", n_timesteps=100_000, eval__max_episode_steps=100).config
+    cut = with_schedule(config, lambda: 500).eval
+    assert (cut.every_steps, cut.episodes) == (10_000, 10)
+
+
+@pytest.mark.parametrize(
+    ("algo", "n_timesteps", "n_envs", "expected"),
+    [("ppo", 8_192, 8, 16_384), ("ppo", 16_384, 8, 16_384), ("sac", 1_000, 3, 1_002)],
+)
+def test_a_run_trains_whole_rollouts_and_at_most_one_more(
+    check, algo, n_timesteps, n_envs, expected
+):
+    assert trained_steps(check(algo, n_timesteps=n_timesteps, n_envs=n_envs).config) == expected
 
 
 def test_what_needs_no_environment_asks_for_none(check):
@@ -532,6 +560,31 @@ def test_every_tuned_file_resolves_with_its_environment(resolve_config, algo):
         except Exception as error:
             failures[name] = str(error)
     assert not failures
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("name", TUNED)
+def test_evaluations_of_a_tuned_file_take_a_tenth_of_its_steps_or_are_the_fewest(
+    compose_values, name
+):
+    algo, env = name.split("/")
+    values, _ = compose_values(f"algo={algo}", f"env={env}")
+    for factor in (1, 0.1, 10):
+        steps = int(factor * values["n_timesteps"])
+        config = scheduled(resolve(values | {"n_timesteps": steps}, env_name=env).config)
+        longest = longest_episode(config)
+        share = evaluation_steps(config, longest) / steps
+        count = -(-steps // config.eval.every_steps)
+        spec = get_algorithm(algo)
+        why = []
+        if count < 5:
+            why.append("fewer than 5 rollouts")
+            assert rollout_steps(config.algo, spec, config.n_envs) == config.eval.every_steps
+        if share > 0.1:
+            why.append(f"{count} episodes of {longest} steps")
+            assert config.eval.episodes == 1
+        shown = f"{count} x {config.eval.episodes} episodes, {share:.1%}"
+        print(f"{name:<40} {steps:>11,} steps: {shown} {', '.join(why)}")
 
 
 def test_a_section_that_was_replaced_is_told_in_one_line(check):

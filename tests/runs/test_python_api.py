@@ -319,6 +319,31 @@ def test_progress_is_shown_as_lines(here, capsys):
 
 
 @pytest.mark.training
+def test_a_run_says_before_it_starts_that_it_trains_whole_rollouts(here, capsys):
+    rz.train(*SMALL, n_timesteps=65)
+    out = capsys.readouterr().out
+    assert "128 steps (n_timesteps=65, rounded up to whole rollouts)" in out.split("evaluation:")[0]
+    assert "step 128/128" in out
+    assert "128/65" not in out
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        ("auto", "2 episodes of unknown length, cut after 10,000 steps"),
+        (50, "2 episodes: at most 100 steps, 78% of the training steps"),
+    ],
+)
+def test_the_share_of_evaluations_is_said_only_where_the_length_of_an_episode_is_known(
+    here, capsys, most, said
+):
+    env = ("env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]")
+    rz.train(*SMALL[1:], *env, f"eval.max_episode_steps={most}", n_timesteps=128)
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.training
 def test_a_mistake_in_training_leaves_no_directory(here):
     with pytest.raises(rz.ConfigError):
         rz.train(*SMALL, **{"env.kwargs.no_such_argument": 1}, quiet=True)
