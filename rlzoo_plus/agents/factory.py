@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -34,6 +33,7 @@ from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.startup import import_compiler_late
+from robots.cores import usable_cores
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -164,9 +164,9 @@ def thread_policy(config: RunConfig) -> tuple[int, str]:
         return int(config.num_threads), "as num_threads says"
     if spec.family is not Family.OFF_POLICY:
         return 1, f"{spec.name} is fastest with one; set num_threads to change it"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     # Not chosen by load: the number of threads changes the last bits of a result.
-    return cores or 1, f"all cores for a lone {spec.name} run; set num_threads=1 beside others"
+    why = f"all cores that a lone {spec.name} run may use; set num_threads=1 beside others"
+    return usable_cores(), why
 
 
 def _too_large(config: RunConfig, error: Exception) -> str:

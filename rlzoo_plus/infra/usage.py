@@ -11,10 +11,11 @@ _SESSION, _RSS = 3, 21  # fields of /proc/<pid>/stat behind the name
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that all jobs on this machine may keep busy."""
+    # Imports Gymnasium, which a command that counts nothing does not need.
+    from robots.cores import machine_cores
+
+    return machine_cores()
 
 
 def session_memory_bytes(leader: int) -> int:

@@ -146,10 +146,19 @@ def test_on_policy_algorithms_use_one_thread():
     assert "num_threads" in why
 
 
-def test_a_lone_off_policy_run_uses_all_cores(monkeypatch):
+def test_a_lone_off_policy_run_uses_all_cores_that_it_may_use(monkeypatch, tmp_path):
     monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(6)), raising=False)
+    monkeypatch.setattr("robots.cores._QUOTA", tmp_path / "none")
     config = tiny_config("sac", "tests/TinyReach-v0", "num_threads=auto")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert thread_policy(config)[0] == 6
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert thread_policy(config)[0] == 2
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    quota = tmp_path / "cpu.max"
+    quota.write_text("300000 100000")
+    monkeypatch.setattr("robots.cores._QUOTA", quota)
+    assert thread_policy(config)[0] == 3
 
 
 def test_a_number_of_threads_is_taken_as_it_is():

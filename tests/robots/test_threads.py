@@ -5,8 +5,9 @@ import os
 
 import pytest
 
+from rlzoo_plus.infra.usage import cores as cores_of_jobs
 from robots import cores, threads
-from robots.cores import usable_cores
+from robots.cores import machine_cores, usable_cores
 from robots.threads import THREADS, Threads, read_threads
 
 
@@ -110,3 +111,7 @@ def test_cores_are_those_of_the_affinity_the_quota_and_the_job(machine, monkeypa
     monkeypatch.setenv(cores.OWN, "1")
     machine(8, "max 100000")
     assert usable_cores() == 1
+    # Jobs of a sweep have threads of their own.
+    assert machine_cores() == cores_of_jobs() == 8
+    machine(8, "300000 100000")
+    assert machine_cores() == cores_of_jobs() == 3
