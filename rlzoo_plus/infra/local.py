@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +29,9 @@ def start_server(preload: Sequence[str], hides: Callable[[str], bool] | None = N
     """
     keep_socket_paths_short()
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
-    with _one_thread(), _hidden(hides), without_ctrl_c(), _without_output():
+    # It would unblock SIGTERM if it started inside.
+    resource_tracker.ensure_running()
+    with _one_thread(), _hidden(hides), without_ctrl_c(), _without_sigterm(), _without_output():
         forkserver.ensure_running()
 
 
@@ -102,6 +105,19 @@ def _hidden(hides: Callable[[str], bool] | None) -> Iterator[None]:
         yield
     finally:
         os.environ.update(kept)
+
+
+@contextlib.contextmanager
+def _without_sigterm() -> Iterator[None]:
+    """Block SIGTERM in a process that starts inside: one for the whole group is meant for the jobs.
+
+    Each job unblocks it; without the server, nobody would know how they end.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

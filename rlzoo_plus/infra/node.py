@@ -24,6 +24,8 @@ from rlzoo_plus.infra.worker import THREADS
 LOOK_S = 0.1
 # What a supervisor can be asked to do.
 STOP, KILL = "stop", "kill"
+# What multiprocessing says if the server of forks was killed.
+_UNKNOWN_CODE = 255
 # Time for an iteration and a checkpoint of a job that is over its time.
 STOP_GRACE_S = 60.0
 _WORKER = (
@@ -55,6 +57,9 @@ class ProcessHandle:
         if code is None:
             self._check_limits()
             return None
+        # One that is still there was not seen to end: the server of forks was killed.
+        if code == _UNKNOWN_CODE and _is_there(self.pid):
+            code = EXIT_SIGTERM
         # Processes that it left behind, such as those of its environments.
         self.kill()
         return JobEnd(code, self._limit)
@@ -88,6 +93,14 @@ class ProcessHandle:
                 self._limit = f"used {used:.2f} GiB, above infra.memory_gib={limits.memory_gib:g}"
                 # A clean stop would need more memory.
                 self.kill()
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def make_ticket(spec: JobSpec) -> dict[str, Any]:

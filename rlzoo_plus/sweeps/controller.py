@@ -138,7 +138,11 @@ class Controller(Scheduler[Entry]):
         return job_spec(job.job, self._target)
 
     def on_refused(self, job: Entry, error: Exception) -> None:
-        """Record why a job could not be started."""
+        """Record why a job could not be started; one that a signal came in the way of waits."""
+        if self.stop_signal is not None and not isinstance(error, ConfigError):
+            self._become(job, JobState.WAITING)
+            self.ledger.write(STOPPED, job.job)
+            return
         prefix = "" if isinstance(error, ConfigError) else "cannot be started: "
         self._end(job, JobState.FAILED, f"{prefix}{error}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import (
     EXIT_BUSY,
     EXIT_FAILED,
+    EXIT_SIGINT,
+    EXIT_SIGTERM,
     JobEnd,
     JobSpec,
     Launcher,
@@ -51,6 +54,8 @@ log = logging.getLogger(__name__)
 FOLDER = Path("outputs") / "workers"
 _CODE_FOLDER = ".code"
 _TRY_AGAIN_S, _MOST_TRIES = 60.0, 3
+# How a process ends that somebody else has stopped, before or after it took the signal itself.
+_FROM_OUTSIDE = (EXIT_SIGTERM, EXIT_SIGINT, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 # Of the time that a machine is there after its notice, what is left for this process to end [s].
 _END_LEFT_S = 3.0
 # The part of the rest of a share in which a run may be sent: the last request may take longer.
@@ -217,8 +222,9 @@ class Worker(Scheduler[Taken]):
         return task.spec
 
     def on_refused(self, job: Taken, error: Exception) -> None:
-        """Record why a run could not be started."""
-        self._end(job, FAILED, reason=f"cannot be started: {one_line(error)}")
+        """Release a run that could not be started: that is this machine's fault, not the run's."""
+        log.warning("%s cannot be started here: %s", job.task.key, one_line(error))
+        self._release(job)
 
     def on_end(self, job: Taken, end: JobEnd, ran_s: float) -> None:
         """Judge a run by its directory first, then by what was asked, then by its process."""
@@ -238,6 +244,9 @@ class Worker(Scheduler[Taken]):
         ):
             self._claims.put_off(job.task.key, self._times.look_s)
             self._end(job, RELEASED, **details)
+        elif end.limit is None and end.code in _FROM_OUTSIDE:
+            log.warning("%s was %s", job.task.key, explain_end(end, job.task.run_dir))
+            self._release(job, **details)
         else:
             reason = explain_end(end, job.task.run_dir)
             self._end(job, FAILED, reason=reason, **details)
@@ -415,6 +424,11 @@ class Worker(Scheduler[Taken]):
         known = {name: value for name, value in details.items() if value is not None}
         self._n_failed += state == FAILED
         self._work(partial(self._finish, taken, state, known))
+
+    def _release(self, taken: Taken, **details: Any) -> None:
+        """Leave a run to any worker after a while; to others alone if that has not helped often."""
+        self._claims.put_off(taken.task.key, _TRY_AGAIN_S, at_most=_MOST_TRIES)
+        self._end(taken, RELEASED, **details)
 
     def _forget(self, taken: Taken, how: str) -> None:
         """Be done with a run."""

@@ -137,7 +137,10 @@ class Tuner(Scheduler[TrialRun]):
         return job.start()
 
     def on_refused(self, job: TrialRun, error: Exception) -> None:
-        """End a trial whose run cannot be started."""
+        """End a trial whose run cannot be started; one that a signal came in the way of waits."""
+        if self.stop_signal is not None and not isinstance(error, ConfigError):
+            self.running.remove(job)
+            return
         self._end(job, job.failed(f"cannot be started: {error}"))
 
     def on_end(self, job: TrialRun, end: JobEnd, ran_s: float) -> None:

@@ -1,13 +1,16 @@
 """Workers: what they take and refuse, how runs go on elsewhere, and how they end."""
 
+import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from support.processes import environ_of_tests
 from support.stores import ignore_conditions, s3_server
 from support.training import tiny_config
 from support.workers import (
@@ -28,6 +31,7 @@ from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.code import send_code
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import KILL, STOP, ask, reopen
@@ -134,6 +138,39 @@ def test_a_removed_job_is_not_taken(store, worker):
     submit(store, {"event": "removed", "job": "a/b/0"})
     worker().run()
     assert state_of(store, "a/b/0") == {}
+
+
+# What stops it from outside.
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_at_any_moment_fails_no_run(tmp_path):
+    words = (sys.executable, "-m", "support.dying_worker", str(tmp_path))
+    done = subprocess.run(words, env=environ_of_tests(), capture_output=True, text=True, check=True)
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(ends) == 36
+    for end in ends:
+        states = {state["state"] for state in end["states"]}
+        # One that dies gives back what it has; one that lives does the rest.
+        assert states <= {"finished", *([] if end["code"] == 0 else ["released", None])}, end
+        assert end["code"] in (0, 75), end
+
+
+@pytest.mark.parametrize("problem", [EOFError("unexpected EOF"), OSError(28, "No space left")])
+def test_a_run_that_this_machine_cannot_start_is_left_to_others(store, worker, caplog, problem):
+    (key,) = submit(store, task_record("a/b/1", "say", word=1))
+
+    class Broken(LocalLauncher):
+        def submit(self, spec):
+            raise problem
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rlzoo_plus.sweeps.worker._TRY_AGAIN_S", 0.1)
+        assert worker(launcher=Broken(1)).run() == 1
+    assert state_of(store, key)["state"] == "released"
+    assert caplog.text.count("a/b/1 cannot be started here: ") == 3
+    assert worker().run() == 0
+    assert state_of(store, key)["state"] == "finished"
 
 
 # What is asked of it.
