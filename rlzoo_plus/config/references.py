@@ -23,6 +23,11 @@ from rlzoo_plus.errors import ConfigError
 REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
 # Arguments for environments, wrappers, callbacks and trackers.
 _REVEALED = re.compile(r"(env\.kwargs|env\.wrappers|callbacks|tracker\.kwargs)(\.|$)")
+# What `infra.secrets` holds, as data and as typed: names of parameters of AWS's Systems Manager.
+_PARAMETER = r"""["']?(?:/[A-Za-z0-9_.-]+){2,}["']?"""
+_PARAMETERS = re.compile(
+    rf"""{_PARAMETER}|\{{(?:\s*["']?\w+["']?\s*:\s*{_PARAMETER}\s*,?)*\s*\}}"""
+)
 
 
 def plain_values(cfg: Any) -> dict[str, Any]:
@@ -89,6 +94,9 @@ def refuse_secrets(values: Mapping[str, Any], *, composed: bool = True) -> None:
                 "and tracker.kwargs only."
             )
         plain = REFERENCE.sub("", value) if isinstance(value, str) else value
+        if re.match(r"infra\.secrets\b", path) and _PARAMETERS.fullmatch(str(plain)):
+            # The names beside them are those of secrets; the launcher checks which may be read.
+            plain = ""
         # The storage has a check of its own, which knows the addresses of databases.
         if path != "hpo.storage" and is_secret(path, plain, variables):
             raise ConfigError(f"{path} holds a secret, or looks as if: {_instead(path)}")
@@ -100,6 +108,11 @@ def _instead(path: str) -> str:
         return (
             f"{stays} Set the variable in the shell that starts the jobs, which hands it on to "
             "them, or read a file: 'source ~/.secrets'."
+        )
+    if path.startswith("infra.secrets"):
+        return (
+            f"{stays} Put the value into a parameter of AWS's Systems Manager, and name that: "
+            "infra.secrets={NAME: /rlzoo/PROJECT/name}."
         )
     if not _REVEALED.match(path):
         return f"{stays} Leave it out, and set an environment variable if your code reads one."

@@ -106,3 +106,38 @@ def test_a_dry_run_of_one_run_never_trains_it(without_account, capsys):
     code, text = _run(capsys, "train", *words, "infra.dry_run=true")
     assert code == 2
     assert "Add -m." in text
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    "word",
+    [
+        "infra.secrets={WANDB_API_KEY: /rlzoo/lab/wandb}",
+        "infra.secrets={WANDB_API_KEY:/rlzoo/lab/wandb,B: '/rlzoo/lab/deep/b'}",
+        "infra.secrets.WANDB_API_KEY=/rlzoo/lab/wandb",
+        "+infra.secrets.WANDB_API_KEY=/rlzoo/lab/wandb",
+        "infra.secrets={}",
+    ],
+)
+def test_the_name_of_a_parameter_is_no_secret(without_account, capsys, monkeypatch, word):
+    monkeypatch.setattr(launcher, "measure", lambda configs: [])
+    code, text = _run(capsys, "train", "-m", *SWEEP, "infra.dry_run=true", word)
+    assert code == 0, text
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "infra.secrets={WANDB_API_KEY: Zx81-qwerty}",
+        "infra.secrets={WANDB_API_KEY: /rlzoo/lab/wandb, B: Zx81-qwerty}",
+        "infra.secrets={WANDB_API_KEY: Zx81-qwerty/rlzoo/lab/wandb}",
+        "infra.secrets.WANDB_API_KEY=Zx81-qwerty",
+        "infra.secrets.WANDB_API_KEY=/Zx81-qwerty",
+        "+infra.secrets.ANYTHING=Zx81-qwerty",
+    ],
+)
+def test_a_secret_itself_is_refused_and_not_repeated(without_account, capsys, word):
+    code, text = _run(capsys, "train", "-m", *SWEEP, "infra.dry_run=true", word)
+    assert code == 2
+    assert "infra.secrets={NAME: /rlzoo/PROJECT/name}" in text
+    assert "qwerty" not in text
