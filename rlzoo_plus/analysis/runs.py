@@ -196,8 +196,13 @@ def _whole(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def cells(run: RunSummary) -> tuple[str, ...]:
-    """Return what each of `COLUMNS` shows of a run, safe to print."""
+def cells(run: RunSummary, url: str | None = None) -> tuple[str, ...]:
+    """Return what each of `COLUMNS` shows of a run, safe to print.
+
+    Args:
+        run: The run.
+        url: Where it is if its directory is a copy of a run in a store.
+    """
     steps = "-" if run.steps is None else thousands(run.steps)
     total = "" if run.n_timesteps is None else f"/{thousands(run.n_timesteps)}"
     return (
@@ -209,7 +214,7 @@ def cells(run: RunSummary) -> tuple[str, ...]:
         _number(run.best),
         _number(run.final),
         "-" if run.wall_time_s is None else duration(run.wall_time_s),
-        printable(os.path.relpath(run.path), LONGEST_LINE),
+        printable(url or os.path.relpath(run.path), LONGEST_LINE),
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -41,11 +41,9 @@ def main(arguments: list[str]) -> int:
     folder, url = folder_of(options.dir)
     is_missing_default = options.dir is None and not folder.exists()
     entries = [] if is_missing_default else load_runs([folder])
-    runs, reasons = [entry.summary for entry in entries], {}
-    if url is not None:
-        runs = [replace(run, path=f"{url}/{run.path.relative_to(folder)}") for run in runs]
-    for run, entry in zip(runs, entries, strict=True):
-        reasons[str(run.path)] = entry.reason
+    runs = [entry.summary for entry in entries]
+    reasons = {entry.summary.path: entry.reason for entry in entries}
+    urls = {run.path: f"{url}/{run.path.relative_to(folder)}" for run in runs if url is not None}
     wanted = {name: getattr(options, name) for name in ("algo", "env", "state")}
     given = {name: value for name, value in wanted.items() if value is not None}
     chosen = [run for run in runs if all(getattr(run, name) == given[name] for name in given)]
@@ -53,19 +51,19 @@ def main(arguments: list[str]) -> int:
     for key in ("started", options.sort):
         chosen.sort(key=SORT_KEYS[key])
     if options.json:
-        told = [(run, str(run.path)) for run in chosen]
-        rows = [{**asdict(run), "path": path, "reason": reasons[path]} for run, path in told]
+        told = [(run, urls.get(run.path, str(run.path))) for run in chosen]
+        rows = [{**asdict(run), "path": path, "reason": reasons[run.path]} for run, path in told]
         print(json.dumps(rows, indent=2))
     elif chosen:
-        _print_table([cells(run) for run in chosen])
+        _print_table([cells(run, urls.get(run.path)) for run in chosen])
     elif runs:
         names = {name: sorted({getattr(run, name) or "?" for run in runs}) for name in wanted}
         there = "; ".join(f"{name}: {', '.join(found)}" for name, found in names.items())
-        none = f"None of the {len(runs)} runs in {folder} matches. There are {there}."
+        none = f"None of the {len(runs)} runs in {url or folder} matches. There are {there}."
         print(printable_lines(none))
     else:
         start = "Start one:\n  rlzoo-plus train algo=ppo env=cartpole_bullet"
-        tell(printable_lines(f"No run in {folder} yet. {start}"))
+        tell(printable_lines(f"No run in {url or folder} yet. {start}"))
     return 0
 
 

@@ -63,6 +63,11 @@ def test_runs_of_a_store_are_listed_evaluated_and_exported(trained, url, tmp_pat
     code, out, _ = _say(capsys, "runs", url, "--json")
     (listed,) = json.loads(out)
     assert (code, listed["path"], listed["state"]) == (0, f"{url}/runs/sweep/a", "finished")
+    _, out, _ = _say(capsys, "runs", url)
+    assert out.splitlines()[1].split()[-1] == f"{url}/runs/sweep/a"
+    for words in (["--algo", "sac"], ["--state", "died"]):
+        assert f"runs in {url}/runs matches" in _say(capsys, "runs", url, *words)[1]
+    assert f"No run in {url}/empty/runs yet" in _say(capsys, "runs", f"{url}/empty")[1]
     code, out, _ = _say(capsys, "evaluate", listed["path"], "--episodes", 2, "--n-envs", 1)
     assert code == 0
     assert "mean return" in out
