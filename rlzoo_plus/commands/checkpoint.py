@@ -26,7 +26,8 @@ def main(arguments: list[str]) -> int:
         "--timeout", type=float, default=600.0, metavar="SECONDS", help="longest wait (default 600)"
     )
     options = parser.parse_args(arguments)
-    run = RunDir(find_place(options.run).path)
+    place = find_place(options.run)
+    run = RunDir(place.path)
     if not run.exists():
         raise ConfigError(f"{run.path} holds no run. `rlzoo-plus runs` lists the runs there are.")
     check_inside(run.path, run.lock.path)
@@ -34,7 +35,8 @@ def main(arguments: list[str]) -> int:
         state = run.read_status().get("state", "unknown")
         steps = run.checkpoints().steps()
         has = f"Its newest checkpoint is {steps[-1]:,}." if steps else "It has no checkpoint."
-        raise ConfigError(f"{run.path}: nothing is training there (state: {state}). {has}")
+        where = place.url or run.path
+        raise ConfigError(f"{where}: nothing is training there (state: {state}). {has}")
     try:
         write_atomic(run.checkpoint_request, "")
     except OSError as error:

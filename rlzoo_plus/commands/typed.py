@@ -16,6 +16,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -34,6 +37,22 @@ class CommandParser(ArgumentParser):
         """Return the help; the example is one line, so that it can be pasted."""
         text = super().format_help()
         return f"{text}\nExample: {self.example}\n" if self.example else text
+
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:
+        """Parse, and refuse the address of a store where a path of this machine is meant.
+
+        Raises:
+            ConfigError: There is one.
+        """
+        found, rest = super().parse_known_args(*args, **options)
+        for value in vars(found).values():
+            # A path has lost one of the slashes.
+            if isinstance(value, Path) and value.parts[:1] == ("s3:",):
+                raise ConfigError(
+                    f"{printable(value).replace('s3:/', 's3://', 1)}: this is to be a path of this "
+                    "machine. `rlzoo-plus pull` brings a run here."
+                )
+        return found, rest
 
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(as_typed(message), file)

@@ -161,13 +161,14 @@ def read_config(place: Place) -> RunConfig:
 
 
 def require_trust(
-    config: RunConfig, path: str | Path, *, trust: bool, to_train: bool = False
+    config: RunConfig, path: str | Path, *, trust: bool, to_train: bool = False, url: str = ""
 ) -> None:
     """Import the code that a run names and this project does not ship, if the user trusts it.
 
     Args:
         config: The run.
         path: Where it is, for the message.
+        url: Where it is in a store, if `path` is a copy.
         trust: Whether the user trusts all of it, beside what the trust file has.
         to_train: Its callbacks, tracker and store count, too.
 
@@ -182,7 +183,7 @@ def require_trust(
         return
     if foreign := needs_trust_of(config, to_train=to_train):
         raise ConfigError(
-            f"{printable(path)} needs what rlzoo_plus does not ship: "
+            f"{printable(url or path)} needs what rlzoo_plus does not ship: "
             f"{printable(', '.join(foreign))}. If you know where the run comes from, add --trust "
             f"to import it (trust=True in Python).{how_to_trust(foreign, config, Path(path))}"
         )

@@ -322,7 +322,8 @@ class Run:
         """
         if self._place is not None:
             config = self.config.model_copy(update={"store": None} if without_store else {})
-            require_trust(config, self._place.path, trust=self._trust, to_train=to_train)
+            path, url = self._place.path, self._place.url
+            require_trust(config, path, trust=self._trust, to_train=to_train, url=url)
 
     def env(
         self, n_envs: int = 1, render_mode: str | None = None, *, config: RunConfig | None = None

@@ -79,6 +79,12 @@ def with_source(config: RunConfig) -> RunConfig:
     """
     if config.init_from is None:
         return config
+    if config.init_from.startswith("s3://"):
+        raise ConfigError(
+            f"init_from={printable(config.init_from)}: what a run starts from is on this machine. "
+            f"Bring it here with `rlzoo-plus pull {printable(config.init_from)}`, and name its "
+            "directory."
+        )
     path = Path(config.init_from).expanduser()
     try:
         place = find_place(path, str(config.init.which))

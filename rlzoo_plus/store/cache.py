@@ -67,6 +67,7 @@ def mirror_light_files(store: ArtifactStore) -> Path:
                 (folder / name).unlink(missing_ok=True)
         _replace(store, folder, (n for n, entry in found.items() if known.get(n) != entry.tag))
         write_json(folder / _KNOWN, {entry.name: entry.tag for entry in found.values()})
+        (folder / RUNS).mkdir(exist_ok=True)
     return folder / RUNS
 
 

@@ -1,6 +1,7 @@
 """`push`, `pull` and the verbs that take `s3://...` as a user types them."""
 
 import json
+import re
 import shutil
 import time
 
@@ -146,6 +147,25 @@ def test_a_mistake_is_one_line(url, capsys, verb, arguments, text):
     assert err.startswith("error: ")
     assert text in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.training
+def test_every_verb_says_the_address_of_a_store_as_it_was_typed(trained, url, capsys):
+    _say(capsys, "push", trained, url, "--name", "sweep/a")
+    run, empty = f"{url}/runs/sweep/a", f"{url}/empty"
+    commands = [
+        *(("runs", url), ("runs", url, "--algo", "sac"), ("runs", empty)),
+        *(("ls", empty), ("plot", empty), ("compare", empty), ("report", empty)),
+        *(("checkpoint", run), ("replay", run), ("push", run, url), ("pull", run, "--to", run)),
+        *(("worker", empty), ("sweep", "cancel", empty)),
+        ("train", "algo=ppo", "env=pendulum", f"init_from={run}"),
+        ("plot", url, "--out", f"{url}/a.png"),
+    ]
+    for words in commands:
+        _, out, err = _say(capsys, *words)
+        assert url in out + err, words
+        assert "Traceback" not in err, words
+        assert not re.search(r"s3:/(?!/)|/cache/", out + err), (words, out + err)
 
 
 def test_a_run_that_is_not_there_is_one_line(url, capsys):
