@@ -9,8 +9,10 @@ ARGS   ?= algo=ppo env=cartpole_bullet
 EXTRAS := bullet,classic,panda,tune
 # A broken link or anchor fails the build; the variable silences an advertisement of the theme.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-# Modules are compiled when they are first imported: all at once, most of them for nothing, takes longer.
+# Nobody waits until all modules are compiled: a first command compiles those that it imports. The others follow at
+# the lowest priority, for starts where Python may write no bytecode. Killed, it leaves whole files only.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+COMPILE = nohup nice -n 19 $(BIN)/python -m compileall -q $(VENV)/lib rlzoo_plus robots hydra_plugins >/dev/null 2>&1 &
 
 .PHONY: help setup train test check docs format bench clean
 
@@ -36,10 +38,12 @@ $(READY): pyproject.toml constraints.txt
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(READY)
+	@$(COMPILE)
 
 $(STAMP): $(READY)
 	$(INSTALL) -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
+	@$(COMPILE)
 
 train: $(READY)
 	$(BIN)/python train.py $(ARGS)

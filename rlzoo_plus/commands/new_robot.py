@@ -62,9 +62,9 @@ def _print_summary(new: NewRobot, robot: RobotSurvey, options: argparse.Namespac
     run = f"--config-dir conf env={new.module}"
     tell(
         f"next:\n{enter}"
-        f"  python -m rlzoo_plus inspect {run} --picture {new.module}.png\n"
-        f"  python -m rlzoo_plus train {run} algo=ppo n_envs=8 normalize=true\n"
-        "  python -m rlzoo_plus record RUN --trust"
+        f"  rlzoo-plus inspect {run} --picture {new.module}.png\n"
+        f"  rlzoo-plus train {run} algo=ppo n_envs=8 normalize=true\n"
+        "  rlzoo-plus record RUN --trust"
     )
 
 

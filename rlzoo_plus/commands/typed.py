@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NAME = "rlzoo-plus"
-_COMMAND = re.compile(
-    rf"(?<![\w./'\[-])(?P<program>{_NAME}|python -m rlzoo_plus) (?P<verb>VERB\b|[a-z][a-z0-9-]*)"
-)
+_COMMAND = re.compile(rf"(?<![\w./'\[-]){_NAME} (?P<verb>VERB\b|[a-z][a-z0-9-]*)")
 
 
 class CommandParser(ArgumentParser):
@@ -72,12 +70,7 @@ def as_typed(text: str) -> str:
         from rlzoo_plus.commands.dispatch import VERBS
 
         verb = match["verb"]
-        if verb not in VERBS and verb != "VERB":
-            return match[0]
-        # Only -m finds modules of the current folder.
-        if match["program"] == _NAME:
-            return _program(verb)
-        return shlex.join([_interpreter(), "-m", "rlzoo_plus", verb])
+        return _program(verb) if verb in VERBS or verb == "VERB" else match[0]
 
     return _COMMAND.sub(typed, text)
 

@@ -13,7 +13,7 @@ def test_two_files_are_written_and_the_next_commands_are_shown(answer, tmp_path)
     assert code == 0, text
     assert (tmp_path / "my_r2d2.py").is_file()
     assert (tmp_path / "conf" / "env" / "my_r2d2.yaml").is_file()
-    assert "python -m rlzoo_plus train --config-dir conf env=my_r2d2" in text
+    assert "rlzoo-plus train --config-dir conf env=my_r2d2" in text
     assert "DIRECTION = (0.0, -1.0, 0.0)" in (tmp_path / "my_r2d2.py").read_text()
 
 
