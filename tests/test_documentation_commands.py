@@ -247,7 +247,7 @@ MORE = {
     "robustness": ["--episodes=1"],
     "record": ["--seconds=1"],
     "inspect": ["--seconds=0.5"],
-    "verify-resume": ["--kills=1", "--steps=2048"],
+    "verify-resume": ["--kills=1", "--steps=300"],
     "pull": ["--episodes=20"],
     "worker": ["--no-wait"],
 }
@@ -281,11 +281,11 @@ PREPARING = {
 }
 # The same, before a command that names it: in the folder of the page, or in its store.
 AT_ONCE = {
-    r"model\.zip": "train normalize=true run_dir=normalized; "
+    r"init_from=model\.zip": "export RUN --format sb3 --output model.zip",
+    r"import-sb3 model\.zip": "train normalize=true run_dir=normalized; "
     "export normalized --format sb3 --output model.zip",
     r"sac\.zip": "train algo=sac env=pendulum network.activation=elu run_dir=sac; "
     "export sac --format sb3 --output sac.zip",
-    r"init\.parts=.*buffer": "train algo=sac env=cartpole_bullet run_dir=sac n_timesteps=300",
     r"s3://bucket/lab": "push RUN s3://bucket/lab",
     r"runs/cartpole_bullet/ppo/2026": "push RUN s3://my-bucket/lab",
     r"(status|pull|worker).*lab/wide": (
