@@ -15,7 +15,7 @@ MODULES = {
     "mine_import": ("import nowhere_at_all\n", r"nowhere_at_all.*mine_import\.py, line 1"),
     "mine_raise": ("\nraise RuntimeError('boom\\nsecond')\n", r"boom \(mine_raise\.py, line 2"),
     "mine_exit": ("import sys\nsys.exit(3)\n", r"SystemExit: 3 \(mine_exit\.py, line 2"),
-    "mine_empty": ("assert False\n", r"AssertionError \(mine_empty\.py, line 1"),
+    "mine_empty": ("assert False\n", r"AssertionError: assert False \(mine_empty\.py, line 1"),
 }
 
 
