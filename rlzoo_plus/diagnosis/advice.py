@@ -73,8 +73,8 @@ def _replay(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
         )
     elif is_her and starts < whole:
         yield (
-            f"algo.hyperparams.learning_starts={starts} is below {each}: updates wait for the end "
-            f"of the first episode. Set it to at least {whole}."
+            f"algo.hyperparams.learning_starts={starts} is below {each}: hindsight replay "
+            f"waits for the end of the first episode. Set it to at least {whole}."
         )
 
 

@@ -130,7 +130,9 @@ def test_an_environment_without_a_time_limit_is_a_warning():
 def test_hindsight_replay_is_told_when_no_episode_can_be_complete():
     pytest.importorskip("panda_gym")
     config = make_config(*HER, "n_envs=4", "algo.hyperparams.learning_starts=199")
-    assert any("hindsight replay" in text for text in texts(config, Level.WARNING))
+    assert any("hindsight replay waits" in text for text in texts(config, Level.WARNING))
+    small = make_config(*HER, "n_envs=4", "algo.hyperparams.buffer_size=199")
+    assert any("ends with an error unless" in text for text in texts(small, Level.WARNING))
     assert texts(make_config(*HER), Level.WARNING) == []
 
 
