@@ -235,6 +235,8 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
 
                 keep_worlds_small()
             env = gym.make(spec.id, disable_env_checker=True, **options)
+    except ConfigError:
+        raise
     except DependencyNotInstalled as error:
         raise ConfigError(f"env.id={spec.id} cannot be made: {one_line(error)}") from error
     except GymError as error:

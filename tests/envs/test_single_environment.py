@@ -161,3 +161,42 @@ def test_a_list_is_a_tuple_where_an_environment_wants_one(entry_point):
     finally:
         del gym.registry["tests/Sized-v0"]
     assert env.unwrapped.size == (3, 4)
+
+
+class Drawn(gym.Env):
+    """An environment that offers a window alone."""
+
+    metadata = {"render_modes": ["human", "ansi"]}  # noqa: RUF012
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+
+class NeverDrawn(Drawn):
+    """An environment that lists no render modes, and takes none."""
+
+    metadata = {}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "told"),
+    [
+        (Drawn, "rgb_array", r"has no render_mode rgb_array: it offers human, ansi\. Add"),
+        (NeverDrawn, "rgb_array", "takes no render_mode, so it cannot be drawn"),
+        (NeverDrawn, "human", "takes no render_mode, so it cannot be drawn"),
+    ],
+)
+def test_an_environment_that_cannot_be_drawn_says_what_it_offers(kind, mode, told):
+    gym.register("tests/Drawn-v0", entry_point=kind)
+    try:
+        make_env(_spec(env="tests/Drawn-v0")).close()
+        with pytest.raises(ConfigError, match=told) as refused:
+            make_env(_spec(env="tests/Drawn-v0"), mode)
+    finally:
+        del gym.registry["tests/Drawn-v0"]
+    assert str(refused.value).count("env.id=") == 1
+    assert "\n" not in str(refused.value)
