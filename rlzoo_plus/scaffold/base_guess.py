@@ -116,7 +116,8 @@ def _parts(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[float, fl
             continue
         limbs[index] = (index if limb == -1 else limb, depth + (not is_fixed))
         state = bind(pybullet.getLinkState)(body, index, computeForwardKinematics=1)
-        axis = pybullet.rotateVector(state[5], info[13])
+        # PyBullet gives the axis in the inertial frame of the link.
+        axis = pybullet.rotateVector(state[1], info[13])
         length = sum(x * x for x in axis) ** 0.5 or 1.0
         parts.append(
             _Part(
