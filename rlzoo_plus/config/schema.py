@@ -205,8 +205,10 @@ class EvalConfig(Section):
         self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
     ) -> dict[str, Any]:
         """Leave out what came later and is not used."""
-        data = serialize(self)
-        return data if info.context is _WHOLE else without_unused({"eval": data})["eval"]
+        data: dict[str, Any] = serialize(self)
+        if info.context is not _WHOLE:
+            data = without_unused({"eval": data})["eval"]
+        return data
 
 
 def without_unused(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,7 +393,7 @@ class InfraConfig(PluginSection):
 
 
 # The keys that came later, with the value that changes nothing.
-_UNUSED = {
+_UNUSED: dict[str, Any] = {
     **{"freeze": [], "store": None, "record_updates": True},
     **dict.fromkeys(("fast", "fast_math", "profile"), False),
 }

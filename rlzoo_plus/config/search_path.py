@@ -114,7 +114,9 @@ def checked_file(path: Path) -> Iterator[None]:
         yield
     except yaml.YAMLError as error:
         # Hydra refuses a key that is there twice.
-        raise ConfigError(f"{path}{_yaml_problem(error, path.read_text())}") from None
+        raise ConfigError(
+            f"{path}{_yaml_problem(error, path.read_text(encoding='utf-8'))}"
+        ) from None
     except (OmegaConfBaseException, RecursionError) as error:
         raise ConfigError(f"{path}{_refused_value(path.read_text(), error)}") from None
 
@@ -181,7 +183,7 @@ def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
     elif "${" in "".join(lines[max(0, number - 2) : number]) and "flow mapping" in context:
         fix = "a ${ is not closed. Write ${key}, in quotes"
     elif "flow" in context or "quoted scalar" in context:
-        start = getattr(error, "context_mark", None) or mark
+        start: Any = getattr(error, "context_mark", None) or mark
         number = start.line + 1
         fix = f"{problem}. Close the bracket or quote that is opened there"
     else:
