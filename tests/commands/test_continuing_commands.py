@@ -100,7 +100,7 @@ def test_resume_lets_go_of_the_lock_after_an_error(start, begin):
 MISTAKES = {
     "no value": (["n_timesteps"], ["n_timesteps", "KEY=VALUE"]),
     "no key": (["=3"], ["=3"]),
-    "unknown key": (["checkpont.keep=2"], ["checkpont", "'checkpoint'"]),
+    "unknown key": (["checkpont.keep=2"], ["checkpont", "'checkpoint.keep'"]),
     "unknown key inside": (["checkpoint.kep=2"], ["checkpoint.kep", "'checkpoint.keep'"]),
     "wrong type": (["n_timesteps=many"], ["n_timesteps=many"]),
     "nothing": (["n_timesteps="], ["n_timesteps"]),
