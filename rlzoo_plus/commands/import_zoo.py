@@ -15,7 +15,7 @@ from rlzoo_plus.config.zoo_files import ALGORITHM_OF_STEM, RENAMED, ZooImport, l
 from rlzoo_plus.config.zoo_import import read_zoo_file
 from rlzoo_plus.errors import ConfigError, unknown_name
 
-_PYTHON = re.compile(r"^hyperparams\b.*=", re.MULTILINE)
+_PYTHON = re.compile(rb"^hyperparams\b.*=", re.MULTILINE)
 
 
 def main(argv: list[str]) -> int:
@@ -51,10 +51,11 @@ def _files_in(source: Path) -> list[Path]:
     """Return the hyperparameter files of a source: itself, or those of a folder and its folders."""
     if not source.is_dir():
         return [source]
-    paths = [*sorted(source.iterdir()), *sorted(source.glob("[!.]*/*"))]
+    within = [*sorted(source.iterdir()), *sorted(source.glob("[!.]*/*"))]
+    paths = [path for path in within if path.is_file()]
     found = [path for path in paths if path.suffix in (".yml", ".yaml")]
     # Other code may lie beside a configuration in Python.
-    found += [p for p in paths if p.suffix == ".py" and re.search(_PYTHON, p.read_text("utf-8"))]
+    found += [p for p in paths if p.suffix == ".py" and _PYTHON.search(p.read_bytes())]
     if not found:
         raise ConfigError(f"{source} holds no .yml or .yaml file. Give rl_zoo3's hyperparams/.")
     return found

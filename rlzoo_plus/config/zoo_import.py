@@ -138,13 +138,13 @@ def _entries_of(text: str) -> dict[str, str]:
         ValueError: There is no `hyperparams = {...}`, or a key of it is not a text.
     """
     entries: dict[str, str] = {}
-    is_found = False
+    is_found, pairs = False, list[tuple[ast.expr | None, ast.expr]]()
     for node in ast.parse(text).body:
         match node:
             case ast.Assign([ast.Name("hyperparams")], ast.Dict(keys, values)):
                 is_found, pairs = True, list(zip(keys, values, strict=True))
-            case ast.Assign([ast.Subscript(ast.Name("hyperparams"), key)], value):
-                pairs = [(key, value)]
+            case ast.Assign([ast.Subscript(ast.Name("hyperparams"), index)], entry):
+                pairs = [(index, entry)]
             case _:
                 continue
         for key, value in pairs:

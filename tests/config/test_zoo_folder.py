@@ -270,7 +270,7 @@ def test_a_python_file_is_read_by_its_literals_and_never_run(tmp_path, capsys, m
     path = tmp_path / "zoo" / folder / ("mine.py" if folder else "sac.py")
     path.parent.mkdir(parents=True)
     path.write_text(PYTHON)
-    (path.parent / "other_code.py").write_text("print(1)\n")
+    (path.parent / "other_code.py").write_bytes("print('é')\n".encode("latin1"))
     main([str(tmp_path / "zoo"), "--out", str(tmp_path / "conf")])
     tuned = yaml.safe_load((tmp_path / "conf/tuned/sac/arm.yaml").read_text())
     assert (tuned["n_timesteps"], tuned["network"]["activation"]) == (20_000, "elu")
