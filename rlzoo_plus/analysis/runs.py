@@ -204,7 +204,9 @@ def cells(run: RunSummary, url: str | None = None) -> tuple[str, ...]:
         url: Where it is if its directory is a copy of a run in a store.
     """
     steps = "-" if run.steps is None else thousands(run.steps)
-    total = "" if run.n_timesteps is None else f"/{thousands(run.n_timesteps)}"
+    # Training ends after a whole rollout, which may be above `n_timesteps`.
+    most = max(run.n_timesteps or 0, run.steps or 0)
+    total = "" if run.n_timesteps is None else f"/{thousands(most)}"
     return (
         run.state,
         printable(run.algo or "-", _LONGEST_NAME),

@@ -95,7 +95,7 @@ def table(runs: Sequence[RunEntry], folder: Path) -> dict[str, list[Any]]:
         "env": [printable(run.env or "-") for run in rows],
         "seed": [run.seed for run in rows],
         "steps": [run.steps for run in rows],
-        "of": [run.n_timesteps for run in rows],
+        "of": [run.n_timesteps and max(run.n_timesteps, run.steps or 0) for run in rows],
         "best": [run.best for run in rows],
         "final": [run.final for run in rows],
         "time": ["-" if run.wall_time_s is None else duration(run.wall_time_s) for run in rows],
@@ -109,8 +109,9 @@ def running(runs: Iterable[RunEntry]) -> list[tuple[str, float, str]]:
     for run in runs:
         if run.summary.state != RUNNING:
             continue
-        progress, total = read_progress(run.run), run.summary.n_timesteps
-        done = min(1.0, progress.steps / total) if total else 0.0
+        progress = read_progress(run.run)
+        total = max(run.summary.n_timesteps or 0, progress.steps)
+        done = progress.steps / total if total else 0.0
         parts = [f"{progress.steps:,} of {total:,} steps" if total else f"{progress.steps:,} steps"]
         if progress.rate:
             parts.append(f"{progress.rate:,.0f} steps/s")

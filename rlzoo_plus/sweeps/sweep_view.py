@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.analysis.estimates import shown
 from rlzoo_plus.analysis.runs import duration
 from rlzoo_plus.analysis.variants import settings_labels, variant_values
+from rlzoo_plus.config.cadence import trained_steps
 from rlzoo_plus.sweeps.controller import Controller, Entry
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress, look_at, tell_causes, view_of
 from rlzoo_plus.sweeps.summary import Row, few_seeds_note, summarise, write_summary
@@ -274,10 +275,11 @@ def progress_table(*names: str) -> Table:
 
 def progress_cells(config: RunConfig, progress: Progress) -> list[str]:
     """Return what a row of `progress_table` shows of a run behind its names."""
-    left = progress.left_s(config.n_timesteps)
+    steps = trained_steps(config)
+    left = progress.left_s(steps)
     return [
         str(config.seed),
-        f"{brief(progress.steps)}/{brief(config.n_timesteps)}",
+        f"{brief(progress.steps)}/{brief(steps)}",
         "-" if progress.rate is None else f"{progress.rate:,.0f}",
         "-" if left is None else duration(left),
         "-" if progress.mean_return is None else f"{progress.mean_return:.1f}",
@@ -298,7 +300,7 @@ def headline(
         return "no jobs"
     text = ", ".join(f"{counts[state]:,} {state}" for state in JobState if counts[state])
     running = [view for view in views if view.state is JobState.RUNNING]
-    left = [view.progress.left_s(view.job.config.n_timesteps) for view in running]
+    left = [view.progress.left_s(trained_steps(view.job.config)) for view in running]
     left += [usual_s] * counts[JobState.WAITING]
     if None not in left and any(left):
         text += f"; about {duration(sum(filter(None, left)) / max(workers, 1))} left"

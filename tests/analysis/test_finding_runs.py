@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rlzoo_plus.analysis.runs import find_runs, summarise
+from rlzoo_plus.analysis.runs import cells, find_runs, summarise
 from rlzoo_plus.errors import ConfigError
 
 
@@ -69,6 +69,13 @@ def test_a_finished_run_is_summarised_from_its_files(make_run):
     assert (summary.steps, summary.n_timesteps, summary.wall_time_s) == (400, 400, 12.5)
     assert summary.best == summary.final == pytest.approx(201.5)
     assert abs(summary.started_at - time.time()) < 60
+
+
+def test_a_run_that_trained_a_whole_rollout_more_is_not_shown_beyond_its_end(make_run):
+    run = make_run(n_timesteps=300)
+    summary = summarise(run)
+    assert (summary.steps, summary.n_timesteps) == (400, 300)
+    assert "400/400" in cells(summary)
 
 
 def test_best_and_final_of_an_unfinished_run_come_from_its_evaluations(make_run):
