@@ -125,11 +125,13 @@ def compare_sides(sides: Sequence[Side], which: Which = "final") -> Report:
         found.append((first.name, second.name, tuple(rows), normalised, scaled))
     corrected = _corrected([normalised.p_value for *_, normalised, _ in found])
     pairs = []
-    for (*named, normalised, scaled), p_holm in zip(found, corrected, strict=True):
+    for (first_name, second_name, rows_of, normalised, scaled), p_holm in zip(
+        found, corrected, strict=True
+    ):
         is_decided = p_holm is not None and p_holm <= LEVEL
         # Holm's correction asks no pair for less than a share of the level.
         more = 0 if is_decided else _more_seeds(scaled, LEVEL / len(found))
-        pairs.append(Pair(*named, normalised, p_holm, more))
+        pairs.append(Pair(first_name, second_name, rows_of, normalised, p_holm, more))
     return Report(tuple(pairs), scales)
 
 

@@ -31,7 +31,7 @@ _MOST_SEEDS = 200
 # statistics are computed where all divisions of a pair are tried.
 _SIMULATED, _PAIRINGS, _MOST_STATISTICS = 4000, 16, 1_000_000
 # Numbers of seeds for which the power is computed: all small ones, then steps of 5 %.
-_SIZES = sorted({*range(2, 21), *np.geomspace(20, _MOST_SEEDS, 48).astype(int).tolist()})
+_SIZES: list[int] = sorted({*range(2, 21), *np.geomspace(20, _MOST_SEEDS, 48).astype(int).tolist()})
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     difference, squared = first[0] - second[0], first[1] + second[1]
     # Equal runs have no spread: any difference is infinitely large, none is none.
     error = np.maximum(np.sqrt(squared), 1e-12 * (1 + np.abs(difference)))
-    return np.where(np.abs(difference) <= 1e-12, 0.0, difference) / error
+    return np.asarray(np.where(np.abs(difference) <= 1e-12, 0.0, difference) / error)
 
 
 def estimated_power(
