@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rlzoo_plus.artifacts.untrusted import printable
@@ -108,6 +108,57 @@ def find_network(family: str, subnets: Sequence[str] = ()) -> Network:
             "subnets is. Choose others with --subnets, or another --family."
         )
     return Network(vpcs[0], chosen)
+
+
+def sizes_of(names: Collection[str]) -> dict[str, dict[str, int]]:
+    """Return the types of each family in this region, with their vCPUs; x86 processors only.
+
+    Args:
+        names: Families, such as `c7a`, or single types, such as `g6.12xlarge`.
+
+    Raises:
+        ConfigError: AWS cannot be asked.
+    """
+    values = [name if "." in name else f"{name}.*" for name in names]
+    sizes: dict[str, dict[str, int]] = {}
+    with aws.errors("list the types of machines"):
+        pages = aws.client("ec2").get_paginator("describe_instance_types")
+        for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": values}]):
+            for each in page["InstanceTypes"]:
+                kind, processor = str(each["InstanceType"]), each["ProcessorInfo"]
+                if not each["BareMetal"] and "x86_64" in processor["SupportedArchitectures"]:
+                    vcpus = int(each["VCpuInfo"]["DefaultVCpus"])
+                    sizes.setdefault(kind.partition(".")[0], {})[kind] = vcpus
+    return sizes
+
+
+def small_types(names: Collection[str], largest_vcpus: int) -> dict[str, int]:
+    """Return the types of families with at most so many vCPUs, or a family's smallest one.
+
+    Args:
+        names: See `sizes_of`.
+        largest_vcpus: The most vCPUs of a type.
+
+    Returns:
+        The vCPUs of each type.
+
+    Raises:
+        ConfigError: The region has none of the families, or AWS cannot be asked.
+    """
+    found: dict[str, int] = {}
+    for kinds in sizes_of(names).values():
+        most = max(largest_vcpus, min(kinds.values()))
+        found |= {
+            kind: kinds[kind]
+            for kind in sorted(kinds, key=kinds.__getitem__)
+            if kinds[kind] <= most
+        }
+    if not found:
+        raise ConfigError(
+            f"region {aws.region()} has no machines of {printable(', '.join(names))} with x86 "
+            "processors. Choose other families, or another region."
+        )
+    return found
 
 
 def missing_service_roles() -> list[str]:

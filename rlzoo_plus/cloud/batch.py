@@ -12,6 +12,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.account import sizes_of
 from rlzoo_plus.cloud.batch_jobs import BatchJobs, job_name
 from rlzoo_plus.cloud.image import WorkerImage, worker_image
 from rlzoo_plus.cloud.launcher import CloudLauncher
@@ -30,10 +31,12 @@ _WORKER_GIB = 0.75
 # The first that fits decides; without one that fits, Batch would retry.
 _RETRY_RULES = (
     {"onExitCode": str(EXIT_SIGTERM), "action": "RETRY"},
+    # SIGTERM before the worker took it: the machine went while its container started.
+    {"onExitCode": "143", "action": "RETRY"},
     {"onStatusReason": "Host EC2*", "action": "RETRY"},
+    {"onStatusReason": "Task failed to start*", "action": "RETRY"},
+    # There may be five; by AWS's documentation this one is true of all others.
     {"onReason": "*", "action": "EXIT"},
-    {"onStatusReason": "*", "action": "EXIT"},
-    {"onExitCode": "*", "action": "EXIT"},
 )
 # A worker ends a run when its budget is spent; Batch ends one that does not so much later [s].
 _LATER_S = 900.0
@@ -81,6 +84,18 @@ class BatchLauncher(CloudLauncher):
             )
         return project.wide_queue
 
+    @cached_property
+    def types(self) -> dict[str, int]:
+        """The types that the queue's machines may be of, with their vCPUs.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        project, queue = self.project, self.queue
+        kinds = {project.gpu_queue: project.gpu_types, project.wide_queue: project.wide_types}
+        sizes = sizes_of(kinds.get(queue, project.types))
+        return {kind: vcpus for family in sizes.values() for kind, vcpus in family.items()}
+
     @property
     def bid(self) -> float:
         """The bid of the project's compute environments, in percent of the on-demand price."""
@@ -109,6 +124,14 @@ class BatchLauncher(CloudLauncher):
                 f"use {project.max_vcpus} at once. Lower infra.vcpus or num_threads, or raise them "
                 "with `rlzoo-plus cloud deploy`."
             )
+        largest = max(self.types.values())
+        if self.vcpus > largest:
+            raise ConfigError(
+                f"a run of {self.vcpus} vCPUs fits no machine of project {project.name}: the "
+                f"largest has {largest}. Lower infra.vcpus or num_threads, or allow larger ones "
+                f"with `rlzoo-plus cloud deploy --largest-vcpus {self.vcpus}`."
+            )
+        self._check_hours()
         self.check_secrets()
         with aws.errors("look for the queue"):
             found = aws.client("batch").describe_job_queues(jobQueues=[queue])["jobQueues"]
@@ -129,7 +152,7 @@ class BatchLauncher(CloudLauncher):
     def start(self, launch: Launch) -> list[str]:
         """Submit the job of a launch."""
         count, project = len(launch.jobs), self.project
-        price = self._usd_per_hour()
+        price = self.usd_per_hour
         command = [*self.image.entry, *self.worker_words(launch, price)]
         job: dict[str, Any] = {
             "jobName": job_name(self.sweep, launch.name),
@@ -142,13 +165,13 @@ class BatchLauncher(CloudLauncher):
         if count > 1:
             job["arrayProperties"] = {"size": count}
         time_s = self._attempt_s(launch, price)
-        if time_s is not None:
-            job["timeout"] = {"attemptDurationSeconds": max(60, math.ceil(time_s))}
+        job["timeout"] = {"attemptDurationSeconds": max(60, math.ceil(time_s))}
         with aws.errors("start the jobs"):
             aws.client("batch").submit_job(**job)
         which = f"an array job of {count:,} runs" if count > 1 else "a job"
         queue = self.queue.rpartition("/")[2]
-        return [f"started {which} in AWS Batch, queue {queue}: {job['jobName']}"]
+        hours = f"{self.settings.max_hours:g} hours at most"
+        return [f"started {which} in AWS Batch, queue {queue}, {hours}: {job['jobName']}"]
 
     def stop_machines(self) -> list[str]:
         """Cancel the jobs that have not begun; the workers of the others end by themselves."""
@@ -175,22 +198,30 @@ class BatchLauncher(CloudLauncher):
             return _MIB_PER_VCPU * self.vcpus
         return math.ceil(1024 * (limit + _WORKER_GIB))
 
-    def _usd_per_hour(self) -> float | None:
-        # A job with much memory keeps vCPUs from others; compute-optimized machines have the least.
-        vcpus = max(self.vcpus, math.ceil(self._mib / 2048))
-        return self.usd_per_hour(self.families, vcpus)
+    def _check_hours(self) -> None:
+        limit_s, hours = self.options.limits.time_s or 0.0, self.settings.max_hours
+        if limit_s > 3600.0 * hours:
+            raise ConfigError(
+                f"infra.time_limit_minutes={limit_s / 60:g} is longer than infra.max_hours="
+                f"{hours:g}, after which AWS Batch ends a job. Set infra.max_hours="
+                f"{math.ceil(limit_s / 3600) + 1}."
+            )
 
-    def _attempt_s(self, launch: Launch, usd_per_hour: float | None) -> float | None:
+    def _attempt_s(self, launch: Launch, usd_per_hour: float | None) -> float:
+        """Return after what time Batch ends an attempt, however it is [s]."""
+        longest_s = 3600.0 * self.settings.max_hours
         shares = [self.more_of(key).get("max_usd") for key in launch.jobs]
         if usd_per_hour is None or not all(shares):
-            return None
-        return 3600.0 * max(share or 0.0 for share in shares) / usd_per_hour + _LATER_S
+            return longest_s
+        share = max(share or 0.0 for share in shares)
+        return min(longest_s, 3600.0 * share / usd_per_hour + _LATER_S)
 
     def _definition(self) -> str:
         """Return the ARN of the job definition that these settings need; registers a new one."""
         definition = self._definition_values()
         digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
-        name = f"rlzoo-{self.project.name}-{digest[:16]}"
+        # What a policy allows to begin with one project's name must not be another one's.
+        name = f"rlzoo-{self.project.name}_{digest[:16]}"
         batch = aws.client("batch")
         with aws.errors("look for the job definition"):
             known = batch.describe_job_definitions(jobDefinitionName=name, status="ACTIVE")

@@ -238,8 +238,8 @@ _MENDS = {
         "`rlzoo-plus cloud deploy`"
     ),
     "JOB_RESOURCE_REQUIREMENT": (
-        "no machine of the family is large enough. Lower infra.vcpus, infra.memory_gib or "
-        "infra.gpus, or take other infra.families"
+        "no machine of the project is large enough. Lower infra.vcpus, infra.memory_gib or "
+        "infra.gpus, or allow larger ones: `rlzoo-plus cloud deploy --largest-vcpus N`"
     ),
     "SERVICE_ROLE_PERMISSIONS": (
         "the role of Batch lacks permissions. `rlzoo-plus cloud deploy` sets it up again"
@@ -262,7 +262,10 @@ _MENDS = {
     "exit code 75": (
         "Spot took its machine away too often. `{resume} infra.spot=false` finishes it on demand"
     ),
-    "timeout": "it took longer than its time; `{resume}` goes on from its last checkpoint",
+    "timeout": (
+        "it took longer than its time. `{resume}` goes on from its last checkpoint, with "
+        "infra.max_hours=HOURS for longer"
+    ),
 }
 _NO_REASON = (
     "the quota of vCPUs may be used up (`rlzoo-plus cloud status`), the subnets may have no way "

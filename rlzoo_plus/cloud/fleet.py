@@ -9,12 +9,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.account import sizes_of
 from rlzoo_plus.cloud.fleets import (
     LAUNCH,
     SLOTS,
@@ -30,7 +29,7 @@ from rlzoo_plus.cloud.launcher import CloudLauncher, CloudSettings
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.quota import check_quota
 from rlzoo_plus.cloud.user_data import MachineScript, user_data
-from rlzoo_plus.config.schema import Count, Line, PositiveFloat, RunConfig
+from rlzoo_plus.config.schema import Count, Line, RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.launches import Launch
 
@@ -38,14 +37,14 @@ from rlzoo_plus.store.launches import Launch
 _AMI_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 _DISK_GB = 40
 _DEFAULT_SLOTS = 4
-_MOST_HOURS = 24.0 * 365.0
 
 
 class FleetSettings(CloudSettings):
     """The keys of `infra=ec2_spot`; conf/infra/ec2_spot.yaml explains them."""
 
+    # A machine has the size that its runs need.
+    largest_vcpus: ClassVar[int] = 1
     slots: Count | Literal["auto"] = "auto"
-    max_hours: Annotated[PositiveFloat, Field(le=_MOST_HOURS)] = 24.0
     ami: Line | None = None
 
 
@@ -94,9 +93,9 @@ class FleetLauncher(CloudLauncher):
             ConfigError: A family is not known, or too small.
         """
         wanted = self.slots_per_machine * self.vcpus
-        sizes = _sizes(self.families)
-        chosen = {}
-        for family in dict.fromkeys(self.families):
+        families = self.settings.families or [self.project.family]
+        sizes, chosen = sizes_of(families), {}
+        for family in dict.fromkeys(families):
             known = sizes.get(family, {})
             if not known:
                 raise ConfigError(
@@ -224,8 +223,10 @@ class FleetLauncher(CloudLauncher):
         Raises:
             ConfigError: None is known, and there is a budget.
         """
-        whole = self.usd_per_hour(self.families, max(self.types.values()))
-        return None if whole is None else whole / self.slots_per_machine
+        whole = self.usd_per_hour
+        # With a budget, the last run of a machine pays for all of it.
+        slots = self.slots_per_machine if self.settings.max_usd is None else 1
+        return None if whole is None else whole / slots
 
     def _script(self, launch: str, deadline: int, usd_per_hour: float | None) -> str:
         """Return what a machine of a launch runs."""
@@ -313,21 +314,6 @@ class FleetLauncher(CloudLauncher):
                 {"ResourceType": kind, "Tags": _tag_list(named)} for kind in ("instance", "volume")
             ],
         }
-
-
-def _sizes(families: Collection[str]) -> dict[str, dict[str, int]]:
-    """Return the types of each family in this region, with their vCPUs."""
-    wanted = [{"Name": "instance-type", "Values": [f"{family}.*" for family in families]}]
-    sizes: dict[str, dict[str, int]] = {}
-    with aws.errors("list the types of machines"):
-        paginator = aws.client("ec2").get_paginator("describe_instance_types")
-        for page in paginator.paginate(Filters=wanted):
-            for each in page["InstanceTypes"]:
-                kind, processor = str(each["InstanceType"]), each["ProcessorInfo"]
-                if not each["BareMetal"] and "x86_64" in processor["SupportedArchitectures"]:
-                    vcpus = int(each["VCpuInfo"]["DefaultVCpus"])
-                    sizes.setdefault(kind.partition(".")[0], {})[kind] = vcpus
-    return sizes
 
 
 def _amazon_linux() -> Ami:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,8 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.budget import deal, least_share
-from rlzoo_plus.cloud.plan import measure, plan_lines, slot_price, vcpus_of
-from rlzoo_plus.cloud.prices import load_prices
+from rlzoo_plus.cloud.plan import LARGEST_VCPUS, measure, plan_lines, vcpus_of
+from rlzoo_plus.cloud.prices import VARIABLE, load_prices
 from rlzoo_plus.cloud.project import Project, read_project
 from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat, RunConfig
 from rlzoo_plus.errors import ConfigError
@@ -28,17 +29,21 @@ log = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
+_MOST_HOURS = 24.0 * 365.0
 
 
 class CloudSettings(WorkersSettings):
     """The keys of `infra=aws_batch` and `infra=ec2_spot`; conf/infra/ explains them."""
 
+    # The most vCPUs of a machine that a run may get, unless it needs more: of a project by default.
+    largest_vcpus: ClassVar[int] = LARGEST_VCPUS
     wait: bool = False
     project: Line | None = None
     spot: bool = True
     families: list[Line] = Field(default_factory=list)
     vcpus: Count | Literal["auto"] = "auto"
     max_usd: PositiveFloat | None = None
+    max_hours: Annotated[PositiveFloat, Field(le=_MOST_HOURS)] = 24.0
     attempts: Annotated[Count, Field(le=10)] = 10
     gpus: NonNegative = 0
     secrets: dict[str, Line] = Field(default_factory=dict)
@@ -87,17 +92,6 @@ class CloudLauncher(WorkersLauncher):
     def vcpus(self) -> int:
         """VCPUs of a machine for one run."""
         return vcpus_of(self.settings, self.options.threads_per_job)
-
-    @property
-    def families(self) -> list[str]:
-        """The instance families that a run may get.
-
-        Raises:
-            ConfigError: There is no project, or AWS cannot be asked.
-        """
-        if self.settings.gpus:
-            return self.settings.families or [self.project.gpu_family]
-        return self.settings.families or [self.project.family]
 
     @property
     def bid(self) -> float:
@@ -165,30 +159,44 @@ class CloudLauncher(WorkersLauncher):
             "time_limit_minutes": None if limits.time_s is None else limits.time_s / 60.0,
         }
 
-    def usd_per_hour(self, families: Sequence[str], vcpus: int) -> float | None:
-        """Return the most that an hour of a run can cost [$], None if no price is known.
+    @property
+    def types(self) -> Mapping[str, int]:
+        """The types of machines that a run may get, with their vCPUs.
 
-        Args:
-            families: Of the machines that it may get.
-            vcpus: Its part of a machine.
+        Raises:
+            ConfigError: There are none, or AWS cannot be asked.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def usd_per_hour(self) -> float | None:
+        """The most that an hour of a run can cost [$], None if no price is known.
+
+        That is its whole machine, the dearest that it may get: the last run on one pays for all.
 
         Raises:
             ConfigError: No price is known, and there is a budget.
         """
-        settings = self.settings.model_copy(update={"families": list(families)})
-        try:
-            return slot_price(load_prices(), settings, vcpus, aws.region(), self.bid).highest
-        except ConfigError as error:
-            if settings.max_usd is not None:
-                raise
-            log.warning("no costs are counted: %s", error)
-            return None
+        prices, region, spot = load_prices(), aws.region(), self.settings.spot
+        highest = 0.0
+        for kind, vcpus in self.types.items():
+            price = prices.type_usd_per_hour(kind, vcpus, spot=spot, bid=self.bid, region=region)
+            if price is None:
+                unknown = f"no price of {printable(kind)} in {region} is known"
+                if self.settings.max_usd is not None:
+                    raise ConfigError(f"infra.max_usd: {unknown}. Give it: {VARIABLE}=FILE.")
+                log.warning("no costs are counted: %s", unknown)
+                return None
+            highest = max(highest, price.highest)
+        return highest
 
     def worker_words(self, launch: Launch, usd_per_hour: float | None, slots: int = 1) -> list[str]:
         """Return what follows `rlzoo-plus worker` on a machine of a launch."""
         words = [self.place, "--slots", str(slots), "--launch", launch.name]
         words += ["--spot"] if self.settings.spot else []
-        words += [] if usd_per_hour is None else ["--usd-per-hour", f"{usd_per_hour:.6g}"]
+        if usd_per_hour is not None:
+            # Rounded up: what is counted is never below what is paid.
+            words += ["--usd-per-hour", f"{math.ceil(usd_per_hour * 1e6) / 1e6:.6f}"]
         return [*words, "--trust"] if self.trust else words
 
     def check_store(self) -> None:
@@ -221,7 +229,7 @@ class CloudLauncher(WorkersLauncher):
     def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
         if self.settings.max_usd is None:
             return {}
-        least = least_share(self.usd_per_hour(self.families, self.vcpus) or 0.0)
+        least = least_share(self.usd_per_hour or 0.0)
         return deal(self.settings.max_usd, self.spent(), keys, least_usd=least)
 
     def spent(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Time to measure how fast runs train here [s].
 PROBE_S = 15.0
 # What aws/stack.yaml has by default, and a family with GPUs: the project is not asked.
-FAMILY, GPU_FAMILY, PROJECT_VCPUS, DISK_GB = "c7a", "g6", 64, 40
+FAMILY, GPU_FAMILY, PROJECT_VCPUS, LARGEST_VCPUS, DISK_GB = "c7a", "g6", 64, 4, 40
 # Estimates for what the prices do not show: from the start of a machine to the first step [s], what
 # a machine that ends without notice takes with it [s], requests in an hour of a run.
 _BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 600.0, 300.0
@@ -95,29 +95,28 @@ def plan_lines(
 
 
 def slot_price(
-    prices: Prices, settings: CloudSettings, vcpus: int, region: str | None, bid: float = 100.0
+    prices: Prices, settings: CloudSettings, vcpus: int, region: str | None
 ) -> HourPrice:
-    """Return what an hour of a run's part of a machine costs: the mean, and the highest one.
+    """Return what an hour of a run costs: its part of a machine, and at most the whole of one.
 
     Args:
         prices: The table.
         settings: The settings of the launcher.
         vcpus: VCPUs of that part.
         region: Where it is; None for the region of the table.
-        bid: The highest Spot price that is paid, in percent of the on-demand price.
 
     Raises:
         ConfigError: No price is known.
     """
-    more: dict[str, Any] = {
-        "gpus": settings.gpus,
-        "spot": settings.spot,
-        "bid": bid,
-        "region": region,
-    }
-    found = [prices.usd_per_hour(name, vcpus, **more) for name in families_of(settings)]
-    mean = sum(price.expected for price in found) / len(found)
-    return HourPrice(mean, max(price.highest for price in found))
+    more: dict[str, Any] = {"gpus": settings.gpus, "spot": settings.spot, "region": region}
+    names, largest = families_of(settings), max(vcpus, settings.largest_vcpus)
+    parts = [prices.usd_per_hour(name, vcpus, **more) for name in names]
+    wholes = []
+    for name in names:
+        enough = [size for size in prices.types_of(name).values() if size >= largest]
+        wholes.append(prices.usd_per_hour(name, min(enough, default=largest), **more))
+    mean = sum(price.expected for price in parts) / len(parts)
+    return HourPrice(mean, max(price.highest for price in wholes))
 
 
 def families_of(settings: CloudSettings) -> list[str]:

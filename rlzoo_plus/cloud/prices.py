@@ -96,13 +96,16 @@ class Prices(_Table):
         """
         name = family.partition(".")[0]
         whole = self._on_demand(name, vcpus, gpus) * self._factor(name, region)
-        if not spot:
-            return HourPrice(whole, whole)
-        highest = whole * min(bid, 100.0) / 100.0
-        return HourPrice(min(whole * self.spot_share, highest), highest)
+        return self._hour(whole, spot, bid)
 
     def type_usd_per_hour(
-        self, kind: str, vcpus: int, *, spot: bool = True, region: str | None = None
+        self,
+        kind: str,
+        vcpus: int,
+        *,
+        spot: bool = True,
+        bid: float = 100.0,
+        region: str | None = None,
     ) -> HourPrice | None:
         """Return what an hour of a whole machine costs, None if no price is known.
 
@@ -110,17 +113,18 @@ class Prices(_Table):
             kind: Its type, `c7a.4xlarge`.
             vcpus: Its vCPUs.
             spot: Whether it is a Spot machine.
+            bid: See `usd_per_hour`.
             region: Where it is; None for the region of the table.
         """
         family, _, size = kind.partition(".")
         machine = self.machines.get(family, {}).get(size)
         try:
             if machine is None:
-                return self.usd_per_hour(family, vcpus, spot=spot, region=region)
+                return self.usd_per_hour(family, vcpus, spot=spot, bid=bid, region=region)
             whole = machine.usd * self._factor(family, region)
         except ConfigError:
             return None
-        return HourPrice(whole * (self.spot_share if spot else 1.0), whole)
+        return self._hour(whole, spot, bid)
 
     def types_of(self, family: str) -> dict[str, int]:
         """Return the types of a family with their vCPUs, the smallest first.
@@ -151,6 +155,12 @@ class Prices(_Table):
     def address_usd_per_day(self) -> float:
         """Return what a day of a public IPv4 address costs [$]."""
         return self.ipv4_hour * 24.0
+
+    def _hour(self, whole: float, spot: bool, bid: float) -> HourPrice:
+        if not spot:
+            return HourPrice(whole, whole)
+        highest = whole * (min(bid, 100.0) / 100.0)
+        return HourPrice(min(whole * self.spot_share, highest), highest)
 
     def _factor(self, family: str, region: str | None) -> float:
         """Return the price in a region as a multiple of that in the table."""

@@ -41,8 +41,11 @@ class Project:
         log_group: Log group of the jobs.
         family: The instance family that keeps results exact.
         families: The families of the wide queue.
+        types: The instance types that may be started of the one family.
+        wide_types: Those of `families`.
         max_vcpus: The most vCPUs at once.
         gpu_family: The family of the GPU queue, empty if there is none.
+        gpu_types: The instance types that may be started of it.
         bid_percentage: The highest Spot price, in percent of the on-demand price.
     """
 
@@ -62,8 +65,11 @@ class Project:
     log_group: str
     family: str
     families: tuple[str, ...]
+    types: tuple[str, ...]
+    wide_types: tuple[str, ...]
     max_vcpus: int
     gpu_family: str = ""
+    gpu_types: tuple[str, ...] = ()
     bid_percentage: int = 100
 
 
@@ -101,9 +107,16 @@ def project_name(asked: str | None = None) -> str:
     return found
 
 
-def use_project(name: str) -> None:
-    """Let this user's commands use a project."""
+def use_project(name: str, *, unless_chosen: bool = False) -> None:
+    """Let this user's commands use a project.
+
+    Args:
+        name: The project.
+        unless_chosen: Leave it if another one is in use.
+    """
     path = _file()
+    if unless_chosen and read_json(path).get("project") is not None:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"project": name})
 
@@ -122,12 +135,16 @@ def read_project(asked: str | None = None) -> Project:
     if stack is None:
         raise ConfigError(
             f"there is no project {name!r} in region {aws.region()}. Deploy it with `rlzoo-plus "
-            "cloud deploy`, or set AWS_REGION and AWS_PROFILE to where it is."
+            f"cloud deploy --project {name}`, or set AWS_REGION and AWS_PROFILE to where it is."
         )
     if stack["StackStatus"] not in _READY:
+        is_busy = str(stack["StackStatus"]).endswith("_IN_PROGRESS")
+        mend = f"`rlzoo-plus cloud deploy --project {name}` mends it"
+        if is_busy:
+            mend = f"try again when `rlzoo-plus cloud status {name}` says that it is complete"
         raise ConfigError(
-            f"the stack of project {name!r} is {stack['StackStatus']}, not ready. See `rlzoo-plus "
-            "cloud status`, and the events of the stack in the CloudFormation console."
+            f"the stack of project {name!r} is {stack['StackStatus']}: {mend}. Its events are in "
+            "the CloudFormation console."
         )
     outputs = outputs_of(stack)
     try:
@@ -148,14 +165,17 @@ def read_project(asked: str | None = None) -> Project:
             log_group=outputs["LogGroup"],
             family=outputs["Family"],
             families=tuple(outputs["Families"].split(",")),
+            types=tuple(outputs["Types"].split(",")),
+            wide_types=tuple(outputs["WideTypes"].split(",")),
             max_vcpus=int(outputs["MaxVcpus"]),
             gpu_family=outputs.get("GpuFamily", ""),
+            gpu_types=tuple(filter(None, outputs.get("GpuTypes", "").split(","))),
             bid_percentage=int(outputs.get("BidPercentage", 100)),
         )
     except (KeyError, ValueError) as error:
         raise ConfigError(
             f"the stack of project {name!r} lacks the output {error}: another version of "
-            "rlzoo_plus made it. Update it with `rlzoo-plus cloud deploy`."
+            f"rlzoo_plus made it. Update it with `rlzoo-plus cloud deploy --project {name}`."
         ) from None
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import yaml
+
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.project import find_stack, project_tags, stack_name
@@ -49,19 +51,16 @@ def deploy(project: str, values: Mapping[str, str], tell: Tell) -> bool:
         tell("  removing what is left of a stack that was never whole")
         remove(project, tell)
         stack = None
-    keep = parameters_of(stack)
+    known = template_defaults()
+    kept = {key: value for key, value in parameters_of(stack).items() if key in known}
     request = {
         "StackName": stack_name(project),
         "TemplateBody": template_path().read_text(encoding="utf-8"),
         "Capabilities": ["CAPABILITY_IAM"],
         "Tags": [{"Key": key, "Value": value} for key, value in project_tags(project).items()],
         "Parameters": [
-            *({"ParameterKey": key, "ParameterValue": value} for key, value in values.items()),
-            *(
-                {"ParameterKey": key, "UsePreviousValue": True}
-                for key in sorted(set(keep) - set(values))
-                if key in _template_parameters()
-            ),
+            {"ParameterKey": key, "ParameterValue": value}
+            for key, value in {**kept, **values}.items()
         ],
     }
     last = _last_event(stack)
@@ -102,12 +101,12 @@ def remove(project: str, tell: Tell) -> bool:
     return True
 
 
-def _template_parameters() -> set[str]:
-    """Return the names of the template's parameters."""
-    with aws.errors("read the template"):
-        body = template_path().read_text(encoding="utf-8")
-        found = aws.client("cloudformation").validate_template(TemplateBody=body)
-        return {parameter["ParameterKey"] for parameter in found["Parameters"]}
+def template_defaults() -> dict[str, str]:
+    """Return the parameters of the template by name, with their defaults."""
+    # What follows has tags of CloudFormation.
+    head = template_path().read_text(encoding="utf-8").partition("\nConditions:")[0]
+    parameters = yaml.safe_load(head)["Parameters"]
+    return {name: str(about.get("Default", "")) for name, about in parameters.items()}
 
 
 def _refuse_busy(project: str, stack: Mapping[str, Any] | None, but: str = "") -> None:
@@ -115,7 +114,7 @@ def _refuse_busy(project: str, stack: Mapping[str, Any] | None, but: str = "") -
     if status.endswith("_IN_PROGRESS") and status not in (but, "REVIEW_IN_PROGRESS"):
         raise ConfigError(
             f"the stack of project {project!r} is {status}: somebody is changing it. Try again "
-            "when `rlzoo-plus cloud status` says that it is complete."
+            f"when `rlzoo-plus cloud status {project}` says that it is complete."
         )
 
 

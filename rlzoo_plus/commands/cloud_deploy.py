@@ -20,6 +20,13 @@ _ABOUT = (
 # Option, parameter of the template, kind, metavar, help.
 _OPTIONS: tuple[tuple[str, str, Any, str, str], ...] = (
     ("--max-vcpus", "MaxVcpus", positive(int), "N", "the most vCPUs at once (default 64)"),
+    (
+        "--largest-vcpus",
+        "LargestVcpus",
+        positive(int),
+        "N",
+        "the most vCPUs of a machine, which budgets count as a whole (default 4)",
+    ),
     ("--budget", "BudgetUsd", positive(float), "USD", "costs of a month to be mailed about"),
     ("--email", "Email", str, "ADDRESS", "who gets that mail; none for nobody"),
     ("--family", "Family", str, "NAME", "instance family that keeps results exact (default c7a)"),
@@ -77,7 +84,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
         show_costs_by_project,
     )
     from rlzoo_plus.cloud.project import find_stack, outputs_of, read_project, use_project
-    from rlzoo_plus.cloud.stack import deploy, parameters_of
+    from rlzoo_plus.cloud.stack import deploy, parameters_of, template_defaults
 
     def tell(text: str) -> None:
         console.print(text, markup=False)
@@ -90,16 +97,20 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     stack = find_stack(name)
     old = parameters_of(stack)
     values = _values(options, old, asks)
-    family = values.get("Family") or old.get("Family") or "c7a"
+    whole = {**template_defaults(), **old, **values}
     subnets = options.subnets or (outputs_of(stack).get("SubnetIds", "") if old else "")
-    network = find_network(family, tuple(filter(None, subnets.split(","))))
+    network = find_network(whole["Family"], tuple(filter(None, subnets.split(","))))
     values |= {"VpcId": network.vpc, "SubnetIds": ",".join(network.subnets)}
+    types = _types(whole)
+    values |= {key: ",".join(kinds) for key, kinds in types.items()}
     missing = missing_service_roles()
-    _tell_plan(name, {**old, **values}, missing, bool(old), tell)
+    _tell_plan(name, {**whole, **values}, types, missing, bool(old), tell)
     confirm(f"{'Update' if old else 'Make'} project {name}?", options.yes)
     for service in missing:
         make_service_role(service)
         tell(f"  made    role of {service}")
+    # If the first one breaks off, the next command is about it.
+    use_project(name, unless_chosen=True)
     changed = deploy(name, {"Project": name, **values}, tell)
     use_project(name)
     project = read_project(name)
@@ -111,7 +122,8 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
         )
     policy = outputs_of(find_stack(name)).get("UserPolicy")
     tell(f"For your team: attach {policy}, then `rlzoo-plus cloud use {name}`.")
-    tell("Next: rlzoo-plus train -m seed=0,1 infra=aws_batch infra.dry_run=true")
+    tell("Next: rlzoo-plus cloud build   (the image of workers, with docker, podman or buildah)")
+    tell("Then: rlzoo-plus train -m seed=0,1 infra=aws_batch infra.dry_run=true")
     return 0
 
 
@@ -149,18 +161,41 @@ def _values(options: argparse.Namespace, old: dict[str, str], asks: bool) -> dic
     return values
 
 
+def _types(values: dict[str, str]) -> dict[str, dict[str, int]]:
+    """Return what types of machines AWS may start, with their vCPUs, by the parameter."""
+    from rlzoo_plus.cloud.account import small_types
+
+    largest = min(int(float(values[key])) for key in ("LargestVcpus", "MaxVcpus"))
+    families = {"Types": "Family", "WideTypes": "Families", "GpuTypes": "GpuFamily"}
+    names = {types: values[key].split(",") for types, key in families.items() if values[key]}
+    return {types: small_types(each, largest) for types, each in names.items()}
+
+
 def _tell_plan(
-    name: str, values: dict[str, str], missing: list[str], is_there: bool, tell: Any
+    name: str,
+    values: dict[str, str],
+    types: dict[str, dict[str, int]],
+    missing: list[str],
+    is_there: bool,
+    tell: Any,
 ) -> None:
     from rlzoo_plus.cloud.prices import load_prices
 
     prices = load_prices()
     tell(f"{'updates' if is_there else 'makes'} project {name}, stack rlzoo-{name}:")
     tell("  a private bucket, an image repository, roles, a security group without ingress")
-    kinds = "Spot, wide, on demand" + (", GPU" if values.get("GpuFamily") else "")
-    tell(f"  job queues ({kinds}) of at most {values.get('MaxVcpus', '64')} vCPUs each")
-    if values.get("Email"):
-        usd = values.get("BudgetUsd", "50")
+    queues = {"Spot": "Types", "wide": "WideTypes", "on demand": "Types", "GPU": "GpuTypes"}
+    largest = {kind: max(types[key].values()) for kind, key in queues.items() if key in types}
+    most = int(float(values["MaxVcpus"]))
+    tell(
+        f"  job queues ({', '.join(largest)}) of at most {most} vCPUs each, in machines of at most"
+    )
+    tell(
+        f"    {max(largest.values())} vCPUs; AWS may exceed a queue by one of them: "
+        f"{sum(most + each for each in largest.values())} vCPUs in all at most"
+    )
+    if values["Email"]:
+        usd = values["BudgetUsd"]
         tell(f"  a mail to {values['Email']} at 80% of ${usd} in a month")
     if missing:
         tell(f"  roles of AWS's services, once an account: {', '.join(missing)}")
@@ -175,10 +210,8 @@ def _tell_quotas(values: dict[str, str], tell: Any) -> None:
     from rlzoo_plus.cloud.aws import CloudError
     from rlzoo_plus.cloud.quota import vcpu_quota
 
-    wanted = int(float(values.get("MaxVcpus", "64")))
-    kinds = [("Spot vCPUs", False)] + [("Spot vCPUs with GPUs", True)] * bool(
-        values.get("GpuFamily")
-    )
+    wanted = int(float(values["MaxVcpus"]))
+    kinds = [("Spot vCPUs", False)] + [("Spot vCPUs with GPUs", True)] * bool(values["GpuFamily"])
     for kind, gpu in kinds:
         try:
             quota = vcpu_quota(spot=True, gpu=gpu)

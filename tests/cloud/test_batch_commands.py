@@ -41,6 +41,7 @@ def sweep(account, tmp_path, monkeypatch, request):
     records = [{"event": "added", **job.record(), "max_usd": None} for job in jobs]
     Submissions(store, name).add(records, {"version": "1", "code": None})
     settings = {"name": "aws_batch", "project": "lab", "max_usd": None, "memory_gib": 3.0}
+    settings["secrets"] = {"WANDB_API_KEY": "/rlzoo/lab/wandb"}
     url = f"{account.project.store}/{name}"
     made = SimpleNamespace(
         store=store,
@@ -93,6 +94,7 @@ class TestResume:
         newest = _newest(sweep)
         assert newest.jobs == tuple(sweep.keys[1:])
         assert (newest.infra["spot"], newest.infra["memory_gib"]) == (False, 3.0)
+        assert newest.infra["secrets"] == {"WANDB_API_KEY": "/rlzoo/lab/wandb"}
         queue = sweep.fake.jobs[0].job_queue.name
         assert queue == sweep.project.on_demand_queue.rpartition("/")[2]
 

@@ -1,7 +1,9 @@
 """`infra=aws_batch`: what is submitted to AWS Batch, what is refused, and what is told of jobs."""
 
 import dataclasses
+import fnmatch
 import json
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from support.fake_batch import fake_batch
 
 from rlzoo_plus.cloud import aws, batch, quota
 from rlzoo_plus.cloud.image import WorkerImage
+from rlzoo_plus.cloud.prices import load_prices
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import make_launcher
@@ -27,7 +30,8 @@ def account():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "worker_image", lambda project, gpu: WorkerImage(IMAGE, (), ""))
         patch.setattr(quota, "vcpu_quota", lambda **kind: 64)
-        parameters = {"GpuFamily": "g6", "Families": "c7a,m7a"}
+        parameters = {"GpuFamily": "g6", "GpuTypes": "g6.xlarge", "Families": "c7a,m7a"}
+        parameters["WideTypes"] = "c7a.medium,c7a.large,c7a.xlarge,m7a.large,m7a.xlarge"
         with deployed_project(patch, **parameters) as project, fake_batch(patch) as fake:
             yield SimpleNamespace(project=project, fake=fake)
 
@@ -84,7 +88,8 @@ class TestSubmitting:
         assert {"--spot", "--usd-per-hour"} <= set(words)
         assert "--trust" not in words
         assert lines == [
-            f"started an array job of 3 runs in AWS Batch, queue rlzoo-lab-spot: {job['jobName']}"
+            "started an array job of 3 runs in AWS Batch, queue rlzoo-lab-spot, 24 hours at most: "
+            f"{job['jobName']}"
         ]
 
     def test_one_run_is_a_job_of_its_own(self, sweep, account):
@@ -120,14 +125,7 @@ class TestSubmitting:
         assert container["secrets"] == [{"name": "WANDB_API_KEY", "valueFrom": "/rlzoo/lab/wandb"}]
         rules = made["retryStrategy"]["evaluateOnExit"]
         assert made["retryStrategy"]["attempts"] == 10
-        assert [rule["action"].lower() for rule in rules] == [
-            "retry",
-            "retry",
-            "exit",
-            "exit",
-            "exit",
-        ]
-        assert (rules[0]["onExitCode"], rules[1]["onStatusReason"]) == ("75", "Host EC2*")
+        assert [rule["action"].lower() for rule in rules] == 4 * ["retry"] + ["exit"]
 
     def test_the_same_command_starts_only_what_is_missing(self, sweep, account):
         launcher, configs = sweep(), _configs(4)
@@ -207,6 +205,7 @@ class TestMistakes:
             ({"families": ["c7a", "m7a"], "spot": False}, ["Leave infra.families out"]),
             ({"gpus": 1, "spot": False}, ["one queue with GPUs", "infra.spot out"]),
             ({"vcpus": 4096}, ["4096 vCPUs does not fit", "Lower infra.vcpus"]),
+            ({"vcpus": 8}, ["largest has 4", "Lower infra.vcpus", "--largest-vcpus 8"]),
             ({"secrets": {"KEY": "my secret"}}, ["infra.secrets.KEY must be the name"]),
             ({"secrets": {"KEY": "/rlzoo/other/key"}}, ["below /rlzoo/lab/"]),
             ({"secrets": {"MY-KEY": "/rlzoo/lab/key"}}, ["infra.secrets.MY-KEY"]),
@@ -296,7 +295,7 @@ class TestExplaining:
                 "sweep resume S infra.spot=false",
             ),
             ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE - ...", "Lower infra.vcpus"),
-            ("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - ...", "no machine of the family"),
+            ("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - ...", "no machine of the project"),
             ("MISCONFIGURATION:SERVICE_ROLE_PERMISSIONS - ...", "cloud deploy"),
         ],
     )
@@ -344,10 +343,87 @@ class TestExplaining:
 
 
 def test_the_bid_of_the_project_bounds_what_an_hour_of_a_spot_machine_costs(account, sweep):
-    launcher = sweep()
-    full = launcher.usd_per_hour(["c7a"], 2)
+    full, launcher, on_demand = sweep().usd_per_hour, sweep(), sweep(spot=False)
     launcher.project = dataclasses.replace(account.project, bid_percentage=40)
-    assert launcher.usd_per_hour(["c7a"], 2) == pytest.approx(0.4 * full)
-    on_demand = sweep(spot=False)
+    assert launcher.usd_per_hour == pytest.approx(0.4 * full)
     on_demand.project = launcher.project
-    assert on_demand.usd_per_hour(["c7a"], 2) == pytest.approx(full)
+    assert on_demand.usd_per_hour == pytest.approx(full)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"families": ["c7a", "m7a"]}, {"spot": False}, {"gpus": 1}]
+)
+def test_what_runs_count_is_never_below_what_their_machines_cost(account, sweep, settings):
+    """Place runs on machines at random, as Batch may, and compare what is paid with the count."""
+    launcher, draw = sweep(**settings), random.Random(14)
+    allowed = _types_of(launcher.queue)
+    usd = {kind: _whole_usd(kind) for kind in allowed}
+    assert launcher.usd_per_hour >= max(usd.values())
+    for _ in range(200):
+        paid = counted = 0.0
+        for kind, vcpus in draw.choices([*allowed.items()], k=5):
+            hours = [draw.uniform(0.0, 10.0) for _ in range(draw.randint(1, vcpus))]
+            # A machine is there as long as its last run.
+            paid += max(hours) * usd[kind]
+            counted += sum(hours) * launcher.usd_per_hour
+        assert counted >= paid
+    # The worst: all runs but one have ended, and that one holds the dearest machine.
+    assert launcher.usd_per_hour * 10.0 >= 10.0 * max(usd.values())
+
+
+def _types_of(queue):
+    """Return the types that AWS may start for a queue, as its compute environment says."""
+    described = aws.client("batch").describe_job_queues(jobQueues=[queue])["jobQueues"][0]
+    names = [each["computeEnvironment"] for each in described["computeEnvironmentOrder"]]
+    found = aws.client("batch").describe_compute_environments(computeEnvironments=names)
+    kinds = found["computeEnvironments"][0]["computeResources"]["instanceTypes"]
+    assert all("." in kind for kind in kinds), "a family is of any size"
+    types = aws.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
+    return {each["InstanceType"]: each["VCpuInfo"]["DefaultVCpus"] for each in types}
+
+
+def _whole_usd(kind):
+    """Return the on-demand price of a machine by the table, without what launchers make of it."""
+    prices, (family, _, size) = load_prices(), kind.partition(".")
+    if family in prices.machines:
+        return prices.machines[family][size].usd
+    return prices.on_demand[family] * {"medium": 1, "large": 2, "xlarge": 4}[size]
+
+
+def test_a_job_is_ended_after_a_day_unless_more_is_asked_for(sweep):
+    for count, settings, hours in ((1, {}, 24), (2, {"max_hours": 100}, 100)):
+        _start(sweep(**settings), _configs(count))
+        assert _submitted()[-1]["timeout"] == {"attemptDurationSeconds": 3600 * hours}
+    told = _mistake(lambda: sweep(time_limit_minutes=1500))
+    assert told == (
+        "infra.time_limit_minutes=1500 is longer than infra.max_hours=24, after which AWS Batch "
+        "ends a job. Set infra.max_hours=26."
+    )
+
+
+def test_a_job_is_tried_again_exactly_if_its_machine_or_its_start_failed(sweep):
+    """Apply the rules as AWS documents them: the first whose conditions all hold decides."""
+    _start(sweep(), _configs(1))
+    arn = _submitted()[-1]["jobDefinition"]
+    (made,) = aws.client("batch").describe_job_definitions(jobDefinitions=[arn])["jobDefinitions"]
+    rules = made["retryStrategy"]["evaluateOnExit"]
+    assert len(rules) <= 5
+    ended = "Essential container in task exited"
+    attempts = {
+        ("75", ended, ""): True,
+        ("143", ended, ""): True,
+        ("", "Host EC2 (instance i-0123) terminated.", ""): True,
+        ("", "Task failed to start", "CannotPullContainerError: timeout"): True,
+        ("1", ended, ""): False,
+        ("137", ended, "OutOfMemoryError: Container killed due to memory usage"): False,
+        ("2", ended, ""): False,
+    }
+    for (code, status_reason, reason), again in attempts.items():
+        said = {"onExitCode": code, "onStatusReason": status_reason, "onReason": reason}
+        fitting = (
+            rule["action"].upper()
+            for rule in rules
+            if all(fnmatch.fnmatch(said[key], rule[key]) for key in said if key in rule)
+        )
+        # Without a rule that fits, Batch tries again.
+        assert (next(fitting, "RETRY") == "RETRY") == again, said

@@ -100,6 +100,56 @@ def test_deploy_asks_nothing_without_a_terminal(account, monkeypatch, capsys):
     assert aws.client("cloudformation").describe_stacks()["Stacks"] == []
 
 
+def test_a_first_deploy_that_broke_off_is_named_by_what_follows(account, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr("rlzoo_plus.cloud.stack._follow", _break_off)
+        assert _cloud(capsys, *DEPLOY)[0] == 130
+    assert f"project {NAME} in us-east-1: stack CREATE_COMPLETE" in _cloud(capsys, "status")[1]
+    assert _cloud(capsys, "deploy", "--yes")[0] == 0
+    # One that is in use stays so until another one is whole.
+    with monkeypatch.context() as patch:
+        patch.setattr("rlzoo_plus.cloud.stack._follow", _break_off)
+        assert _cloud(capsys, "deploy", "--project", "other", "--yes")[0] == 130
+    assert read_project().name == NAME
+
+
+def _break_off(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("state", "mend"),
+    [
+        ("CREATE_IN_PROGRESS", f"try again when `rlzoo-plus cloud status {NAME}` says"),
+        ("ROLLBACK_COMPLETE", f"`rlzoo-plus cloud deploy --project {NAME}` mends it"),
+        (None, f"Deploy it with `rlzoo-plus cloud deploy --project {NAME}`"),
+    ],
+)
+def test_a_project_that_is_not_ready_is_told_with_a_command_that_leads_on(
+    account, monkeypatch, capsys, state, mend
+):
+    stack = None if state is None else {"StackStatus": state}
+    monkeypatch.setattr("rlzoo_plus.cloud.project.find_stack", lambda _: stack)
+    code, _, err = _cloud(capsys, "use", NAME)
+    assert (code, mend in err) == (2, True), err
+
+
+def test_deploy_says_how_large_machines_and_queues_are(account, capsys):
+    code, out, _ = _cloud(capsys, *DEPLOY, "--largest-vcpus", "8", "--gpu-family", "g6")
+    assert code == 0
+    assert "8 vCPUs; AWS may exceed a queue by one of them: 288 vCPUs in all at most" in out
+    project = read_project()
+    assert project.types == ("c7a.medium", "c7a.large", "c7a.xlarge", "c7a.2xlarge")
+    assert project.gpu_types == ("g6.xlarge", "g6.2xlarge")
+    assert {kind.partition(".")[2] for kind in project.wide_types} == {
+        *("medium", "large", "xlarge", "2xlarge"),
+    }
+    # First the image, then a run.
+    assert out.index("rlzoo-plus cloud build") < out.index("rlzoo-plus train")
+    _, out, _ = _cloud(capsys, "deploy", "--yes", "--max-vcpus", "2", "--gpu-family", "g6.12xlarge")
+    assert "48 vCPUs; AWS may exceed a queue by one of them: 62 vCPUs in all at most" in out
+
+
 @pytest.mark.slow
 def test_deploy_again_updates_the_project_in_use(account, capsys):
     # That values are kept is tested in test_stack_progress.py; moto forgets them.

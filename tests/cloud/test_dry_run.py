@@ -42,10 +42,12 @@ def test_a_plan_tells_runs_vcpus_hours_and_dollars():
     assert "nothing was started, and nobody was asked" in text
 
 
-def test_dollars_are_hours_times_the_price_of_the_vcpus():
+def test_dollars_are_hours_times_the_price_of_vcpus_and_at_most_of_whole_machines():
     expected, highest = _dollars(_lines([HOUR] * 40, vcpus=2, attempts=1), "machines:")
-    assert highest == pytest.approx(40 * 2 * 0.05132, abs=0.01)
-    assert expected == pytest.approx(0.45 * highest, abs=0.01)
+    assert expected == pytest.approx(0.45 * 40 * 2 * 0.05132, abs=0.01)
+    assert highest == pytest.approx(40 * 4 * 0.05132, abs=0.01)
+    larger = _dollars(_lines([HOUR] * 40, vcpus=6, attempts=1), "machines:")
+    assert larger[1] == pytest.approx(40 * 8 * 0.05132, abs=0.01)
 
 
 def test_the_worst_case_has_all_interruptions():
@@ -57,7 +59,7 @@ def test_the_worst_case_has_all_interruptions():
 
 
 def test_on_demand_machines_are_expected_to_cost_their_highest_price():
-    expected, highest = _dollars(_lines([HOUR] * 10, spot=False), "machines:")
+    expected, highest = _dollars(_lines([HOUR] * 10, vcpus=4, spot=False), "machines:")
     assert expected == highest
     assert "estimate" not in "\n".join(_lines([HOUR] * 10, spot=False))
 
@@ -94,20 +96,20 @@ def test_a_cap_that_pays_for_nothing_is_refused():
 def test_the_dearest_of_several_families_decides_the_worst_case():
     lines = _lines([HOUR] * 100, families=["c6a", "m7a"], attempts=1)
     expected, highest = _dollars(lines, "machines:")
-    assert highest == pytest.approx(100 * 0.05796, abs=0.01)
+    assert highest == pytest.approx(100 * 4 * 0.05796, abs=0.01)
     assert expected == pytest.approx(100 * 0.45 * (0.03825 + 0.05796) / 2, abs=0.01)
 
 
 def test_runs_that_cannot_be_measured_still_have_a_price():
     configs = {"run0": make_config()}
     lines = plan_lines(configs, [], CloudSettings(), 1, "EC2")
-    assert any("an hour of a run is about $0.023, at most $0.051" in line for line in lines)
+    assert any("an hour of a run is about $0.023, at most $0.21" in line for line in lines)
 
 
 def test_prices_are_those_of_the_region_that_is_set(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     lines = _lines([HOUR] * 40, attempts=1)
-    assert _dollars(lines, "machines:")[1] == pytest.approx(40 * 0.05132 * 1.142, abs=0.01)
+    assert _dollars(lines, "machines:")[1] == pytest.approx(40 * 4 * 0.05132 * 1.142, abs=0.01)
     assert any("for eu-central-1" in line for line in lines)
 
 
@@ -121,6 +123,7 @@ def test_the_plan_assumes_what_the_stack_has_by_default():
     parameters = yaml.safe_load(text)["Parameters"]
     assert parameters["Family"]["Default"] == plan.FAMILY
     assert parameters["MaxVcpus"]["Default"] == plan.PROJECT_VCPUS
+    assert parameters["LargestVcpus"]["Default"] == plan.LARGEST_VCPUS
     assert set(re.findall(r"VolumeSize: (\d+)", text)) == {str(plan.DISK_GB)}
     prices = load_prices()
     for family in parameters["Families"]["Default"].split(","):

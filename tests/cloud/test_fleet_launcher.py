@@ -145,7 +145,7 @@ class TestStarting:
         launch = launcher.launches.names()[0]
         # c7a.large has two vCPUs for two runs.
         worker = f"worker {launcher.place} --slots 2 --launch {launch} --spot"
-        assert f"{worker} --usd-per-hour 0.05132 --no-wait\n" in script
+        assert f"{worker} --usd-per-hour 0.051320 --no-wait\n" in script
         assert f"--entrypoint rlzoo-plus {IMAGE})" in script
         assert f"leave-fleet {launcher.place} --project lab --launch {launch}" in script
 
@@ -160,6 +160,12 @@ class TestStarting:
         begin(launcher, 3)
         found = find_fleets("lab", sweep=launcher.place)[0]
         assert (found.slots, found.target) == (1, 3)
+
+    def test_with_a_budget_each_run_counts_its_whole_machine(self, sweep):
+        launcher = sweep(max_usd=5, slots=4)
+        begin(launcher, 4)
+        # The last of four runs on a c7a.xlarge holds all of it.
+        assert "--usd-per-hour 0.205280 " in script_of(described(launcher)[1])
 
     def test_on_demand_machines_watch_for_no_notice(self, sweep):
         launcher = sweep(spot=False)
@@ -278,7 +284,10 @@ class TestMistakes:
                 {"secrets": {"A": "/x"}},
                 "infra.secrets.A must be the name of a parameter",
             ),
-            ({"families": ["c4"], "max_usd": 1}, "unknown instance family 'c4'"),
+            (
+                {"families": ["c4"], "max_usd": 1},
+                "no price of c4.large in us-east-1 is known. Give it: RLZOO_PRICES=FILE",
+            ),
             ({"ami": "ami-00000000"}, "cannot look for infra.ami=ami-00000000: InvalidAMIID"),
         ],
     )

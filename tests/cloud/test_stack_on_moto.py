@@ -21,8 +21,9 @@ def test_outputs_of_the_stack_are_the_project(monkeypatch):
 
 @pytest.mark.parametrize("server", [False, True])
 def test_queue_for_gpus_exists_if_it_was_asked_for(monkeypatch, server):
-    with deployed_project(monkeypatch, server=server, GpuFamily="g6", MaxVcpus=8) as project:
+    gpus = {"GpuFamily": "g6", "GpuTypes": "g6.xlarge"}
+    with deployed_project(monkeypatch, server=server, MaxVcpus=8, **gpus) as project:
         found = aws.client("batch").describe_compute_environments()["computeEnvironments"]
         types = [made["computeResources"]["instanceTypes"] for made in found]
-        assert ["g6"] in types
+        assert ["g6.xlarge"] in types
         assert (project.gpu_queue.rpartition("/")[2], project.max_vcpus) == ("rlzoo-lab-gpu", 8)

@@ -37,9 +37,6 @@ class SlowCloudFormation:
     def delete_stack(self, **request):
         return self._begin("delete", request)
 
-    def validate_template(self, TemplateBody):  # noqa: N803
-        return {"Parameters": [{"ParameterKey": "MaxVcpus"}, {"ParameterKey": "Family"}]}
-
     def describe_stack_events(self, StackName):  # noqa: N803
         return {"StackEvents": [_event("old", "Old", "CREATE_COMPLETE")]}
 
@@ -134,7 +131,7 @@ def test_update_keeps_values_of_parameters_that_still_exist(pretend):
         "update",
         [
             {"ParameterKey": "Family", "ParameterValue": "c6a"},
-            {"ParameterKey": "MaxVcpus", "UsePreviousValue": True},
+            {"ParameterKey": "MaxVcpus", "ParameterValue": "8"},
         ],
     )
 

@@ -1,14 +1,18 @@
 """What aws/stack.yaml says: moto drops much of it, and AWS itself is out of reach of tests."""
 
+import fnmatch
+import inspect
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+import rlzoo_plus.cloud
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.template import template_path
 
+CLOUD = Path(rlzoo_plus.cloud.__file__).parent
 # Of AWS: bytes of a template that is sent in the request, characters of a managed policy.
 LARGEST_TEMPLATE, LARGEST_POLICY = 51_200, 6_144
 TAGS = [
@@ -135,9 +139,32 @@ def test_compute_environments_shrink_to_nothing_and_are_tagged(resources, name):
 
 def test_only_the_wide_environment_mixes_families(resources):
     types = {name: resources[name]["ComputeResources"]["InstanceTypes"] for name in MACHINES}
-    assert types["SpotMachines"] == types["OnDemandMachines"] == [{"Ref": "Family"}]
-    assert types["WideMachines"] == {"Fn::Split": [",", {"Ref": "Families"}]}
+    assert types["SpotMachines"] == types["OnDemandMachines"]
+    for name, parameter in (("Spot", "Types"), ("Wide", "WideTypes"), ("Gpu", "GpuTypes")):
+        assert types[f"{name}Machines"] == {"Fn::Split": [",", {"Ref": parameter}]}
     assert resources["OnDemandMachines"]["ComputeResources"]["Type"] == "EC2"
+
+
+def test_no_family_is_allowed_whose_machines_are_of_any_size(template):
+    parameters = template["Parameters"]
+    for types, family in (("Types", "Family"), ("WideTypes", "Families")):
+        kinds = parameters[types]["Default"].split(",")
+        assert {kind.partition(".")[2] for kind in kinds} <= {"medium", "large", "xlarge"}
+        families = [kind.partition(".")[0] for kind in kinds]
+        assert ",".join(dict.fromkeys(families)) == parameters[family]["Default"]
+    assert parameters["LargestVcpus"]["Default"] == 4
+
+
+def test_policies_of_one_project_allow_nothing_of_another_whose_name_it_begins(resources):
+    """A wildcard follows a character that no project's name has."""
+    policies = {
+        name: made["PolicyDocument"] for name, made in resources.items() if "PolicyDocument" in made
+    }
+    wild = re.findall(r"\$\{Project\}(.)\*?", json.dumps(policies))
+    assert wild
+    assert not set(wild) & set("abcdefghijklmnopqrstuvwxyz0123456789-*")
+    named = template_path().read_text().count("job-definition/rlzoo-${Project}_*")
+    assert named == 1
 
 
 @pytest.mark.parametrize("name", QUEUES)
@@ -211,6 +238,62 @@ def test_team_ends_only_what_has_the_tags_of_its_project(resources):
     assert starts["Fn::Sub"].endswith(":launch-template/${MachineTemplate}")
     roles = {role["Fn::GetAtt"][0] for role in found["GiveRolesToMachines"]["Resource"]}
     assert roles == {"WorkerRole", "ExecutionRole", "MachineRole"}
+
+
+# What only `cloud deploy` and `cloud destroy` ask for; to ask who one is needs no permission.
+OF_ADMINISTRATORS = {
+    *("ce:UpdateCostAllocationTagsStatus", "cloudformation:CreateStack"),
+    *("cloudformation:UpdateStack", "cloudformation:DeleteStack", "ec2:DescribeSubnets"),
+    *("iam:GetRole", "iam:CreateServiceLinkedRole", "iam:ListEntitiesForPolicy"),
+    *("iam:DetachUserPolicy", "iam:DetachGroupPolicy", "iam:DetachRolePolicy"),
+    *("ec2:CreateDefaultVpc", "sts:GetCallerIdentity"),
+}
+
+
+def test_every_call_of_the_package_is_allowed_to_members(resources):
+    calls = {call for file in CLOUD.glob("*.py") for call in _calls(file.read_text())}
+    assert {"batch:SubmitJob", "ec2:CreateFleet", "ecr:DescribeImages"} <= calls
+    patterns = _allowed(resources, "UserPolicy")
+    denied = [c for c in calls if not any(fnmatch.fnmatchcase(c, p) for p in patterns)]
+    assert set(denied) == OF_ADMINISTRATORS & calls
+
+
+def test_every_command_of_aws_in_the_documentation_is_allowed_to_members(resources):
+    pages = [file.read_text() for file in (CLOUD.parents[1] / "docs").glob("*.md")]
+    pages += [file.read_text() for file in CLOUD.glob("*.py")]
+    said = {
+        found for page in pages for found in re.findall(r"\baws (ec2|ssm|batch) ([a-z-]+)", page)
+    }
+    assert ("ec2", "get-console-output") in said
+    calls = {f"{service}:{verb.title().replace('-', '')}" for service, verb in said}
+    patterns = _allowed(resources, "UserPolicy") | OF_ADMINISTRATORS
+    assert [c for c in calls if not any(fnmatch.fnmatchcase(c, p) for p in patterns)] == []
+
+
+def test_what_a_machine_asks_of_its_fleet_is_allowed_to_it():
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    from rlzoo_plus.cloud import fleets
+
+    source = inspect.getsource(fleets).partition("def why_waiting")[0]
+    text = template_path().read_text().partition("FleetAccess:")[2].partition("MachineProfile:")[0]
+    assert all(call in text for call in _calls(source))
+
+
+def _allowed(resources, policy):
+    actions = [s["Action"] for s in resources[policy]["PolicyDocument"]["Statement"]]
+    return {action for each in actions for action in ([each] if isinstance(each, str) else each)}
+
+
+def _calls(source):
+    """Yield each call of AWS in Python code as its action in a policy: `ec2:DescribeFleets`."""
+    import boto3
+    from botocore import xform_name
+
+    for service in sorted(set(re.findall(r'client\("([a-z0-9-]+)"\)', source))):
+        model = boto3.client(service, region_name="us-east-1").meta.service_model
+        for name in model.operation_names:
+            if re.search(rf"""(\.|get_paginator\("){xform_name(name)}["(]""", source):
+                yield f"{service.replace('-', '')}:{name}"
 
 
 @pytest.mark.parametrize("name", ["WorkerAccess", "ContainerAccess", "FleetAccess", "UserPolicy"])

@@ -1,8 +1,11 @@
 """The settings of launchers: which keys each takes, and what is said where one is not there."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from support.training import make_config
 
 from rlzoo_plus.config.resolve import validate_config
@@ -11,6 +14,9 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.infra.launcher import make_launcher
 
 LIMITS = ("workers", "memory_gib", "time_limit_minutes")
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def stored(**infra):
@@ -135,3 +141,39 @@ def test_a_launcher_of_the_users_own_gets_its_settings(mine):
 def test_what_is_wrong_for_an_own_launcher_is_told_as_for_a_shipped_one(mine, words, text):
     with pytest.raises(ConfigError, match=text):
         make_config("infra.name=my_cluster.Mine", *words)
+
+
+def _documented(page, heading):
+    """Return the keys in the tables of a section, with the defaults that stand beside them."""
+    section = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2]
+    section = section.partition("\n## ")[0]
+    rows = re.findall(r"^\| ((?:`infra\.\w+`(?:, )?)+) \| ([^|]*) \|", section, re.M)
+    return {
+        key: yaml.safe_load(default)
+        for keys, default in rows
+        for key in re.findall(r"`infra\.(\w+)`", keys)
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "name"),
+    [
+        ("cloud.md", "Batch", "aws_batch"),
+        ("cloud.md", "EC2", "ec2_spot"),
+        ("launchers.md", "Workers", "workers"),
+    ],
+)
+def test_the_documentation_has_each_key_with_its_default(page, heading, name):
+    values = yaml.safe_load((ROOT / "conf" / "infra" / f"{name}.yaml").read_text())
+    told = _documented(page, heading)
+    if name == "ec2_spot":
+        # Other keys are those of Batch, in another table.
+        told = {**_documented(page, "Batch"), **told}
+    assert told == {key: value for key, value in values.items() if key != "name"}
+
+
+def test_the_documentation_of_workers_has_each_option():
+    section = (ROOT / "docs" / "workers.md").read_text().partition("## How a run")[0]
+    source = (ROOT / "rlzoo_plus" / "commands" / "worker.py").read_text()
+    told = re.findall(r"^\| `(--[a-z-]+)", section, re.M)
+    assert sorted(told) == sorted(set(re.findall(r'"(--[a-z-]+)"', source)))
