@@ -61,6 +61,18 @@ def test_a_job_that_fails_does_not_touch_the_others(book, jobs, capsys):
     assert "the gearbox broke" in capsys.readouterr().err
 
 
+def test_a_job_that_a_signal_kept_from_starting_waits(book, jobs):
+    class Killed(DebugLauncher):
+        def submit(self, spec):
+            # As if the signal had ended the server of forks, too.
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise EOFError("unexpected EOF")
+
+    code, _ = run(book, jobs, "finish", Killed())
+    assert code == 75
+    assert {view.state for view in look_at(book.read())} == {JobState.WAITING}
+
+
 def test_a_job_that_runs_elsewhere_is_waited_for(book, jobs):
     jobs[0].path.mkdir(parents=True)
     lock = jobs[0].run_dir.lock

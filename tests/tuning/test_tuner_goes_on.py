@@ -162,6 +162,20 @@ def test_a_run_that_cannot_be_started_is_a_failure_and_the_study_goes_on(make):
     assert tuner.study.trials()[0].reason == "cannot be started: Cannot allocate memory"
 
 
+def test_a_run_that_a_signal_kept_from_starting_is_left_to_the_next_command(make):
+    tuner = make(lambda run, data, handle: finish(run), n_trials=1)
+
+    def be_killed(spec):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise EOFError("unexpected EOF")
+
+    tuner.launcher.submit = be_killed
+    assert tuner.run() == 75
+    again = make(lambda run, data, handle: finish(run), n_trials=1)
+    assert again.run() == 0
+    assert [state for state in states(again) if state == "failed"] == []
+
+
 def test_a_trial_that_was_taken_from_us_is_not_told_as_ours(make):
     ended = []
 
