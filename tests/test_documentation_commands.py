@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -334,7 +335,21 @@ class Machine:
         is_in_aws = {"infra=aws_batch", "infra=ec2_spot"} & {*arguments}
         if command.verb == "cloud" or is_in_aws or (self._bucket and command.verb == "sweep"):
             return self._run_here(command.verb, arguments)
+        if command.verb == "dashboard":
+            return self._serve(arguments)
         return run_command([command.verb, *arguments], self.folder)
+
+    def _serve(self, arguments):
+        deadline = time.monotonic() + 60
+        with running_command(["dashboard", *arguments], self.folder) as (process, output):
+            while "http://" not in (said := output.read_text() if output.exists() else ""):
+                if not process.is_alive() or time.monotonic() > deadline:
+                    return 1, said
+                time.sleep(0.1)
+            # Ctrl-C ends it, and its server.
+            os.kill(process.pid, signal.SIGINT)
+            process.join(20)
+            return 0, said
 
     def _run_here(self, verb, arguments):
         if verb == "cloud" and arguments[0] in ("deploy", "destroy"):

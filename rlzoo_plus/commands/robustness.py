@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help=f"{RUN_HELP}; or a folder for all runs in it")
-    add("--grid", type=Path, metavar="FILE", help="YAML: values by name (default: a shipped one)")
+    add("--grid", type=Path, metavar="FILE", help="YAML: values by name (default: the shipped one)")
     add("--which", help=WHICH_HELP)
     choose_help = "the policy with the best worst case: of one run its checkpoints, else its runs"
     add("--choose", action="store_true", help=choose_help)
