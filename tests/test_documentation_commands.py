@@ -144,6 +144,10 @@ def parse(page, in_process, monkeypatch, capsys):
     shutil.copytree(in_process / "conf", in_process / "my_conf", dirs_exist_ok=True)
     monkeypatch.setenv("API_TOKEN", "...")
     known = dict(ALGORITHMS)
+    modules = {file.stem for file in in_process.glob("*.py")}
+    for name in modules:
+        # Another test of this process may have imported its own.
+        sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [*sys.path])
     for name in BEGINNINGS:
         monkeypatch.setattr(name, _reach)
@@ -168,7 +172,7 @@ def parse(page, in_process, monkeypatch, capsys):
     constructor_arguments.cache_clear()
     ALGORITHMS.clear()
     ALGORITHMS.update(known)
-    for name in {file.stem for file in in_process.glob("*.py")}:
+    for name in modules:
         sys.modules.pop(name, None)
 
 

@@ -167,7 +167,7 @@ def test_a_value_that_composing_would_refuse_is_an_error():
     )
     (finding,) = diagnose(broken)
     assert finding.level is Level.ERROR
-    assert "'gamma'" in finding.text
+    assert "'algo.hyperparams.gamma'" in finding.text
 
 
 def test_whatever_breaks_while_an_agent_is_built_is_an_error(monkeypatch):
