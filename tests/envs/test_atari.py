@@ -69,7 +69,8 @@ def test_rewards_are_clipped_in_training_only():
     """Space Invaders gives 5 to 30 a hit."""
     config = make_config("algo=ppo", "env=atari", "env.id=ALE/SpaceInvaders-v5", *ONE)
     for make, wanted in ((make_evaluation_env, False), (lambda c: make_train_env(c, 0), True)):
-        venv = make(config.model_copy(update={"eval": breakout("eval.n_envs=1", "eval.episodes=5").eval}))
+        evaluation = breakout("eval.n_envs=1", "eval.episodes=5").eval
+        venv = make(config.model_copy(update={"eval": evaluation}))
         played = play(venv, 1, 1500)
         venv.close()
         assert played

@@ -79,7 +79,8 @@ def test_the_order_of_the_words_makes_no_other_study():
 
 def test_a_space_of_no_configuration_is_told_before_the_study():
     plan = plan_of("hpo=ppo", "algo.hyperparams.lerning_rate=interval(0.1,0.2)")
-    with pytest.raises(ConfigError, match=r"3 draws.*Did you mean 'algo.hyperparams.learning_rate'"):
+    hint = "3 draws.*Did you mean 'algo.hyperparams.learning_rate'"
+    with pytest.raises(ConfigError, match=hint):
         check_draws(plan)
 
 
