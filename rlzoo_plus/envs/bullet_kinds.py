@@ -25,7 +25,7 @@ from robots.quiet import native_output_hidden
 
 # The robot of each environment, and what steps many. HumanoidFlagrunHarder is none: with its
 # cubes, it differs from itself now and then. So does Pusher, in one of some hundred episodes.
-# Neither is Thrower, which came out otherwise once and is no faster.
+# Neither is Thrower, which differed from the original once and is no faster.
 _KNOWN: dict[type, tuple[type, type[BulletBatch]]] = {
     walking.HopperBulletEnv: (walkers.Hopper, Walkers),
     walking.Walker2DBulletEnv: (walkers.Walker2D, Walkers),

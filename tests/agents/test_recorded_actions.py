@@ -147,4 +147,4 @@ def test_a_wrong_action_is_noticed_and_not_used(monkeypatch):
     )
     agent = train(CASES["sac"], recorded=True)
     assert_same_tree(outcome(agent), plain)
-    assert "came out otherwise" in agent.actions.reason
+    assert "differs from SB3" in agent.actions.reason

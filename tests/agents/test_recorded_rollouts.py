@@ -281,7 +281,7 @@ def test_a_wrong_rollout_is_noticed_and_not_used(wrong, monkeypatch, caplog):
 
         monkeypatch.setattr(rollouts, wrong, broken)
     agent, callback = train(case, 320, recorded=True)
-    assert "came out otherwise" in agent.rollouts.reason
+    assert "differs from SB3" in agent.rollouts.reason
     assert agent.rollouts.n_recorded == 1
     assert caplog.text.count("rollouts are not recorded") == 1
     if wrong != "_add_row":  # this one spoils earlier rows as well

@@ -83,4 +83,4 @@ def test_a_wrong_batch_is_noticed_and_not_used(monkeypatch, caplog):
     monkeypatch.setattr(samples, "_lean_batch", wrong)
     memory = filled()
     assert_same_tree(drawn(memory, lean=True), drawn(memory, lean=False))
-    assert caplog.text.count("one came out otherwise") == 1
+    assert caplog.text.count("one differs from SB3") == 1

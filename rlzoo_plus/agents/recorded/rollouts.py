@@ -228,7 +228,7 @@ class RecordedRollouts(Recorder):
         buffer.pos = position
         buffer.add(*row)
         if mine != bits(_row(buffer, position)):
-            self.refuse("a row of the buffer came out otherwise")
+            self.refuse("a row of the buffer differs from SB3")
 
     def _finish(self, buffer: Any, last_values: Tensor, dones: np.ndarray) -> None:
         """Compute advantages and returns, and compare the first ones."""
@@ -242,7 +242,7 @@ class RecordedRollouts(Recorder):
         mine = bits([buffer.advantages, buffer.returns])
         buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
         if mine != bits([buffer.advantages, buffer.returns]):
-            self.refuse("an advantage came out otherwise")
+            self.refuse("an advantage differs from SB3")
 
 
 class RecordedFunction:
@@ -290,7 +290,7 @@ class RecordedFunction:
         found = self._replay(inputs)
         if bits([*found, torch.get_rng_state()]) != bits([*expected, after]):
             torch.set_rng_state(after)
-            self._give_up("an action, a value or a random number came out otherwise")
+            self._give_up("an action, a value or a random number differs from SB3")
         return expected
 
     def _replay(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -47,7 +47,7 @@ class Samples:
         np.random.set_state(before)
         batch = _own_batch(buffer, size, normalizer)
         if found != bits([*batch.items(), *np.random.get_state()]):
-            log.warning("batches are drawn by the replay buffer: one came out otherwise")
+            log.warning("batches are drawn by the replay buffer: one differs from SB3")
             self._is_lean = False
         return batch
 

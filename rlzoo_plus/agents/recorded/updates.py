@@ -166,7 +166,7 @@ class RecordedUpdates(Recorder):
         def compare() -> None:
             difference = after.difference(State(agent))
             if difference:
-                raise NotRecordableError(f"{difference} came out otherwise")
+                raise NotRecordableError(f"{difference} differs from SB3")
 
         reason = ""
         try:
