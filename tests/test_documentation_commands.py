@@ -148,7 +148,8 @@ def parse(page, in_process, monkeypatch, capsys):
     for name in modules:
         # Another test of this process may have imported its own.
         sys.modules.pop(name, None)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    # Other tests leave the folder of the examples there.
+    monkeypatch.setattr(sys, "path", [str(in_process), *sys.path])
     for name in BEGINNINGS:
         monkeypatch.setattr(name, _reach)
     monkeypatch.setattr("rlzoo_plus.sweeps.multirun.start_early", lambda *_: None)
