@@ -223,9 +223,17 @@ CANNOT_RUN = {
     r"hpo.storage=postgresql": "needs a server of PostgreSQL",
     r"infra.address=auto": "needs a Ray cluster that already runs",
     r"infra.gpus_per_job": "needs a GPU",
+    r"import-sb3 rl-trained-agents": "needs agents of DLR-RM/rl-trained-agents",
     r"cloud build": "needs docker, podman or buildah; test_cloud_build.py imitates them",
 }
 NAMED_RUN = "outputs/cartpole_bullet/ppo/2026-01-31_12-00-00-s0"
+A1_RUN = "outputs/a1_walk/ppo/2026-01-31_12-00-00-s0"
+# The same, where commands that match mean another one.
+NAMES_OF = {
+    r"terrain|a1_walk.*init_from=RUN": {r"RUN": A1_RUN},
+    r"docs/sweeps.md": {r"^S$": "outputs/sweeps/first"},
+    r"docs/tuning.md": {r"^S$": "cartpole_bullet-ppo"},
+}
 # In the place of what the pages leave to the reader.
 NAMES = {
     r"(?<![\w/.])(RUN1?)(?![\w/])": NAMED_RUN,
@@ -233,6 +241,7 @@ NAMES = {
     r"(?<![\w/])THIRD(?!\w)": "outputs/cartpole_bullet/sac/2026-01-31_12-00-00-s0",
     r"(?<![\w/])SWEEP(?!\w)": "outputs/sweeps/first",
     r"(?<![\w/])DIR(?!\w)": "outputs",
+    r"^~/": "",
 }
 # Less of what a page asks for.
 LESS = {
@@ -241,6 +250,7 @@ LESS = {
     r"\bn_timesteps=[\de]+": "n_timesteps=4096",
     r"\bn_envs=4096": "n_envs=16",
     r"hpo.n_trials=\d+": "hpo.n_trials=2",
+    r"^trial=\d+": "trial=1",
 }
 TRAINING = ["eval.episodes=2", "report.video=false", "num_threads=1"]
 # What is added to the arguments of a verb, where they do not have it already.
@@ -257,9 +267,10 @@ MORE = {
     "verify-resume": ["--kills=1", "--steps=300"],
     "pull": ["--episodes=20"],
     "worker": ["--no-wait"],
+    "new-robot": ["--force"],
 }
-# A gate that says no, or cannot tell yet.
-EXIT_CODES = {"compare": (0, 1, 3)}
+# A gate that says no, or cannot tell yet; instances that take a minute to end.
+EXIT_CODES = {"compare": (0, 1, 3), "cloud": (0, 1)}
 STUDY = ["hpo.n_timesteps=2048", "hpo.n_trials=2", "hpo.retrain.best=1", "hpo.retrain.seeds=1"]
 COUNTS = re.compile(r"--(episodes|kills|seeds|worst|probe|seconds)$")
 TRAIN = "rlzoo-plus train env=cartpole_bullet"
@@ -282,8 +293,8 @@ PREPARING = {
         " algo=ppo seed=0,1 sweep=outputs/hopper_bullet/ppo"
     ),
     r"hopper_bullet/sac": "rlzoo-plus train env=hopper_bullet algo=sac",
-    r"a1_walk/ppo/2026": (
-        "rlzoo-plus train env=a1_walk run_dir=outputs/a1_walk/ppo/2026-01-31_12-00-00-s0"
+    r"a1_walk/ppo/2026|terrain|a1_walk.*init_from=RUN": (
+        f"rlzoo-plus train env=a1_walk run_dir={A1_RUN}"
     ),
 }
 # The same, before a command that names it: in the folder of the page, or in its store.
@@ -291,9 +302,13 @@ AT_ONCE = {
     r"init_from=model\.zip": "export RUN --format sb3 --output model.zip",
     r"import-sb3 model\.zip": "train normalize=true run_dir=normalized; "
     "export normalized --format sb3 --output model.zip",
-    r"sac\.zip": "train algo=sac env=pendulum network.activation=elu run_dir=sac; "
+    # With statistics: those of another run lie in this folder.
+    r"sac\.zip": "train algo=sac env=pendulum normalize=true network.activation=elu run_dir=sac; "
     "export sac --format sb3 --output sac.zip",
-    r"s3://bucket/lab": "push RUN s3://bucket/lab",
+    r"(?<!hopper_bullet/ppo/\*' )s3://bucket/lab": "push RUN s3://bucket/lab",
+    r"hopper_bullet/ppo/\*' s3://bucket/lab": (
+        "train env=hopper_bullet n_envs=2 algo.hyperparams.n_steps=256 store=s3://bucket/lab"
+    ),
     r"runs/cartpole_bullet/ppo/2026": "push RUN s3://my-bucket/lab",
     r"(status|pull|worker).*lab/wide": (
         "train -m seed=0,1 sweep=wide infra=workers store=s3://my-bucket/lab"
@@ -314,13 +329,18 @@ def reduced(command: Command) -> list[str]:
     if "--trust" in arguments:
         # What the page has trained before.
         arguments = ["latest" if word == "RUN" else word for word in arguments]
-    for pattern, text in [*NAMES.items(), *LESS.items()]:
+    own = [names for pattern, names in NAMES_OF.items() if re.search(pattern, str(command))]
+    named = [pair for names in (*own, NAMES, LESS) for pair in names.items()]
+    for pattern, text in named:
         arguments = [re.sub(pattern, text, word) for word in arguments]
     for position, word in enumerate(arguments[:-1]):
         if COUNTS.match(word) and arguments[position + 1].isdigit():
             arguments[position + 1] = "4"
     given = {word.partition("=")[0] for word in arguments}
     more = [*MORE.get(command.verb, ()), *(STUDY if "hpo" in given else ())]
+    if "hpo" in given and "hpo.study" not in given and command.line:
+        # Another base than that of the study with the usual name.
+        more.append(f"hpo.study=line{command.line}")
     if "infra=workers" in arguments:
         more.append("infra.wait=false")
     if "--no-probe" in given:

@@ -103,12 +103,13 @@ def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) ->
         ConfigError: The machines could not be started.
     """
     configs = {job.key: job.config for job in jobs if not job.is_finished()}
-    if configs and getattr(launcher.settings, "dry_run", False):
-        view.console.print("measuring how fast these runs train here, for half a minute ...")
-    plan = launcher.prepare(configs) if configs else []
-    for line in plan:
+    is_dry = bool(getattr(launcher.settings, "dry_run", False))
+    if is_dry:
+        text = "measuring how fast these runs train here, for half a minute ..."
+        view.console.print(text if configs else "every run is finished: no machine would start")
+    for line in launcher.prepare(configs) if configs else ():
         view.console.print(line, markup=False)
-    return bool(plan)
+    return is_dry
 
 
 def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:

@@ -141,3 +141,13 @@ def test_a_secret_itself_is_refused_and_not_repeated(without_account, capsys, wo
     assert code == 2
     assert "infra.secrets={NAME: /rlzoo/PROJECT/name}" in text
     assert "qwerty" not in text
+
+
+@pytest.mark.training
+def test_a_dry_run_of_a_finished_sweep_asks_nobody(without_account, capsys):
+    sweep = [word for word in SWEEP if not word.startswith("infra")]
+    assert _run(capsys, "train", "-m", *sweep, "report.video=false")[0] == 0
+    words = ("infra=aws_batch", "infra.dry_run=true", "report.video=false")
+    code, text = _run(capsys, "train", "-m", *sweep, *words)
+    assert code == 0, text
+    assert "every run is finished: no machine would start" in text

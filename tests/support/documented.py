@@ -111,7 +111,7 @@ def prepare_files(folder, page):
         "arm_posture": ("my_robots/ArmPosture-v0", "my_robots"),
     }
     texts = {
-        "my_robots.py": _ROBOTS,
+        "my_robots/__init__.py": _ROBOTS,
         "my_crowd.py": _CROWD,
         "my_module.py": "from point_mass_vec_env import PointMasses as MyVecEnv  # noqa: F401\n",
         "wrappers.py": "",
