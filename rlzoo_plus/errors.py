@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 # How many near names are shown, and up to how many are all shown.
 NEAREST, FEW = 3, 12
+# How like a mistyped name is what was meant, from 0 to 1.
+_TYPING_ERROR = 0.8
 HELP = "rlzoo-plus train --help"
 # Exit codes of commands and jobs: a mistake of the user's, and a run that failed.
 USER_ERROR, RUN_ERROR = 2, 1
@@ -54,6 +56,12 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def _is_typing_error(name: str, near: str) -> bool:
+    """Return whether the last part of a name is nearly that of another one in the same section."""
+    (section, _, last), (there, _, right) = name.rpartition("."), near.rpartition(".")
+    return section == there and SequenceMatcher(None, last, right).ratio() >= _TYPING_ERROR
+
+
 def unknown_name(
     what: str, name: str, known: Iterable[str], listed_by: str = "", meant: str | None = None
 ) -> str:
@@ -63,7 +71,8 @@ def unknown_name(
     to suggest in place of the nearest.
     """
     names = sorted({str(candidate) for candidate in known})
-    suggestion = meant or closest(name, names)
+    near = closest(name, names)
+    suggestion = near if near and _is_typing_error(name, near) else meant or near
     hint = "" if suggestion is None else f" Did you mean {suggestion!r}?"
     if len(names) <= FEW:
         return f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}."

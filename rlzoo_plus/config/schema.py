@@ -211,14 +211,17 @@ class EvalConfig(Section):
         return data
 
 
-def without_unused(data: Mapping[str, Any]) -> dict[str, Any]:
+def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None) -> dict[str, Any]:
     """Return a configuration without what came later and is not used: hashes stay what they were.
 
     Args:
         data: Plain data; it may be untrusted or incomplete.
+        starts_fresh: Whether it starts from no earlier weights; None if `init_from` tells.
     """
+    if starts_fresh is None:
+        starts_fresh = data.get("init_from") is None
     kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
-    if kept.get("init_from") is None:
+    if starts_fresh:
         kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
     if isinstance(found := kept.get("eval"), Mapping):
         unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
@@ -466,4 +469,7 @@ class RunConfig(Section):
     ) -> dict[str, Any]:
         """Leave out what came later and is not used: hashes and bundles are those from before."""
         data = serialize(self)
-        return data if info.context is _WHOLE else without_unused(data)
+        if info.context is _WHOLE:
+            return dict(data)
+        # What is hashed has no `init_from`: the content of the weights counts, not their place.
+        return without_unused(data, starts_fresh=self.init_from is None)

@@ -187,7 +187,7 @@ class LauncherContract:
         began = time.monotonic()
         launcher.wait([handle], 0.3)
         assert time.monotonic() - began >= 0.3
-        os.kill(_pid_in(file), signal.SIGTERM)
+        os.kill(_pid_in(file), signal.SIGKILL)
         began = time.monotonic()
         launcher.wait([handle], 60.0)
         assert time.monotonic() - began < 5.0

@@ -575,7 +575,7 @@ def test_the_process_ends_with_2_and_only_the_message(tmp_path, command):
             "algo=recurrent_ppo network.lstm.hidden_size=1e9 algo.hyperparams.batch_size=8",
             "network.lstm.hidden_size=1000000000",
         ),
-        ("network.policy=cnn", "network.policy=cnn reads image observations"),
+        ("network.policy=cnn", "network.policy=cnn reads images"),
         ("network.policy=multi_input", "network.policy=multi_input reads Dict observations"),
         ("network.features_extractor=combined", "combined reads Dict observations"),
         ("network.optimizer_kwargs={betas:[2,3]}", "Invalid beta parameter"),

@@ -200,7 +200,7 @@ class Recorder:
 
     def why_not(self, agent: Any) -> str:
         """Return why an agent's work cannot be recorded, empty if it may be."""
-        if not self._changes_left:
+        if self._changes_left <= 0 and agent.undisturbed is None:
             return "the agent is changed again and again"
         if agent.device.type != "cpu":
             return f"they are on the CPU only, and the device is {agent.device}"

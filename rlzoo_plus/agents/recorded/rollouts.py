@@ -92,7 +92,8 @@ class RecordedRollouts(Recorder):
             *args: For it.
             **kwargs: For it.
         """
-        if not self.reason and not (self.detector and self.detector.fits_if_due(agent)):
+        # Updates that are not recorded, such as TRPO's, may have moved the weights in memory.
+        if not self.reason and not (self.detector and self.detector.fits(agent)):
             self._renew(agent)
         if self.reason:
             return plain(*args, **kwargs)
