@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import socket
@@ -124,4 +125,9 @@ def _children() -> set[str]:
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         pytest.skip("counting child processes needs /proc")
-    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in tasks.iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update((task / "children").read_text().split())
+    return found
