@@ -25,14 +25,14 @@ import torch
 from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks import StopRequest, make_callbacks
-from rlzoo_plus.callbacks.checkpoint import CheckpointCallback
-from rlzoo_plus.callbacks.outputs import make_logger
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
-from rlzoo_plus.resume.replay_rows import row_groups
 from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.training.callbacks import StopRequest, make_callbacks
+from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
+from rlzoo_plus.training.callbacks.outputs import make_logger
+from rlzoo_plus.training.resume.replay_rows import row_groups
 
 CADENCE_S = 60.0
 COMMON = ["env=halfcheetah_bullet", "eval.every_steps=null", "device=cpu", "n_timesteps=10000000"]

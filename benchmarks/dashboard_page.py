@@ -92,7 +92,7 @@ def _measure(browser: Any, folder: Path, count: int, what: str) -> None:
 
 @contextmanager
 def _served(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    from rlzoo_plus.dashboard.launch import command_of
+    from rlzoo_plus.analysis.dashboard.launch import command_of
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

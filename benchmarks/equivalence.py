@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.processes import ONE_THREAD, ROOT
-from rlzoo_plus.analysis.runs import find_runs
+from rlzoo_plus.analysis.run_list import find_runs
 from rlzoo_plus.analysis.series import load_evaluations
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 

@@ -90,8 +90,8 @@ def _returns(run: Path, episodes: int) -> dict[str, float]:
     """Return the mean return of a run's last policy under every change."""
     from rlzoo_plus.envs.factory import make_eval_env
     from rlzoo_plus.envs.seeding import held_out_seeds
-    from rlzoo_plus.evaluation import evaluate, one_torch_thread
     from rlzoo_plus.runs.run import Run
+    from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
 
     opened = Run.open(run)
     policy = opened.policy("final")

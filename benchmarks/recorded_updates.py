@@ -33,13 +33,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
 import robots  # noqa: F401 - registers the environments
-from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import with_iteration_hook
-from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.envs.normalize import LeanNormalize
-from rlzoo_plus.envs.one_by_one import OneByOne
+from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
+from rlzoo_plus.fast.normalize import LeanNormalize
+from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
+from rlzoo_plus.fast.serial_vec_env import OneByOne
 
 PLAIN, RECORDED, FAST, HALF = "plain", "recorded", "true", "bfloat16"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}

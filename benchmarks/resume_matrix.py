@@ -169,8 +169,8 @@ def _chosen(only: list[str] | None) -> list[Row]:
 
 
 def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:
+    from rlzoo_plus.doctor.verify_resume import TrialFailedError, shortened, verify
     from rlzoo_plus.runs.compose import compose_run
-    from rlzoo_plus.verification.verify import TrialFailedError, shortened, verify
 
     config = shortened(compose_run(overrides), steps)
     started = time.monotonic()

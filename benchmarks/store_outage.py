@@ -82,7 +82,7 @@ def _run(line: Line, kind: str, steps: int) -> dict[str, Any]:
 def _train(store: str, steps: int) -> None:
     """Train one run; print its rate, and the CPU time of the process that sends [s]."""
     # Imports are over before the clock starts.
-    import rlzoo_plus.runs.exp_manager
+    import rlzoo_plus.training.exp_manager
     from rlzoo_plus.runs.store_sync import StoreSync
 
     StoreSync.intervals = OFTEN

@@ -60,7 +60,7 @@ def _submit(n_runs: int) -> list[str]:
     from rlzoo_plus.runs.compose import compose_run
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import Submissions
-    from rlzoo_plus.sweeps.job import make_job
+    from rlzoo_plus.sweeps.sweep_job import make_job
 
     config = compose_run(["algo=ppo", "env=cartpole_bullet", "sweep=big"])
     jobs = []

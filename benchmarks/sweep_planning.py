@@ -102,7 +102,7 @@ def _measure(command: list[str], folder: Path) -> Measured:
 def _child(arguments: list[str]) -> int:
     """Run a command whose jobs are instant."""
     from rlzoo_plus.commands import dispatch
-    from rlzoo_plus.runs import job
+    from rlzoo_plus.runs import train_job as job
 
     job.run_job = _instant  # type: ignore[assignment]
     return dispatch.run(arguments[0], arguments[1:])

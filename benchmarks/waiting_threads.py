@@ -18,7 +18,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from rlzoo_plus.startup import SPINS
+from rlzoo_plus.fast.startup import SPINS
 
 CASES = {
     "2 threads, GNU OpenMP's own": (2, {}),

@@ -24,10 +24,10 @@ from typing import Any
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.subproc import ProcessVecEnv
 from rlzoo_plus.errors import RunError
-from rlzoo_plus.runs.exp_manager import ExpManager
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.training.exp_manager import ExpManager
 
 COMMON = (
     "env=pendulum", "env.time_limit=40", "tuned=none", "n_envs=2", "vec_env=subproc",

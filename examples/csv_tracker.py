@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rlzoo_plus.tracking.base import attachments, flatten
+from rlzoo_plus.tracking.tracker import attachments, flatten
 
 
 class CsvTracker:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from rlzoo_plus.infra.launcher import JobSpec, LauncherOptions
-from rlzoo_plus.infra.node import ProcessHandle, make_ticket, sleep_until, spawn
+from rlzoo_plus.sweeps.launchers.launcher import JobSpec, LauncherOptions
+from rlzoo_plus.sweeps.launchers.node import ProcessHandle, make_ticket, sleep_until, spawn
 
 
 class NiceLauncher:

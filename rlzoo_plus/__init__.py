@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "AlgorithmSpec": "rlzoo_plus.config.catalog",
     "ConfigError": "rlzoo_plus.errors",
-    "ExpManager": "rlzoo_plus.runs.exp_manager",
+    "ExpManager": "rlzoo_plus.training.exp_manager",
     "Policy": "rlzoo_plus.agents.policy",
     "Run": "rlzoo_plus.runs.run",
     "RunConfig": "rlzoo_plus.config.schema",
@@ -66,12 +66,12 @@ if TYPE_CHECKING:
     from rlzoo_plus.errors import ConfigError as ConfigError
     from rlzoo_plus.errors import RunError as RunError
     from rlzoo_plus.runs.compose import compose as compose
-    from rlzoo_plus.runs.exp_manager import ExpManager as ExpManager
     from rlzoo_plus.runs.run import Run as Run
     from rlzoo_plus.runs.run import load_policy as load_policy
     from rlzoo_plus.runs.run import train as train
     from rlzoo_plus.sweeps.sweep import Sweep as Sweep
     from rlzoo_plus.sweeps.sweep import sweep as sweep
+    from rlzoo_plus.training.exp_manager import ExpManager as ExpManager
 
 _ROBOTS = Path(__file__).resolve().parents[1] / "robots"
 

@@ -13,6 +13,10 @@ _TYPING_ERROR = 0.8
 HELP = "rlzoo-plus train --help"
 # Exit codes of commands and jobs: a mistake of the user's, and a run that failed.
 USER_ERROR, RUN_ERROR = 2, 1
+# Exit codes of a job that failed, that ended early on request, and whose directory another process
+# trains in; exit codes of a job or a command that a signal stopped.
+EXIT_FAILED, EXIT_ENDED, EXIT_BUSY = 1, 74, 73
+EXIT_SIGINT, EXIT_SIGTERM = 130, 75
 
 
 class ConfigError(ValueError):

@@ -1,11 +1,14 @@
-"""Fixtures for tests that compose the shipped configuration or start a command in this process."""
+"""Fixtures of all tests; makes tests/support importable."""
 
 import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 # A shell starts what runs in the background with Ctrl-C ignored; tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

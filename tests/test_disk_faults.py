@@ -15,7 +15,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import RunError
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 OFTEN = (
@@ -70,7 +70,8 @@ def test_checkpoints_that_are_deleted_are_written_again(tmp_path, algo):
 
 
 def test_what_a_log_lacks_is_said(tmp_path, monkeypatch, caplog):
-    from rlzoo_plus.callbacks import evaluation, outputs
+    from rlzoo_plus.training.callbacks import evaluation_callback as evaluation
+    from rlzoo_plus.training.callbacks import outputs
 
     real = {module: module.append_records for module in (evaluation, outputs)}
     for module, append in real.items():
@@ -97,7 +98,7 @@ def test_tensorboard_that_cannot_be_made_is_left_out(tmp_path, monkeypatch, capl
     def refuse(folder):
         raise FULL
 
-    monkeypatch.setattr("rlzoo_plus.callbacks.outputs.TensorBoardOutputFormat", refuse)
+    monkeypatch.setattr("rlzoo_plus.training.callbacks.outputs.TensorBoardOutputFormat", refuse)
     _, result = _train(tmp_path, -1, None)
     assert result.state == "finished"
     assert any("tensorboard/ cannot be written" in record.message for record in caplog.records)
@@ -237,7 +238,7 @@ def test_a_disk_that_is_full_for_a_while_ends_nothing(small_disk):
 
     manager = ExpManager(config, run_dir, on_evaluation=fill_and_clear)
     # Whether the second evaluation is the best is not the point here.
-    with patch("rlzoo_plus.callbacks.evaluation.save_weights"):
+    with patch("rlzoo_plus.training.callbacks.evaluation_callback.save_weights"):
         result = manager.train()
     assert result.state == "finished"
     assert run_dir.checkpoints().load_newest().step == 320

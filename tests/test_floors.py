@@ -15,11 +15,15 @@ MODULE = re.compile(r"(?P<module>(rlzoo_plus|robots)(\.\w+)*)(:\w+)?")
 TABLES = ("rlzoo_plus.config.catalog",)
 LIGHT = (
     *("rlzoo_plus", "rlzoo_plus.config.resolve", "rlzoo_plus.artifacts.run_dir"),
-    *("rlzoo_plus.infra.local", "rlzoo_plus.sweeps.controller", "rlzoo_plus.analysis.runs"),
-    *("rlzoo_plus.sweeps.multirun", "rlzoo_plus.sweeps.job", "rlzoo_plus.diagnosis.diagnose"),
-    *("rlzoo_plus.sweeps.worker", "rlzoo_plus.commands.worker"),
-    *("rlzoo_plus.runs.compose", "rlzoo_plus.runs.plan", "rlzoo_plus.runs.open"),
-    *("rlzoo_plus.runs.job", "rlzoo_plus.runs.printing", "rlzoo_plus.envs.fit"),
+    *(
+        "rlzoo_plus.sweeps.launchers.local",
+        "rlzoo_plus.sweeps.controller",
+        "rlzoo_plus.analysis.run_list",
+    ),
+    *("rlzoo_plus.sweeps.multirun", "rlzoo_plus.sweeps.sweep_job", "rlzoo_plus.doctor.check_jobs"),
+    *("rlzoo_plus.workers.worker_loop", "rlzoo_plus.commands.worker"),
+    *("rlzoo_plus.runs.compose", "rlzoo_plus.runs.plan", "rlzoo_plus.analysis.find_run"),
+    *("rlzoo_plus.runs.train_job", "rlzoo_plus.runs.printing", "rlzoo_plus.envs.fit"),
     *("rlzoo_plus.runs.store_sync", "rlzoo_plus.runs.store_sender", "rlzoo_plus.commands.push"),
     "rlzoo_plus.commands.train",
 )

@@ -13,7 +13,7 @@ from rlzoo_plus.agents.policy import save_policy
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.errors import RunError
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 FAST = ("ppo", "td3", "dqn", "ars")

@@ -32,7 +32,7 @@ from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
-from rlzoo_plus.startup import import_compiler_late
+from rlzoo_plus.fast.startup import import_compiler_late
 from robots.cores import usable_cores
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import unwrap_vec_wrapper
 
-from rlzoo_plus.agents.finite import (
+from rlzoo_plus.envs.finite import (
     FiniteVecEnv,
     has_lost_a_loss,
     raise_if_diverged,

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.agents.finite import require_finite
-from rlzoo_plus.agents.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
@@ -26,6 +24,8 @@ from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.own_code import import_packages, own_code
 from rlzoo_plus.config.schema import InfraConfig, RunConfig
 from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
+from rlzoo_plus.envs.finite import require_finite
+from rlzoo_plus.envs.normalization import Observation, ObservationNormalizer
 from rlzoo_plus.envs.spaces import decode_space, encode_space
 from rlzoo_plus.errors import ConfigError, RunError
 
@@ -360,3 +360,15 @@ def _checkpoint_bundle(run: RunDir, step: int) -> Bundle:
         normalization=checkpoint.state["normalizer"],
         about={"step": check_step(checkpoint.step)},
     )
+
+
+def check_stack(config: RunConfig, policy: Policy) -> None:
+    """Refuse a frame stack larger than the policy's observations, before it is allocated."""
+    space = policy.observation_space
+    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    longest = max((max(part.shape or (1,), default=1) for part in parts), default=1)
+    if config.env.frame_stack > longest:
+        raise ConfigError(
+            f"env.frame_stack={config.env.frame_stack} is not what the policy was trained with: "
+            f"its observations have {longest} at most."
+        )

@@ -5,11 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.agents.fast.updates import FastUpdates
 from rlzoo_plus.agents.hooks import KeepsFrozen, freeze
-from rlzoo_plus.agents.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.agents.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.agents.recorded.updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
@@ -17,6 +13,10 @@ from rlzoo_plus.config.catalog import (
     AlgorithmSpec,
     Family,
 )
+from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
+from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
 
 if TYPE_CHECKING:
     from gymnasium import spaces

@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.analysis.compared import check_comparable
+from rlzoo_plus.analysis.comparison_report import check_comparable
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, estimate
 from rlzoo_plus.analysis.scores import Side, Which, scale_of
+from rlzoo_plus.analysis.statistics import (
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap_ci,
+)
 from rlzoo_plus.analysis.style import (
     GREY,
     INK,
@@ -25,11 +30,6 @@ from rlzoo_plus.analysis.style import (
     new_grid,
 )
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.statistics import (
-    performance_profile,
-    probability_of_improvement,
-    stratified_bootstrap_ci,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

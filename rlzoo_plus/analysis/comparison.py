@@ -19,7 +19,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlzoo_plus.statistics import iqm, probability_of_improvement
+from rlzoo_plus.analysis.statistics import iqm, probability_of_improvement
 
 LEVEL = 0.05
 # The power that the number of seeds that is said to be needed would give.

@@ -13,6 +13,7 @@ from rlzoo_plus.analysis.clocks import AXIS_LABELS, Axis, positions
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.index import RunEntry, read_run
 from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
+from rlzoo_plus.analysis.statistics import smooth, stratified_bootstrap_ci
 from rlzoo_plus.analysis.style import (
     GREY,
     INK,
@@ -27,7 +28,6 @@ from rlzoo_plus.analysis.style import (
 from rlzoo_plus.analysis.variants import settings_labels
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.errors import ConfigError, unknown_name
-from rlzoo_plus.statistics import smooth, stratified_bootstrap_ci
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

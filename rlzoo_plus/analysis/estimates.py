@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlzoo_plus.statistics import iqm, iqm_interval
+from rlzoo_plus.analysis.statistics import iqm, iqm_interval
 
 # With fewer there is no interval: a percentile bootstrap of three or four values is their range.
 ENOUGH_SEEDS = 5

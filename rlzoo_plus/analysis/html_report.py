@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.charts import profile_figure, scores_figure
-from rlzoo_plus.analysis.compared import compare_sides
+from rlzoo_plus.analysis.comparison_report import compare_sides
 from rlzoo_plus.analysis.curves import curves_figure
 from rlzoo_plus.analysis.estimates import few_seeds_text, shown
 from rlzoo_plus.analysis.index import RunEntry
-from rlzoo_plus.analysis.runs import COLUMNS, DAMAGED, DIED, cells
+from rlzoo_plus.analysis.run_list import COLUMNS, DAMAGED, DIED, cells
 from rlzoo_plus.analysis.scores import Side, latest_of_each_seed, make_sides
 from rlzoo_plus.analysis.style import rendered
 from rlzoo_plus.analysis.tables import HEADS, score_rows

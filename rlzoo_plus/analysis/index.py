@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus.analysis.runs import (
+from rlzoo_plus.analysis.run_list import (
     DAMAGED,
     DIED,
     STATES,

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from rlzoo_plus.analysis.compared import decided_best
+from rlzoo_plus.analysis.comparison_report import decided_best
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, Estimate, estimate, few_seeds_text, shown
 from rlzoo_plus.analysis.scores import Side
 

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from rlzoo_plus.analysis.index import RunEntry
-from rlzoo_plus.analysis.runs import DAMAGED, RunSummary
+from rlzoo_plus.analysis.run_list import DAMAGED, RunSummary
 from rlzoo_plus.analysis.series import Evaluation
 from rlzoo_plus.analysis.variants import variant_key
 from rlzoo_plus.artifacts.arrays import read_arrays

@@ -14,13 +14,12 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.account import sizes_of
 from rlzoo_plus.cloud.batch_jobs import BatchJobs, job_name
+from rlzoo_plus.cloud.cloud_launcher import CloudLauncher
 from rlzoo_plus.cloud.image import WorkerImage, worker_image
-from rlzoo_plus.cloud.launcher import CloudLauncher
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.quota import check_quota
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import EXIT_SIGTERM
+from rlzoo_plus.errors import EXIT_SIGTERM, ConfigError
 from rlzoo_plus.store.launches import Launch
 
 # What a container gets for each vCPU: of the 2 GiB of a compute-optimized machine the system and

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.account import sizes_of
+from rlzoo_plus.cloud.cloud_launcher import CloudLauncher, CloudSettings
 from rlzoo_plus.cloud.fleets import (
     LAUNCH,
     SLOTS,
@@ -25,7 +26,6 @@ from rlzoo_plus.cloud.fleets import (
     why_waiting,
 )
 from rlzoo_plus.cloud.image import WorkerImage, worker_image
-from rlzoo_plus.cloud.launcher import CloudLauncher, CloudSettings
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.quota import check_quota
 from rlzoo_plus.cloud.user_data import MachineScript, user_data

@@ -8,10 +8,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.find_run import LATEST
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import LATEST
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from rlzoo_plus.analysis.find_run import find_place
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import find_place
 
 
 def main(arguments: list[str]) -> int:

@@ -8,7 +8,7 @@ import sys
 from itertools import combinations
 from typing import Any
 
-from rlzoo_plus.analysis.compared import (
+from rlzoo_plus.analysis.comparison_report import (
     ALL,
     CANNOT_TELL,
     NO,
@@ -20,7 +20,7 @@ from rlzoo_plus.analysis.compared import (
     answer,
     compare_sides,
 )
-from rlzoo_plus.analysis.runs import aligned
+from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.analysis.scores import Side, Which, make_sides, score_of
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.commands.run_groups import RUNS_HELP, run_groups

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     from rlzoo_plus.artifacts.atomic import finite
-    from rlzoo_plus.diagnostics.diagnose import diagnose, draw
+    from rlzoo_plus.policies.diagnosis import diagnose, draw
 
     run = open_to_play(options.run, options.which, trust=options.trust)
     found = diagnose(run, options.which, options.episodes, options.seed)

@@ -12,7 +12,7 @@ from rlzoo_plus.errors import USER_ERROR, ConfigError
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.diagnosis.diagnose import Outcome
+    from rlzoo_plus.doctor.check_jobs import Outcome
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
 _SHORTEST_PROBE_S = 2.0
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
             f"--probe {options.probe:g}: needs at least {_SHORTEST_PROBE_S:g} seconds. "
             "Leave it out with --no-probe."
         )
-    from rlzoo_plus.diagnosis.diagnose import look
+    from rlzoo_plus.doctor.check_jobs import look
     from rlzoo_plus.sweeps.sweep_view import SweepView
 
     # Progress goes to stderr: the output may be JSON.
@@ -67,9 +67,9 @@ def _plan_study(
 
 
 def _print_findings(outcome: Outcome) -> None:
-    from rlzoo_plus.diagnosis.advice import slots_for
-    from rlzoo_plus.diagnosis.diagnose import finding_text
-    from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
+    from rlzoo_plus.doctor.advice import slots_for
+    from rlzoo_plus.doctor.check_jobs import finding_text
+    from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
 
     console, n_jobs, configs = make_console(), outcome.n_jobs, outcome.configs
     for finding, jobs in outcome.findings.items():
@@ -86,10 +86,10 @@ def _print_findings(outcome: Outcome) -> None:
 
 def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
     """Train for some seconds, and print what the jobs cost in AWS and what Spot machines need."""
-    from rlzoo_plus.diagnosis.diagnose import finding_text
-    from rlzoo_plus.diagnosis.estimate import probe_table
-    from rlzoo_plus.diagnosis.in_cloud import plan_in_cloud
-    from rlzoo_plus.infra.usage import cores
+    from rlzoo_plus.doctor.check_jobs import finding_text
+    from rlzoo_plus.doctor.estimate import probe_table
+    from rlzoo_plus.doctor.in_cloud import plan_in_cloud
+    from rlzoo_plus.sweeps.launchers.usage import cores
 
     console = make_console()
     if seconds and not quiet:
@@ -108,9 +108,9 @@ def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
 
 def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
     """Train for some seconds, and print how fast it was and which settings are the fastest."""
-    from rlzoo_plus.diagnosis.estimate import measure, probe_table
-    from rlzoo_plus.diagnosis.refusals import ON_THIS_MACHINE
-    from rlzoo_plus.infra.usage import cores
+    from rlzoo_plus.doctor.estimate import measure, probe_table
+    from rlzoo_plus.sweeps.launchers.usage import cores
+    from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
 
     console, infra = make_console(), outcome.configs[0].infra
     is_here = infra.name in ON_THIS_MACHINE

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     run, policy = opened(options)
 
     from rlzoo_plus.envs.seeding import held_out_seeds
-    from rlzoo_plus.evaluation import play
+    from rlzoo_plus.training.evaluation import play
 
     mode, played = (None if options.no_window else "human"), 0
     with contextlib.closing(run.env(render_mode=mode)) as venv:

@@ -11,7 +11,7 @@ from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
-    from rlzoo_plus.diagnostics.recorder import EpisodeRecorder
+    from rlzoo_plus.policies.recorder import EpisodeRecorder
 
 
 def main(arguments: list[str]) -> int:
@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> int:
     recorders: list[EpisodeRecorder] = []
     watching = None
     if folder is not None:
-        from rlzoo_plus.diagnostics.episode import check_free
-        from rlzoo_plus.diagnostics.recorder import EpisodeRecorder
+        from rlzoo_plus.policies.episode import check_free
+        from rlzoo_plus.policies.recorder import EpisodeRecorder
 
         check_free(folder)
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _save(folder: Path, recorder: EpisodeRecorder, run: Run, record: dict[str, Any]) -> None:
-    from rlzoo_plus.diagnostics.episode import save_episodes
+    from rlzoo_plus.policies.episode import save_episodes
 
     names = ("which", "step", "deterministic", "overrides")
     path = None if run.path is None else str(run.path.resolve())

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         if overrides[1:]:
             parser.error(f"unrecognized arguments: {' '.join(overrides[1:])}")
         return _step_through(overrides[0], options)
-    from rlzoo_plus.inspection.report import (
+    from rlzoo_plus.doctor.inspection import (
         as_data,
         check_path,
         inspect_env,
@@ -69,12 +69,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _step_through(name: str, options: Namespace) -> int:
-    from rlzoo_plus.diagnostics.stepping import as_data, step_through, table, views_of_run
+    from rlzoo_plus.policies.stepping import as_data, step_through, table, views_of_run
 
     if Path(name).is_file() and Path(name).suffix in (".json", ".npz"):
         from rlzoo_plus.commands.replay import run_of
-        from rlzoo_plus.diagnostics.episode import episode_files, load_episode
-        from rlzoo_plus.diagnostics.stepping import views_of_file
+        from rlzoo_plus.policies.episode import episode_files, load_episode
+        from rlzoo_plus.policies.stepping import views_of_file
 
         (file,) = episode_files(Path(name))
         episode, about = load_episode(file)

@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
 
     from rlzoo_plus.cloud.fleets import leave_fleet
-    from rlzoo_plus.infra.submitter import Submitter
     from rlzoo_plus.store.contract import StoreError, open_store
     from rlzoo_plus.store.submissions import split_sweep_url
+    from rlzoo_plus.sweeps.launchers.submitter import Submitter
 
     n_open = None
     if options.unless_needed:

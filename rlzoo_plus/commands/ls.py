@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
 from rlzoo_plus.errors import ConfigError
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     options = parser.parse_args(arguments)
 
-    from rlzoo_plus.sweeps.store_folders import list_folders, shown_name
+    from rlzoo_plus.workers.store_folders import list_folders, shown_name
 
     if "://" not in options.store and not Path(options.store).is_dir():
         raise ConfigError(f"{printable(options.store)}: no such folder. Name one, or s3://...")

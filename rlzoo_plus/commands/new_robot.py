@@ -12,8 +12,8 @@ from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
-    from rlzoo_plus.scaffold.survey import RobotSurvey
-    from rlzoo_plus.scaffold.text import NewRobot
+    from rlzoo_plus.doctor.new_robot.survey import RobotSurvey
+    from rlzoo_plus.doctor.new_robot.text import NewRobot
 
 
 def main(arguments: list[str]) -> int:
@@ -23,9 +23,9 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.scaffold.survey import survey
-        from rlzoo_plus.scaffold.urdf import read_urdf
-    from rlzoo_plus.scaffold.text import MODES, NewRobot, check_name, write_robot
+        from rlzoo_plus.doctor.new_robot.survey import survey
+        from rlzoo_plus.doctor.new_robot.urdf import read_urdf
+    from rlzoo_plus.doctor.new_robot.text import MODES, NewRobot, check_name, write_robot
 
     if options.mode in ("pd", "end_effector"):
         raise ConfigError(

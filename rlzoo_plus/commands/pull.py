@@ -122,7 +122,7 @@ def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tupl
 
 def _trust_option(path: Path, *, to_train: bool) -> str:
     """Return the option that a command about a run needs, or nothing."""
-    from rlzoo_plus.runs.open import Place, read_config, trust_option
+    from rlzoo_plus.analysis.find_run import Place, read_config, trust_option
 
     try:
         return trust_option(read_config(Place(path)), to_train=to_train)
@@ -144,7 +144,7 @@ def _pull(store: ArtifactStore, name: str, options: argparse.Namespace) -> None:
 
 
 def _print(best: Best) -> None:
-    from rlzoo_plus.analysis.runs import aligned
+    from rlzoo_plus.analysis.run_list import aligned
 
     here = f"{_LABELS[best.metric]} here (95% interval)"
     columns = ("algo", "seed", "steps", "recorded", here, "behind the first", "run")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 
+from rlzoo_plus.analysis.find_run import find_place, read_config
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import find_place, read_config
 
 
 def main(arguments: list[str]) -> int:

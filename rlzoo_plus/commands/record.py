@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 def _record(
     runs: list[Run], which: str | None, out: Path, overlay: bool, worst: int | None, common: dict
 ) -> int:
-    from rlzoo_plus.diagnostics.video import Shown, record_policies
+    from rlzoo_plus.policies.video import Shown, record_policies
 
     shown = []
     for run in runs:

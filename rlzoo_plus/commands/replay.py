@@ -17,7 +17,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.run import Run
 
 if TYPE_CHECKING:
-    from rlzoo_plus.diagnostics.episode import Episode
+    from rlzoo_plus.policies.episode import Episode
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     add("--video", type=Path, metavar="FILE", help="write one episode as .mp4 or .gif")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    from rlzoo_plus.diagnostics.episode import episode_files, load_episode
+    from rlzoo_plus.policies.episode import episode_files, load_episode
 
     files = episode_files(options.path)
     if options.video is not None and len(files) > 1:
@@ -91,8 +91,8 @@ def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) 
 
 
 def _replay(run: Run, episode: Episode, about: dict[str, Any], options: Any) -> dict[str, Any]:
-    from rlzoo_plus.diagnostics.replay import PlayedStep, replay
-    from rlzoo_plus.evaluation import one_torch_thread
+    from rlzoo_plus.policies.replay import PlayedStep, replay
+    from rlzoo_plus.training.evaluation import one_torch_thread
 
     config, _ = run.changed_config(about["overrides"])
     mode = "human" if options.render else "rgb_array" if options.video else None
@@ -106,7 +106,7 @@ def _replay(run: Run, episode: Episode, about: dict[str, Any], options: Any) -> 
             def watch(step: PlayedStep) -> None:
                 time.sleep(1.0 / fps / options.speed)
         elif options.video:
-            from rlzoo_plus.runs.media import caption, rendered
+            from rlzoo_plus.training.media import caption, rendered
 
             def watch(step: PlayedStep) -> None:
                 if step.end is None:
@@ -115,7 +115,7 @@ def _replay(run: Run, episode: Episode, about: dict[str, Any], options: Any) -> 
 
         found = replay(episode, venv, watch)
     if options.video:
-        from rlzoo_plus.runs.media import write_video
+        from rlzoo_plus.training.media import write_video
 
         write_video(iter(frames), options.video, fps)
     steps = f"{episode.n_steps} steps, return {episode.episode_return:.2f}"

@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> int:
     add("--trust", action="store_true", help="import the runs' own packages and wrappers")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    from rlzoo_plus.diagnostics.degradation import plot, ranking, table
-    from rlzoo_plus.diagnostics.robustness import DEFAULT_GRID, measure, ranked, read_grid
+    from rlzoo_plus.policies.degradation import plot, ranking, table
+    from rlzoo_plus.policies.robustness import DEFAULT_GRID, measure, ranked, read_grid
 
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise ConfigError(f"--out {printable(options.out)}: plots are PNG files; end it in .png.")
@@ -85,7 +85,7 @@ def _candidates(
     names: list[str], which: str | None, choose: bool, *, trust: bool
 ) -> list[_Candidate]:
     """Return the policies to compare."""
-    from rlzoo_plus.analysis.runs import find_runs
+    from rlzoo_plus.analysis.run_list import find_runs
     from rlzoo_plus.artifacts.run_dir import RunDir
 
     runs = []

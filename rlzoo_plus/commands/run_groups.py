@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlzoo_plus.analysis.find_run import find_place
 from rlzoo_plus.analysis.index import RunEntry, load_runs
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import find_place
 
 RUNS_HELP = (
     "a run; a folder such as a sweep, for all runs in it; a study's name; a pattern; or s3://"

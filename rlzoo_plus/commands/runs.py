@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from rlzoo_plus.analysis.index import load_runs
-from rlzoo_plus.analysis.runs import COLUMNS, STATES, RunSummary, aligned, cells
+from rlzoo_plus.analysis.run_list import COLUMNS, STATES, RunSummary, aligned, cells
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import command_parser, make_console, tell

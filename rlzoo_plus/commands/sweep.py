@@ -14,7 +14,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.ledger import REMOVED, Ledger, open_sweep
 from rlzoo_plus.sweeps.presence import ask_to_stop, living_controllers
 from rlzoo_plus.sweeps.states import JobState, look_at
-from rlzoo_plus.sweeps.store_sweep import find_store_sweep
+from rlzoo_plus.workers.store_sweep import find_store_sweep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +58,7 @@ def _act(options: argparse.Namespace) -> int:
 def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
     """Run the unfinished jobs, or those that have failed."""
     from rlzoo_plus.sweeps import multirun
-    from rlzoo_plus.sweeps.job import placed_again
+    from rlzoo_plus.sweeps.sweep_job import placed_again
     from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 
     views = look_at(ledger.read())
@@ -135,7 +135,7 @@ def _cancel(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
 
 
 def _prune(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.job import remove_unfinished
+    from rlzoo_plus.sweeps.sweep_job import remove_unfinished
 
     if living_controllers(ledger.sweep):
         raise ConfigError(f"{ledger.sweep}: a controller is at work. Stop it first: sweep cancel.")

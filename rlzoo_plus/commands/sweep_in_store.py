@@ -18,14 +18,14 @@ from rlzoo_plus.commands.sweep_machines import (
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
-from rlzoo_plus.sweeps.costs import lines_of
 from rlzoo_plus.sweeps.states import JobState
-from rlzoo_plus.sweeps.store_sweep import StoreSweep, is_over, n_workers
+from rlzoo_plus.workers.costs import lines_of
+from rlzoo_plus.workers.store_sweep import StoreSweep, is_over, n_workers
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.sweeps.job import SweepJob
+    from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 _WATCH_S, _AFTER_ERROR_S = 5.0, 30.0
 

@@ -12,12 +12,12 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.submissions import split_sweep_url
 from rlzoo_plus.sweeps.states import JobState
-from rlzoo_plus.sweeps.store_sweep import Changed, StoreSweep, StoreView
+from rlzoo_plus.workers.store_sweep import Changed, StoreSweep, StoreView
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.cloud.launcher import CloudLauncher
+    from rlzoo_plus.cloud.cloud_launcher import CloudLauncher
     from rlzoo_plus.store.launches import Launch
 
 
@@ -133,11 +133,11 @@ def _launcher_of(
     views: Sequence[StoreView] = (),
 ) -> CloudLauncher:
     """Return the launcher of a launch, whose settings are those of somebody who can write there."""
-    from rlzoo_plus.cloud.launcher import CloudLauncher
+    from rlzoo_plus.cloud.cloud_launcher import CloudLauncher
     from rlzoo_plus.config.references import refuse_secrets
     from rlzoo_plus.config.resolve import infra_of
-    from rlzoo_plus.infra.launcher import make_launcher
-    from rlzoo_plus.sweeps.job import busy_cores, parse_infra
+    from rlzoo_plus.sweeps.launchers.launcher import make_launcher
+    from rlzoo_plus.sweeps.sweep_job import busy_cores, parse_infra
 
     given = parse_infra(overrides)
     refuse_secrets({"infra": given})

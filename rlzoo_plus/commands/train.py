@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import program_path, tell
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.job import check_before_building
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
+from rlzoo_plus.runs.train_job import check_before_building
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
 
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
-        from rlzoo_plus.commands.multirun import main as multirun
-        from rlzoo_plus.startup import collect_as_usual
+        from rlzoo_plus.commands.train_multirun import main as multirun
+        from rlzoo_plus.fast.startup import collect_as_usual
 
         collect_as_usual()
         return multirun(arguments)
@@ -89,7 +89,7 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
     problem = check_before_building(plan)
     for note in notes:
         console.print(f"[yellow]note:[/] {note}")
-    from rlzoo_plus.runs.job import run_plan
+    from rlzoo_plus.runs.train_job import run_plan
 
     run_dir, result, code = run_plan(plan, problem, console, command)
     console.print(_next_commands(plan.config, run_dir, result.state))
@@ -122,7 +122,7 @@ def print_done(console: Console, plan: Plan) -> None:
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     """Return the commands that are useful after a run."""
-    from rlzoo_plus.runs.open import trust_option
+    from rlzoo_plus.analysis.find_run import trust_option
 
     options = _saved_policy(run_dir) + trust_option(config, to_train=False)
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

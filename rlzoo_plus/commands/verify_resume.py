@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         print("exact resume: the environment can save its state")
     else:
         print(f"exact resume: no difference found in a test of {N_TRIED} steps")
-    from rlzoo_plus.verification.verify import TrialFailedError, shortened, verify
+    from rlzoo_plus.doctor.verify_resume import TrialFailedError, shortened, verify
 
     config = shortened(config, options.steps)
     with ExitStack() as stack:

@@ -11,8 +11,8 @@ from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser, make_console
 
 if TYPE_CHECKING:
-    from rlzoo_plus.infra.local import LocalLauncher
     from rlzoo_plus.store.contract import ArtifactStore
+    from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 
 
 def main(arguments: list[str]) -> int:
@@ -53,10 +53,10 @@ def main(arguments: list[str]) -> int:
     from rlzoo_plus.runs.printing import set_up_logging
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import split_sweep_url
-    from rlzoo_plus.sweeps.host import find_host
-    from rlzoo_plus.sweeps.restore import patiently
-    from rlzoo_plus.sweeps.task import Rules
-    from rlzoo_plus.sweeps.worker import FOLDER, Times, Wait, Worker
+    from rlzoo_plus.workers.host import find_host
+    from rlzoo_plus.workers.restore import patiently
+    from rlzoo_plus.workers.task import Rules
+    from rlzoo_plus.workers.worker_loop import FOLDER, Times, Wait, Worker
 
     url, sweep = split_sweep_url(options.sweep)
     console = make_console()
@@ -88,12 +88,12 @@ def main(arguments: list[str]) -> int:
 def _launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLauncher:
     """Return the launcher of this machine; without `slots`, the cores that jobs use decide."""
     from rlzoo_plus.errors import ConfigError
-    from rlzoo_plus.infra.launcher import LauncherOptions
-    from rlzoo_plus.infra.local import LocalLauncher, is_of_aws
     from rlzoo_plus.store.submissions import Submissions
-    from rlzoo_plus.sweeps.job import busy_cores, load_job
+    from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
+    from rlzoo_plus.sweeps.launchers.local import LocalLauncher, is_of_aws
     from rlzoo_plus.sweeps.multirun import PRELOAD
-    from rlzoo_plus.sweeps.worker import FOLDER
+    from rlzoo_plus.sweeps.sweep_job import busy_cores, load_job
+    from rlzoo_plus.workers.worker_loop import FOLDER
 
     threads = 1
     for record in {} if slots else Submissions(store, sweep).records().values():

@@ -193,7 +193,7 @@ ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
     {
-        **_in("rlzoo_plus.agents.noise", normal="NormalNoise"),
+        **_in("rlzoo_plus.fast.noise", normal="NormalNoise"),
         **_in(f"{_SB3}.noise", ou="OrnsteinUhlenbeckActionNoise"),
     },
     bases=[f"{_SB3}.noise:ActionNoise"],
@@ -257,28 +257,30 @@ CALLBACKS = Registry(
     "callback",
     "callbacks",
     {
-        **_in("rlzoo_plus.callbacks.networks", histograms="Histograms", gradients="Gradients"),
-        **_in("rlzoo_plus.callbacks.networks", q_values="QValues"),
-        **_in("rlzoo_plus.callbacks.reward_terms", reward_terms="RewardTerms"),
-        **_in("rlzoo_plus.runs.episode_video", episode_video="EpisodeVideo"),
+        **_in(
+            "rlzoo_plus.training.callbacks.networks", histograms="Histograms", gradients="Gradients"
+        ),
+        **_in("rlzoo_plus.training.callbacks.networks", q_values="QValues"),
+        **_in("rlzoo_plus.training.callbacks.reward_terms", reward_terms="RewardTerms"),
+        **_in("rlzoo_plus.training.callbacks.episode_video", episode_video="EpisodeVideo"),
     },
     bases=[f"{_SB3}.callbacks:BaseCallback"],
 )
 METRICS = Registry(
     "metric",
     "eval.metrics",
-    _in("rlzoo_plus.metrics", action_change="ActionChange", energy="Energy"),
+    _in("rlzoo_plus.training.metrics", action_change="ActionChange", energy="Energy"),
     methods=["begin", "step", "end"],
 )
 LAUNCHERS = Registry(
     "launcher",
     "infra.name",
     {
-        "local": "rlzoo_plus.infra.local:LocalLauncher",
-        "debug": "rlzoo_plus.infra.debug:DebugLauncher",
-        "slurm": "rlzoo_plus.infra.slurm:SlurmLauncher",
-        "ray": "rlzoo_plus.infra.ray_launcher:RayLauncher",
-        "workers": "rlzoo_plus.infra.workers:WorkersLauncher",
+        "local": "rlzoo_plus.sweeps.launchers.local:LocalLauncher",
+        "debug": "rlzoo_plus.sweeps.launchers.debug:DebugLauncher",
+        "slurm": "rlzoo_plus.sweeps.launchers.slurm:SlurmLauncher",
+        "ray": "rlzoo_plus.sweeps.launchers.ray_launcher:RayLauncher",
+        "workers": "rlzoo_plus.sweeps.launchers.workers:WorkersLauncher",
         "aws_batch": "rlzoo_plus.cloud.batch:BatchLauncher",
         "ec2_spot": "rlzoo_plus.cloud.fleet:FleetLauncher",
     },

@@ -21,7 +21,7 @@ def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
     if not _is_of_pybullet(env):
         return ENOUGH
-    from rlzoo_plus.envs.bullet_kinds import enough_of_kind
+    from rlzoo_plus.fast.worlds.bullet_kinds import enough_of_kind
 
     return enough_of_kind(type(env.unwrapped))
 
@@ -44,7 +44,7 @@ def batch_problem(env: Env) -> str | None:
         if type(layer) not in (_PASSED_BY_OF_PYBULLET if are_of_pybullet else _PASSED_BY):
             return f"it is wrapped in {type(layer).__name__}"
     if are_of_pybullet:
-        from rlzoo_plus.envs.bullet_kinds import why_not_known
+        from rlzoo_plus.fast.worlds.bullet_kinds import why_not_known
 
         return why_not_known(env)
     from robots.vec_env import why_not_batched

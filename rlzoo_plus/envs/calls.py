@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlzoo_plus.artifacts.tree import pack
-from rlzoo_plus.resume.plain import is_plain, to_plain
+from rlzoo_plus.envs.plain_state import is_plain, to_plain
 
 # For one environment: different calls in a row, and all calls.
 MOST_ENTRIES, MOST_CALLS = 10_000, 1_000_000

@@ -22,8 +22,8 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.envs.calls import Call, CallRecord
 from rlzoo_plus.envs.seeding import seed_generators
+from rlzoo_plus.envs.user_code import user_code, user_models
 from rlzoo_plus.envs.wrappers import MaskObservation
-from rlzoo_plus.resume.fingerprint import user_code, user_models
 from robots.quiet import native_output_hidden
 
 # Below the seeds of evaluation episodes, see `rlzoo_plus.envs.seeding`.

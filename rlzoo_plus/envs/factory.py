@@ -101,7 +101,7 @@ class _Chain:
 def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = None) -> VecEnv:
     from stable_baselines3.common.vec_env import VecFrameStack
 
-    from rlzoo_plus.agents.finite import FiniteVecEnv
+    from rlzoo_plus.envs.finite import FiniteVecEnv
 
     spec, vec_env = chain.spec, chain.vec_env
     venv: VecEnv
@@ -143,7 +143,7 @@ def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
     from stable_baselines3.common.monitor import Monitor
 
-    from rlzoo_plus.envs.one_by_one import OneByOne
+    from rlzoo_plus.fast.serial_vec_env import OneByOne
 
     kind: Any = OneByOne
     if chain.vec_env == "subproc":
@@ -193,7 +193,7 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
 
 
 def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:
-    from rlzoo_plus.envs.normalize import LeanNormalize
+    from rlzoo_plus.fast.normalize import LeanNormalize
 
     space, keys = venv.observation_space, None
     if isinstance(space, spaces.Dict):

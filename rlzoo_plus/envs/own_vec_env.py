@@ -25,11 +25,11 @@ from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.infos import copy_of
 from rlzoo_plus.envs.monitor import EpisodeMonitor, EpisodeRows, episode_numbers, with_own_episode
+from rlzoo_plus.envs.plain_state import is_plain, to_plain
 from rlzoo_plus.envs.single import import_packages
 from rlzoo_plus.envs.trial import check_shape
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import where_raised
-from rlzoo_plus.resume.plain import is_plain, to_plain
 
 log = logging.getLogger(__name__)
 GYMNASIUM = "gymnasium"

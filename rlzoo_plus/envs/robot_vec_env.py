@@ -135,7 +135,7 @@ def _batch_of(envs: list[gym.Env]) -> Any:
     """Return what steps these chains of wrappers: of our robots, or of PyBullet's own."""
     robots = [env.unwrapped for env in envs]
     if not isinstance(robots[0], BaseRobotEnv):
-        from rlzoo_plus.envs.bullet_kinds import batch_of
+        from rlzoo_plus.fast.worlds.bullet_kinds import batch_of
 
         return batch_of(envs)
     batch = RobotVecEnv(robots)

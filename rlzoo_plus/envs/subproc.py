@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env.subproc_vec_env import _worker
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.envs.infos import why_not_shared
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.infra.local import without_main
+from rlzoo_plus.processes import without_main
 
 # A terminal and a cluster send these to every process; only the run itself decides how to end.
 _FOR_THE_RUN = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}

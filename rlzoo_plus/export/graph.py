@@ -22,8 +22,8 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
-from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.artifacts.untrusted import one_line
+from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.signature import Signature
 

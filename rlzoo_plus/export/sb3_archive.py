@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlzoo_plus.agents.normalization import ObservationNormalizer
+from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.symbolic_pickle import (
     PickleError,

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-    from rlzoo_plus.agents.normalization import ObservationNormalizer
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.envs.normalization import ObservationNormalizer
 
 
 class _SpacesOnly(gym.Env):

@@ -23,8 +23,8 @@ class _Runs(ModuleType):
         Raises:
             ConfigError: There is no such folder.
         """
-        from rlzoo_plus.analysis.runs import find_runs, started_at
-        from rlzoo_plus.runs.open import Place
+        from rlzoo_plus.analysis.find_run import Place
+        from rlzoo_plus.analysis.run_list import find_runs, started_at
         from rlzoo_plus.runs.run import Run
 
         found = sorted(find_runs([Path(folder)]), key=started_at, reverse=True)

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.analysis.find_run import Place
 from rlzoo_plus.analysis.progress import numbers_of
 from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.analysis.statistics import Statistic, iqm, stratified_bootstrap_ci
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import LARGEST_STEP
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.open import Place
 from rlzoo_plus.runs.run import Run
-from rlzoo_plus.statistics import Statistic, iqm, stratified_bootstrap_ci
 from rlzoo_plus.store.cache import copy_of_run
 from rlzoo_plus.store.contract import ArtifactStore, is_name, open_store
 from rlzoo_plus.store.lease import ENDED, FINISHED, RELEASED, RUNNING

@@ -154,7 +154,7 @@ class Resolver:
                 "hydra/sweeper to hpo)."
             )
         if config.init_from is not None:
-            from rlzoo_plus.runs.warm_start import with_source
+            from rlzoo_plus.training.warm_start import with_source
 
             config = with_source(config)
         return config, [*self._file_notes[key], *resolved.warnings]

@@ -8,13 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.analysis.find_run import stored_config
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import continued_config
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import Place, read_config
 
 
 class BusyError(ConfigError):
@@ -168,17 +168,3 @@ def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | N
         raise ConfigError(f"{' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     assert isinstance(values, dict)
     return validate_config({str(k): v for k, v in values.items()} | {"run_dir": path})
-
-
-def stored_config(run_dir: RunDir) -> RunConfig:
-    """Read the configuration that a run was started with.
-
-    Raises:
-        ConfigError: It is damaged.
-    """
-    try:
-        return read_config(Place(run_dir.path))
-    except ConfigError as error:
-        raise ConfigError(
-            f"{error} restart=true starts a new run and moves this one aside."
-        ) from error

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.artifacts.result import TrainResult
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.callbacks import ProgressCallback
     from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.training.callbacks import ProgressCallback
 
 _QUIET = ("matplotlib", "PIL", "gymnasium", "urllib3", "tensorboard", "git")
 
@@ -92,7 +92,7 @@ def make_progress(
     config: RunConfig, console: Console, *, bar: bool | None = None
 ) -> ProgressCallback:
     """Return a bar in a terminal, else a line for each evaluation; `bar=False` forbids a bar."""
-    from rlzoo_plus.callbacks.progress import BarProgress, LineProgress
+    from rlzoo_plus.training.callbacks.progress_display import BarProgress, LineProgress
 
     wanted = config.log.progress
     has_bar = sys.stdout.isatty() if wanted == "auto" else bool(wanted)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.agents.policy import check_stack
+from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import as_arguments, compose_noting
-from rlzoo_plus.runs.open import Place, check_stack, find_place, read_config, require_trust
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.evaluation import Watch
+    from rlzoo_plus.training.evaluation import Watch
 
 log = logging.getLogger(__name__)
 _OF_ENV = ("env.kwargs.", "env.time_limit=", "eval.max_episode_steps=")
@@ -128,7 +129,7 @@ class Run:
             )
         if self._place.is_bundle:
             return f"<Run bundle {printable(self._place.path)}>"
-        from rlzoo_plus.analysis.runs import summarise
+        from rlzoo_plus.analysis.run_list import summarise
 
         known = summarise(self.run_dir)
         steps = "" if known.steps is None else f", {known.steps:,} steps"
@@ -176,7 +177,7 @@ class Run:
             return "new"
         if self._place.is_bundle:
             return "bundle"
-        from rlzoo_plus.analysis.runs import summarise
+        from rlzoo_plus.analysis.run_list import summarise
 
         return summarise(self.run_dir).state if self.run_dir.has_begun() else "new"
 
@@ -267,11 +268,11 @@ class Run:
         if plan.start is Start.DONE:
             self._config = None
             return self
-        from rlzoo_plus.runs.job import check_before_building, interruptible, run_plan
         from rlzoo_plus.runs.printing import lines_shown, plain_console
+        from rlzoo_plus.runs.train_job import check_before_building, interruptible, run_plan
 
         problem = check_before_building(plan)
-        from rlzoo_plus.callbacks import StopRequest
+        from rlzoo_plus.training.callbacks import StopRequest
 
         stop, console = StopRequest(), plain_console(quiet=quiet)
 
@@ -371,7 +372,7 @@ class Run:
             overrides: `KEY=VALUE` each, of `env.kwargs.*`, `env.time_limit`, `eval.metrics` and
                 `eval.max_episode_steps`.
             watching: Makes what watches every step, from the policy, the seeds and the number of
-                environments; e.g. `rlzoo_plus.diagnostics.recorder.EpisodeRecorder`.
+                environments; e.g. `rlzoo_plus.policies.recorder.EpisodeRecorder`.
             **values: More of them.
 
         Returns:
@@ -383,8 +384,8 @@ class Run:
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
         from rlzoo_plus.envs.seeding import held_out_seeds
-        from rlzoo_plus.evaluation import evaluate, one_torch_thread
-        from rlzoo_plus.metrics import load_metrics
+        from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
+        from rlzoo_plus.training.metrics import load_metrics
 
         self.require_trust()
         policy = self.policy(which)
@@ -458,8 +459,8 @@ class Run:
                 trust.
         """
         from rlzoo_plus.artifacts.inside import check_inside
-        from rlzoo_plus.evaluation import one_torch_thread
-        from rlzoo_plus.runs.media import record_video
+        from rlzoo_plus.training.evaluation import one_torch_thread
+        from rlzoo_plus.training.media import record_video
 
         self.require_trust()
         names = [which or self.which]

@@ -22,8 +22,8 @@ from rlzoo_plus.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.callbacks import StopRequest
     from rlzoo_plus.config.schema import RunConfig
+    from rlzoo_plus.training.callbacks import StopRequest
 
 _SENDER = (
     "import sys; sys.path.append(sys.argv[1]); "

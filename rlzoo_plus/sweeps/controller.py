@@ -10,15 +10,15 @@ from typing import Any
 
 from rlzoo_plus.artifacts.records import Follower
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_FAILED, JobEnd, JobSpec, Launcher, Limits
-from rlzoo_plus.infra.scheduler import Scheduler, stop_code
-from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.errors import EXIT_BUSY, EXIT_FAILED, ConfigError
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Launcher, Limits
+from rlzoo_plus.sweeps.launchers.scheduler import Scheduler, stop_code
 from rlzoo_plus.sweeps.ledger import DONE, FAILED, STARTED, STOPPED, Ledger
 from rlzoo_plus.sweeps.presence import Presence
 from rlzoo_plus.sweeps.states import JobState, explain_end, log_file
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 
-TARGET = "rlzoo_plus.runs.job:run_job"
+TARGET = "rlzoo_plus.runs.train_job:run_job"
 _LOOK_AGAIN_S = 1.0
 
 

@@ -20,7 +20,7 @@ from rlzoo_plus.artifacts.secrets import redact_all
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.sections import SharedSections
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.sweeps.job import SWEEPS, SweepJob, load_job, sweep_dir
+from rlzoo_plus.sweeps.sweep_job import SWEEPS, SweepJob, load_job, sweep_dir
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from rlzoo_plus.sweeps.states import JobState, JobView, log_file
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.sweeps.job import SweepJob
+    from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 # Of a log: enough for hundreds of lines.
 TAIL_BYTES = 2**18

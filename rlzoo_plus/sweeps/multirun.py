@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import Resolver
 from rlzoo_plus.sweeps.controller import Controller
-from rlzoo_plus.sweeps.job import SweepJob, busy_cores, make_job, sweep_dir
+from rlzoo_plus.sweeps.extend import place_longer
 from rlzoo_plus.sweeps.ledger import Ledger
-from rlzoo_plus.sweeps.longer import place_longer
 from rlzoo_plus.sweeps.states import tell_causes
+from rlzoo_plus.sweeps.sweep_job import SweepJob, busy_cores, make_job, sweep_dir
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.infra.launcher import Launcher
+    from rlzoo_plus.sweeps.launchers.launcher import Launcher
     from rlzoo_plus.sweeps.sweep_view import SweepView
 
     Compose = Callable[[Callable[[Composed], None], Sequence[str], "Multirun"], None]
     Tune = Callable[[Callable[[Sequence[str]], Composed]], int]
 
-PRELOAD = ("rlzoo_plus.preload",)
+PRELOAD = ("rlzoo_plus.runs.preload",)
 MULTIRUN = ("-m", "--multirun")
 
 
@@ -143,7 +143,7 @@ class Multirun:
 
     def _check(self, jobs: list[SweepJob]) -> Launcher | None:
         """Raise ConfigError for all mistakes together; return the launcher, None without jobs."""
-        from rlzoo_plus.diagnosis.refusals import Refusals
+        from rlzoo_plus.sweeps.refusals import Refusals
 
         launcher, together = None, several_sweeps([*self.jobs, *jobs])
         if jobs and not self._mistakes and not together:
@@ -160,7 +160,7 @@ class Multirun:
         return launcher
 
     def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
-        from rlzoo_plus.infra.workers import WorkersLauncher
+        from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 
         sweep = jobs[0].sweep
         if isinstance(launcher, WorkersLauncher):
@@ -189,8 +189,8 @@ def run_jobs(
     jobs: list[SweepJob], launcher: Launcher, view: SweepView, *, takes_signals: bool = True
 ) -> int:
     """Run jobs that are in their sweep's ledger; return 0, 1 if one failed, 75 or 130."""
-    from rlzoo_plus.infra.workers import WorkersLauncher
     from rlzoo_plus.store.cache import forget_store
+    from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 
     sweep = jobs[0].sweep
     if isinstance(launcher, WorkersLauncher):
@@ -213,14 +213,14 @@ def run_jobs(
 
 def is_left(launcher: Launcher, code: int) -> bool:
     """Return whether the runs of a sweep go on after `run_jobs` returned a code."""
-    from rlzoo_plus.infra.workers import WorkersLauncher
+    from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 
     return isinstance(launcher, WorkersLauncher) and (code > 1 or not launcher.settings.wait)
 
 
 def launcher_for(configs: list[RunConfig]) -> Launcher:
     """Return the launcher of a sweep; the first job says which, and how many at once."""
-    from rlzoo_plus.infra.launcher import make_launcher
+    from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 
     first = configs[0]
     return make_launcher(
@@ -241,10 +241,10 @@ def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> N
     only_asks = any(argument.partition("=")[0] in asking for argument in arguments)
     if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
         return
-    from rlzoo_plus.infra.local import start_server
+    from rlzoo_plus.sweeps.launchers.local import start_server
 
     if any(key == "fast_math" for key in iter_sweep_keys(arguments)):
-        from rlzoo_plus import fast_math
+        from rlzoo_plus.fast import fast_math
 
         fast_math.prepare()
     start_server(PRELOAD if preload is None else preload)
@@ -281,7 +281,7 @@ def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
 
 def _restarted(job: SweepJob) -> SweepJob:
     """Move an earlier run aside if restart=true: here, so that it happens once."""
-    from rlzoo_plus.runs.job import move_aside
+    from rlzoo_plus.runs.train_job import move_aside
 
     if not job.config.restart:
         return job

@@ -13,9 +13,10 @@ from rlzoo_plus.analysis.progress import Progress, read_progress
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.run_dir import FAILED, RUNNING, RunDir
 from rlzoo_plus.artifacts.untrusted import printable, read_plain_tail
-from rlzoo_plus.infra.launcher import EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, JobEnd
+from rlzoo_plus.errors import EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM
 from rlzoo_plus.sweeps import ledger
-from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 # A number that is a value, not the end of a name.
 _NUMBER = re.compile(r"(?<![A-Za-z_\d.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")

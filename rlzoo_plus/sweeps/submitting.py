@@ -17,20 +17,20 @@ from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.own_code import own_modules
-from rlzoo_plus.infra.launcher import EXIT_FAILED
-from rlzoo_plus.infra.scheduler import POLL_S, stop_code
-from rlzoo_plus.infra.stop_signals import stop_signals_go_to
-from rlzoo_plus.infra.submitter import run_record
-from rlzoo_plus.infra.workers import WorkersLauncher, progress_of
+from rlzoo_plus.errors import EXIT_FAILED
+from rlzoo_plus.processes import stop_signals_go_to
 from rlzoo_plus.store.cache import remember_store
-from rlzoo_plus.store.home import bring_run
+from rlzoo_plus.store.download import bring_run
 from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, RUNNING
 from rlzoo_plus.store.live import LiveRecord
 from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.sweeps.controller import Entry
-from rlzoo_plus.sweeps.job import SWEEPS, SweepJob
+from rlzoo_plus.sweeps.launchers.scheduler import POLL_S, stop_code
+from rlzoo_plus.sweeps.launchers.submitter import run_record
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher, progress_of
 from rlzoo_plus.sweeps.ledger import DONE, FAILED, Ledger
 from rlzoo_plus.sweeps.states import JobState, JobView
+from rlzoo_plus.sweeps.sweep_job import SWEEPS, SweepJob
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
@@ -114,7 +114,7 @@ def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) ->
 
 def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:
     """Return the command that starts a worker for runs with these configurations."""
-    from rlzoo_plus.runs.open import foreign_code_of
+    from rlzoo_plus.analysis.find_run import foreign_code_of
 
     # What is submitted has no store.
     alone = (config.model_copy(update={"store": None}) for config in configs)

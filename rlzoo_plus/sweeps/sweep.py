@@ -10,11 +10,11 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import as_arguments
 from rlzoo_plus.runs.run import Run, frame
 from rlzoo_plus.sweeps.controller import Entry
-from rlzoo_plus.sweeps.job import SweepJob
 from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
 from rlzoo_plus.sweeps.multirun import Multirun, start_early
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at
 from rlzoo_plus.sweeps.summary import as_table, job_data, summarise, write_summary
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import SweepView, headline
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.analysis.estimates import shown
-from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.analysis.variants import settings_labels, variant_values
 from rlzoo_plus.config.cadence import trained_steps
 from rlzoo_plus.sweeps.controller import Controller, Entry
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.infra.launcher import Launcher
-    from rlzoo_plus.sweeps.job import SweepJob
+    from rlzoo_plus.sweeps.launchers.launcher import Launcher
     from rlzoo_plus.sweeps.ledger import Ledger
+    from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 _REDRAW_S, _REDRAW_BAR_S, _LINE_S = 0.5, 0.1, 5.0
 _BAR = 24

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from rlzoo_plus.infra.launcher import Handle, JobEnd, JobSpec, Launcher, Limits
 from rlzoo_plus.sweeps.controller import Controller
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.launchers.launcher import Handle, JobEnd, JobSpec, Launcher, Limits
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import JobState
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.testing.run_contract import ON_POLICY, short_config
 
 DATA = {"a": [1, 2.5, None, True], "ключ": {"deep": [{"x": "ü\n"}]}, "small": 1e-300, "big": 2**70}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlzoo_plus.metrics import EpisodeMeter, EpisodeMetric
+from rlzoo_plus.training.metrics import EpisodeMeter, EpisodeMetric
 
 _LENGTH = 12
 

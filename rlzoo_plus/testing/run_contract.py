@@ -16,9 +16,9 @@ import pytest
 
 from rlzoo_plus.agents.policy import load_policy
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv, make_own_vec_env
 from rlzoo_plus.envs.trial import check_shape
 from rlzoo_plus.errors import ConfigError
@@ -26,9 +26,9 @@ from rlzoo_plus.export import graph as graphs
 from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature
 from rlzoo_plus.runs.compose import compose_run
-from rlzoo_plus.runs.exp_manager import ExpManager
 from rlzoo_plus.testing.robot_contract import bytes_of
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.training.callbacks import StopRequest
+from rlzoo_plus.training.exp_manager import ExpManager
 
 # So short that a suite takes seconds; later overrides win.
 SHORT = (

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlzoo_plus.tracking.base import Tracker
 from rlzoo_plus.tracking.safe import SafeTracker
+from rlzoo_plus.tracking.tracker import Tracker
 
 CONFIG = {
     "algo": {"name": "ppo", "hyperparams": {"gamma": 0.99, "net_arch": [64, 64]}},

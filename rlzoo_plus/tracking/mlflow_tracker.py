@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tracking import base
+from rlzoo_plus.tracking import tracker as base
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from rlzoo_plus.config.references import reveal
 from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tracking.base import Tracker
+from rlzoo_plus.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.tracking import base
+from rlzoo_plus.tracking import tracker as base
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import JobSpec, Launcher
-from rlzoo_plus.infra.local import LocalLauncher
-from rlzoo_plus.infra.scheduler import JobsStopped, run_together
-from rlzoo_plus.infra.workers import WorkersLauncher
-from rlzoo_plus.sweeps.job import SweepJob, make_job
+from rlzoo_plus.sweeps.launchers.launcher import JobSpec, Launcher
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
+from rlzoo_plus.sweeps.launchers.scheduler import JobsStopped, run_together
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.multirun import run_jobs
+from rlzoo_plus.sweeps.sweep_job import SweepJob, make_job
 from rlzoo_plus.tuning.experiment_file import write_winner
 from rlzoo_plus.tuning.objectives import run_metrics
 from rlzoo_plus.tuning.study import Study

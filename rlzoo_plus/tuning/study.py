@@ -21,20 +21,20 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import config_options
 from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import Launcher, make_launcher
-from rlzoo_plus.infra.workers import WorkersLauncher
 from rlzoo_plus.store.cache import remember_store
-from rlzoo_plus.sweeps.job import busy_cores
+from rlzoo_plus.sweeps.launchers.launcher import Launcher, make_launcher
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 from rlzoo_plus.sweeps.submitting import worker_command
+from rlzoo_plus.sweeps.sweep_job import busy_cores
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.experiment_file import check_target
-from rlzoo_plus.tuning.lease import Leases
 from rlzoo_plus.tuning.objectives import RUNGS, parse_constraints
 from rlzoo_plus.tuning.samplers import Grid, make_pruner, make_sampler
 from rlzoo_plus.tuning.storage import open_storage, patient, patiently
 from rlzoo_plus.tuning.stored_study import ABOUT, StoredStudy, write_study_file
 from rlzoo_plus.tuning.study_plan import StudyPlan, about_study, check_draws, study_mistakes
 from rlzoo_plus.tuning.trial_job import DIVERGED, PRELOAD, TrialReporter
+from rlzoo_plus.tuning.trial_lease import Leases
 
 T = TypeVar("T")
 

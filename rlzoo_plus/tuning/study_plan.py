@@ -313,7 +313,7 @@ def _refuse_sweeps(words: list[str]) -> None:
 
 def study_mistakes(plan: StudyPlan) -> list[str]:
     """Return what is wrong with a study, all of it; nothing is written."""
-    from rlzoo_plus.diagnosis.refusals import refusals
+    from rlzoo_plus.sweeps.refusals import refusals
     from rlzoo_plus.tuning.storage import check_storage, require_optuna
 
     require_optuna()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.analysis.runs import duration
+from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.sweeps.sweep_view import LiveView, SweepView, progress_cells, progress_table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
-    from rlzoo_plus.infra.launcher import Launcher
+    from rlzoo_plus.sweeps.launchers.launcher import Launcher
     from rlzoo_plus.tuning.stored_study import KnownStudy
     from rlzoo_plus.tuning.study import Study
     from rlzoo_plus.tuning.study_plan import StudyPlan

@@ -19,12 +19,12 @@ from rlzoo_plus.tuning.storage import patiently
 if TYPE_CHECKING:
     import optuna
 
-    from rlzoo_plus.callbacks import StopRequest
-    from rlzoo_plus.runs.job import Watcher
+    from rlzoo_plus.runs.train_job import Watcher
+    from rlzoo_plus.training.callbacks import StopRequest
 
 TRIAL = "rlzoo_plus.tuning.trial_job:run_trial"
 EXAMINATION = "rlzoo_plus.tuning.trial_job:examine"
-PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.tuning.trial_job")
+PRELOAD = ("rlzoo_plus.runs.preload", "rlzoo_plus.tuning.trial_job")
 EXAMINED = "held_out.json"
 # Training does not wait longer for a storage.
 _PATIENCE_S = 10.0
@@ -39,7 +39,7 @@ def run_trial(data: dict[str, Any]) -> int:
     Args:
         data: `config` and `command`, as of any job, and `report`, which `follow` takes.
     """
-    from rlzoo_plus.runs.job import run_job
+    from rlzoo_plus.runs.train_job import run_job
 
     return run_job(data, watch=follow(data["report"], data["config"]["n_timesteps"]))
 
@@ -77,9 +77,9 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
 
 def examine(data: dict[str, Any]) -> int:
     """Evaluate the best policy of `run`, which the study trained with `config`, on `episodes`."""
+    from rlzoo_plus.analysis.find_run import stored_config
     from rlzoo_plus.config.own_code import own_code
     from rlzoo_plus.config.resolve import config_hash, validate_config
-    from rlzoo_plus.runs.plan import stored_config
     from rlzoo_plus.runs.run import Run
 
     stored = stored_config(RunDir(Path(data["run"])))

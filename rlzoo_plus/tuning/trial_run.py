@@ -12,11 +12,12 @@ from typing import Any
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.infra.launcher import EXIT_ENDED, JobEnd, JobSpec
-from rlzoo_plus.infra.workers import WorkersHandle
+from rlzoo_plus.errors import EXIT_ENDED
 from rlzoo_plus.sweeps.controller import job_spec
-from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec
+from rlzoo_plus.sweeps.launchers.workers import WorkersHandle
 from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.tuning.objectives import RUNGS, mean_metrics, run_metrics, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan

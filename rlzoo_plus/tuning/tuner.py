@@ -15,10 +15,10 @@ from optuna import TrialPruned
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import UntrustedError
-from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, JobEnd, JobSpec, Launcher
-from rlzoo_plus.infra.scheduler import Scheduler, stop_code
-from rlzoo_plus.infra.workers import WorkersHandle, WorkersLauncher
+from rlzoo_plus.errors import EXIT_BUSY, EXIT_ENDED, EXIT_FAILED, ConfigError
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Launcher
+from rlzoo_plus.sweeps.launchers.scheduler import Scheduler, stop_code
+from rlzoo_plus.sweeps.launchers.workers import WorkersHandle, WorkersLauncher
 from rlzoo_plus.sweeps.presence import Presence, is_present
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan

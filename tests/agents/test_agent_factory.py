@@ -9,11 +9,11 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from support.training import assert_same_tree, make_config, tiny_config
 
 from rlzoo_plus.agents.factory import check_device, make_agent, thread_policy
-from rlzoo_plus.agents.noise import NormalNoise
-from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.agents.policy import load_policy, save_policy
 from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast.noise import NormalNoise
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rlzoo_plus.agents.policy import Policy, load_policy, save_policy
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.envs.factory import make_train_env
-from rlzoo_plus.resume.agent_state import capture, restore
+from rlzoo_plus.training.resume.agent_state import capture, restore
 
 DISCRETE = ("dqn", "qrdqn", "sbx_dqn")
 TANH_ADAMW = ("network.activation=tanh", "network.optimizer=adamw")

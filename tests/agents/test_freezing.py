@@ -7,7 +7,7 @@ from support.training import bundle_weights, start_run, tiny_config, train_run
 
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 REACH = "tests/TinyReach-v0"

@@ -16,7 +16,7 @@ from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.commands.import_sb3 import main as import_sb3
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.export.writing import export_policy
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytest.importorskip("sbx", reason="sbx is not installed")
 pytestmark = pytest.mark.training

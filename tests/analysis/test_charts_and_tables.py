@@ -11,7 +11,7 @@ from support.written_runs import write_run
 
 from rlzoo_plus.analysis.charts import KINDS, threshold_figure
 from rlzoo_plus.analysis.clocks import positions
-from rlzoo_plus.analysis.compared import compare_sides
+from rlzoo_plus.analysis.comparison_report import compare_sides
 from rlzoo_plus.analysis.estimates import estimate
 from rlzoo_plus.analysis.index import load_runs
 from rlzoo_plus.analysis.scores import make_sides

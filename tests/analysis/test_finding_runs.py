@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rlzoo_plus.analysis.runs import cells, find_runs, summarise
+from rlzoo_plus.analysis.run_list import cells, find_runs, summarise
 from rlzoo_plus.errors import ConfigError
 
 

@@ -16,9 +16,9 @@ from rlzoo_plus.analysis.curves import (
 )
 from rlzoo_plus.analysis.index import read_run
 from rlzoo_plus.analysis.series import load_evaluations, load_series, metric_keys
+from rlzoo_plus.analysis.statistics import iqm, stratified_bootstrap_ci
 from rlzoo_plus.analysis.style import PALETTE, line_look, thousands
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.statistics import iqm, stratified_bootstrap_ci
 
 
 def has_colour(path, colour):

@@ -14,7 +14,7 @@ from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.launches import Launches
 from rlzoo_plus.store.lease import CANCELLED, FAILED, FINISHED, RunLease, list_leases
 from rlzoo_plus.store.submissions import Submissions
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.testing.run_contract import ON_POLICY, short_config
 
 

@@ -18,7 +18,7 @@ from rlzoo_plus.cloud.image import WorkerImage
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.seeding import evaluation_seeds
-from rlzoo_plus.evaluation import evaluate
+from rlzoo_plus.training.evaluation import evaluate
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
 IMAGE = "localhost/rlzoo-worker:test"

@@ -6,12 +6,12 @@ import pytest
 import yaml
 from support.training import make_config
 
-from rlzoo_plus.cloud import plan
-from rlzoo_plus.cloud.launcher import CloudSettings
-from rlzoo_plus.cloud.plan import plan_lines
+from rlzoo_plus.cloud import launch_plan as plan
+from rlzoo_plus.cloud.cloud_launcher import CloudSettings
+from rlzoo_plus.cloud.launch_plan import plan_lines
 from rlzoo_plus.cloud.prices import load_prices
 from rlzoo_plus.cloud.template import template_path
-from rlzoo_plus.diagnosis.estimate import JobTime
+from rlzoo_plus.doctor.estimate import JobTime
 from rlzoo_plus.errors import ConfigError
 
 HOUR = JobTime(3000.0, 600.0)

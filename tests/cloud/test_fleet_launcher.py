@@ -16,10 +16,10 @@ from rlzoo_plus.cloud.fleets import find_fleets, leave_fleet
 from rlzoo_plus.cloud.image import WorkerImage
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import make_launcher
 from rlzoo_plus.store.launches import Launches
 from rlzoo_plus.store.lease import FINISHED, RunLease
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.launchers.launcher import make_launcher
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.testing.run_contract import ON_POLICY, short_config
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/rlzoo-lab@sha256:" + 64 * "0"

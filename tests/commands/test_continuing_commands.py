@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.runs import job
+from rlzoo_plus.runs import train_job as job
 from rlzoo_plus.runs.plan import Start
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, doctor
-from rlzoo_plus.diagnosis import advice
-from rlzoo_plus.diagnosis.probe import Measurement, ProbeResult, Setting, kinds_of
+from rlzoo_plus.doctor import advice
+from rlzoo_plus.doctor.probe import Measurement, ProbeResult, Setting, kinds_of
 from rlzoo_plus.sweeps import multirun
 
 TESTS = Path(__file__).parents[1]
@@ -128,7 +128,7 @@ def test_nothing_is_left_behind(look, in_process):
 
 @pytest.mark.training
 def test_a_study_is_looked_at_by_drawing_trials(look, monkeypatch):
-    monkeypatch.setattr("rlzoo_plus.diagnosis.diagnose.DRAWS", 5)
+    monkeypatch.setattr("rlzoo_plus.doctor.check_jobs.DRAWS", 5)
     line = ("-m", "hpo=ppo", "hpo.n_trials=3", "algo.hyperparams.gamma=interval(0.9,0.99)")
     code, text = look(*line)
     assert code == 0
@@ -174,7 +174,7 @@ def measured(monkeypatch):
         both = Measurement(kind, Setting("dummy", 1, 2), 190.0, rough=True)
         return ProbeResult([alone, both], best=both)
 
-    monkeypatch.setattr("rlzoo_plus.diagnosis.probe.Probe.run", run)
+    monkeypatch.setattr("rlzoo_plus.doctor.probe.Probe.run", run)
     monkeypatch.setattr(multirun, "PRELOAD", ())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, train
-from rlzoo_plus.runs import job
+from rlzoo_plus.runs import train_job as job
 from rlzoo_plus.sweeps import multirun
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.training import tiny_config
 
+from rlzoo_plus.analysis.find_run import require_trust
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.schema import RunConfig
@@ -20,7 +21,6 @@ from rlzoo_plus.config.trusted import (
     trusted_paths,
 )
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import require_trust
 
 MARK = "import sys; sys.modules['mine_was_here'] = sys\n"
 WRAPPER = "import gymnasium\nclass Wrapper(gymnasium.Wrapper): pass\n"

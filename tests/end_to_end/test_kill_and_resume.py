@@ -7,7 +7,7 @@ import pytest
 from support.processes import PLUS, wait_for
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.doctor.digests import run_digests
 
 TRAIN = [
     *PLUS, "train", "algo=sac", "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]",

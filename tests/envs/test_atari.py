@@ -9,11 +9,11 @@ from support.training import make_config, train_run
 pytest.importorskip("ale_py", reason="Atari games need rlzoo-plus[atari]")
 pytest.importorskip("cv2", reason="Atari games need rlzoo-plus[atari]")
 
-from rlzoo_plus.callbacks.beside import make_evaluation_env
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.training.callbacks.background_evaluator import make_evaluation_env
 
 ONE = ("n_envs=1", "algo.hyperparams.batch_size=128")
 
@@ -89,7 +89,7 @@ def test_a_game_repeated_twice_is_refused():
 def test_a_breakout_run_resumes_exactly_in_the_middle_of_a_game(tmp_path):
     from support.resuming import train_in_pieces
 
-    from rlzoo_plus.verification.digests import run_digests
+    from rlzoo_plus.doctor.digests import run_digests
 
     config = breakout(
         "n_envs=1", "n_timesteps=192", "algo.hyperparams.n_steps=32", "eval.every_steps=null",

@@ -5,9 +5,9 @@ from support.resuming import StopAfter, assert_same_in_pieces
 from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.config.compare import continued_config
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.batching import ENOUGH
-from rlzoo_plus.runs.exp_manager import ExpManager
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.training.exp_manager import ExpManager
 from robots.plugin import SWITCH
 
 pytestmark = pytest.mark.training

@@ -14,7 +14,7 @@ from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.resume.env_state import capture_envs, restore_envs
+from rlzoo_plus.training.resume.env_state import capture_envs, restore_envs
 from robots import native
 
 pytestmark = [
@@ -195,7 +195,7 @@ def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch, make):
 
 
 def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
-    from rlzoo_plus.envs import bullet_kinds
+    from rlzoo_plus.fast.worlds import bullet_kinds
 
     real = native.part
 

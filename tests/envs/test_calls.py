@@ -11,7 +11,7 @@ from rlzoo_plus.envs import calls
 from rlzoo_plus.envs.calls import CallRecord
 from rlzoo_plus.envs.episodes import RecordedEpisodes
 from rlzoo_plus.envs.factory import make_train_env
-from rlzoo_plus.resume.env_state import capture_envs, restore_envs, unrecorded_calls
+from rlzoo_plus.training.resume.env_state import capture_envs, restore_envs, unrecorded_calls
 
 
 @pytest.fixture

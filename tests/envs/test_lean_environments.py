@@ -12,8 +12,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from support.training import assert_same_tree
 
 from rlzoo_plus.envs.monitor import EpisodeMonitor
-from rlzoo_plus.envs.normalize import LeanNormalize, update_statistics
-from rlzoo_plus.envs.one_by_one import OneByOne
+from rlzoo_plus.fast.normalize import LeanNormalize, update_statistics
+from rlzoo_plus.fast.serial_vec_env import OneByOne
 
 SPACES = {
     "float32": spaces.Box(-np.inf, np.inf, (5,), np.float32),

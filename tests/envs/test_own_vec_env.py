@@ -14,7 +14,7 @@ from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.own_vec_env import OwnVecEnv
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.evaluation import evaluate
+from rlzoo_plus.training.evaluation import evaluate
 
 MINE = "vec_env=support.vec_envs.Walkers"
 LENGTHS = (3, 4)

@@ -13,7 +13,7 @@ from support.training import start_run, tiny_config
 
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 PROCESSES = ("n_envs=2", "vec_env=subproc")
@@ -140,7 +140,7 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
             _kill(made[0], 1)
 
     monkeypatch.setattr(
-        "rlzoo_plus.runs.exp_manager.make_train_env",
+        "rlzoo_plus.training.exp_manager.make_train_env",
         lambda *args: made.append(make_train_env(*args)) or made[-1],
     )
     with pytest.raises(RunError, match="environment 1"):
@@ -155,13 +155,13 @@ def test_a_run_whose_process_dies_fails_with_the_reason_and_goes_on(tmp_path, mo
 
 
 def test_a_process_that_dies_while_a_run_is_restored_blames_no_checkpoint(tmp_path, monkeypatch):
-    from rlzoo_plus.resume import env_state
+    from rlzoo_plus.training.resume import env_state
 
     config = tiny_config("ppo", "tests/TinyReach-v0", *PROCESSES, "checkpoint.every_steps=64")
     run_dir, made = start_run(tmp_path, config), []
     ExpManager(config, run_dir).train()
     monkeypatch.setattr(
-        "rlzoo_plus.runs.exp_manager.make_train_env",
+        "rlzoo_plus.training.exp_manager.make_train_env",
         lambda *args: made.append(make_train_env(*args)) or made[-1],
     )
     real = env_state.restore_envs

@@ -14,7 +14,7 @@ from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.envs.fit import inspect_env
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.resume.env_state import capture_envs, restore_envs
+from rlzoo_plus.training.resume.env_state import capture_envs, restore_envs
 from robots import ROBOT_IDS
 from robots.goal_env import GoalRobotEnv
 

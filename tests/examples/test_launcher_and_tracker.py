@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo_plus.infra.launcher import LauncherOptions
+from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.testing import LauncherContract, TrackerContract
 from rlzoo_plus.testing.run_contract import ON_POLICY, SHORT, run_command
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rlzoo_plus.infra.usage import cores as cores_of_jobs
+from rlzoo_plus.sweeps.launchers.usage import cores as cores_of_jobs
 from robots import cores, threads
 from robots.cores import machine_cores, usable_cores
 from robots.threads import THREADS, Threads, read_threads

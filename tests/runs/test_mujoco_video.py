@@ -10,7 +10,7 @@ from rlzoo_plus.envs import single
 
 _SHOW = """
 from support.training import make_config
-from rlzoo_plus.runs.media import make_rendering_env, rendered
+from rlzoo_plus.training.media import make_rendering_env, rendered
 config = make_config("algo=ppo", "env.id=HalfCheetah-v5")
 venv = make_rendering_env(config)
 venv.reset()

@@ -5,12 +5,13 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from rlzoo_plus.analysis.find_run import stored_config
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.train import print_done
 from rlzoo_plus.config.cadence import with_schedule
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.job import move_aside
-from rlzoo_plus.runs.plan import Start, plan_run, stored_config
+from rlzoo_plus.runs.plan import Start, plan_run
+from rlzoo_plus.runs.train_job import move_aside
 
 
 def refusal(config):

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.media import as_frame, caption, write_video
+from rlzoo_plus.training.media import as_frame, caption, write_video
 
 
 def video(n_frames, height=48, width=64):

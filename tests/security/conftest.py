@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
 
 
 def snapshot(root: Path) -> dict:

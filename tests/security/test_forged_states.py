@@ -12,9 +12,9 @@ from support.training import start_run, tiny_config
 from rlzoo_plus.artifacts.atomic import write_folder
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
+from rlzoo_plus.envs.plain_state import replace_attributes
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.resume.plain import replace_attributes
-from rlzoo_plus.runs.exp_manager import ExpManager
+from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
 CONFIGS = {

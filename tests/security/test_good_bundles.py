@@ -10,11 +10,11 @@ from support.forged import FIXTURE, copy_bundle
 from support.training import make_config
 
 import rlzoo_plus
+from rlzoo_plus.analysis.find_run import Place, read_config
 from rlzoo_plus.artifacts.bundle import load_bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LARGEST_YAML_BYTES, parse_yaml, read_plain_file
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.runs.open import Place, read_config
 
 # Actions lie in [-1, 1] in single precision, and processors add up in different orders.
 ROUNDING = 1e-6

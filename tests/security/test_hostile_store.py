@@ -14,7 +14,7 @@ from support.stores import store_of
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.store.cache import mirror_light_files
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
-from rlzoo_plus.store.home import bring_run
+from rlzoo_plus.store.download import bring_run
 from rlzoo_plus.store.pull import pull_run
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.testing.run_contract import ON_POLICY, short_config

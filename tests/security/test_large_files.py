@@ -8,7 +8,7 @@ from support.evil_sweeps import edit_ledger, make_sweep, stopped
 
 from rlzoo_plus.artifacts.untrusted import read_plain_tail
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.infra.launcher import JobEnd
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import explain_end, read_progress
 

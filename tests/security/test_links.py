@@ -9,10 +9,10 @@ from rlzoo_plus.artifacts.inside import OutsideError, check_inside, check_plain,
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir, RunLock
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.infra.debug import DebugLauncher
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.runs.plan import plan_run
 from rlzoo_plus.sweeps.controller import Controller
+from rlzoo_plus.sweeps.launchers.debug import DebugLauncher
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import JobState
 

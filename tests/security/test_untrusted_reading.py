@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
+from rlzoo_plus.analysis.find_run import Place
 from rlzoo_plus.artifacts.atomic import write_atomic, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.records import read_records
@@ -20,7 +21,6 @@ from rlzoo_plus.artifacts.untrusted import (
 )
 from rlzoo_plus.commands import dispatch, plot
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.open import Place
 from rlzoo_plus.runs.run import Run
 
 

@@ -9,7 +9,7 @@ from support.stores import store_of
 from support.training import tiny_config
 
 from rlzoo_plus.commands.dispatch import run as run_verb
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.sweep_job import make_job
 
 KEY = "env/ppo/aaaaaaaaaaaaaaaa-s0"
 LIVE = f"live/first/{KEY}.json"

@@ -18,10 +18,10 @@ from support.training import start_run, tiny_config, train_run
 
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.mirror import SENT_FILE, RunMirror
 from rlzoo_plus.store.pull import pull_run
-from rlzoo_plus.verification.digests import run_digests
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ class Pusher:
 @pytest.fixture(scope="module", params=_ALGOS)
 def grown(request, tmp_path_factory):
     """Return the states of a growing run, a directory each, and that run undisturbed."""
-    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import ExpManager
 
     folder = tmp_path_factory.mktemp(request.param)
     config = tiny_config(request.param, "tests/TinyReach-v0", "n_timesteps=256")
@@ -110,7 +110,7 @@ def _step(state):
 
 @pytest.mark.parametrize("kind", ["folder", "s3"])
 def test_a_killed_push_leaves_a_store_that_restores(kind, grown, tmp_path, monkeypatch):
-    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import ExpManager
 
     config, states, whole = grown
     paths, draw = sorted(states.iterdir()), random.Random(f"{kind} {states.parent.name}")

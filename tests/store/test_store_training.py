@@ -16,17 +16,17 @@ from support.training import OFF_POLICY, SMALL, TINY, make_config
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.commands.dispatch import run as run_verb
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.job import run_plan
 from rlzoo_plus.runs.plan import plan_run
 from rlzoo_plus.runs.printing import plain_console
 from rlzoo_plus.runs.run import Run
 from rlzoo_plus.runs.store_sync import name_in_store
+from rlzoo_plus.runs.train_job import run_plan
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import STOP, RunLease, ask, list_leases
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.training.callbacks import StopRequest
 
 pytestmark = pytest.mark.training
 SHORT = ("algo=ppo", "env=pendulum", *TINY[1:], *SMALL["ppo"])

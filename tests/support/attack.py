@@ -73,7 +73,10 @@ class Watch:
 
 
 def _is_own_worker(words):
-    return list(words[:2]) == [sys.executable, "-c"] and "rlzoo_plus.infra.worker" in words[2]
+    return (
+        list(words[:2]) == [sys.executable, "-c"]
+        and "rlzoo_plus.sweeps.launchers.job_process" in words[2]
+    )
 
 
 def _itself(path):

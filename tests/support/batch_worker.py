@@ -9,13 +9,13 @@ from pathlib import Path
 
 from support.worker_processes import PRELOAD, QUICK
 
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.submissions import split_sweep_url
-from rlzoo_plus.sweeps.host import find_host
-from rlzoo_plus.sweeps.task import Rules
-from rlzoo_plus.sweeps.worker import Worker
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.testing import jobs
+from rlzoo_plus.workers.host import find_host
+from rlzoo_plus.workers.task import Rules
+from rlzoo_plus.workers.worker_loop import Worker
 
 
 def work(folder, place, words):

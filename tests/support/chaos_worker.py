@@ -6,7 +6,7 @@ from support.stores import fail_requests
 
 from rlzoo_plus.commands.dispatch import run
 from rlzoo_plus.store.s3 import S3Store
-from rlzoo_plus.sweeps import worker
+from rlzoo_plus.workers import worker_loop as worker
 
 SHARE, EXPIRES_S = 0.3, 8.0
 

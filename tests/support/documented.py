@@ -150,7 +150,7 @@ def running_command(words, folder):
     Yields the process, which is killed at the end of the block, and the file with its output.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rlzoo_plus.preload", "matplotlib.pyplot"])
+    context.set_forkserver_preload(["rlzoo_plus.runs.preload", "matplotlib.pyplot"])
     output = Path(tempfile.mkdtemp()) / "output.txt"
     process = context.Process(target=_be_command, args=(words, folder, output, dict(os.environ)))
     process.start()

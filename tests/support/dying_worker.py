@@ -14,13 +14,13 @@ from pathlib import Path
 
 from support.workers import make_worker, state_of, submit, task_record
 
-from rlzoo_plus.infra.local import LocalLauncher
-from rlzoo_plus.infra.node import ProcessHandle
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import RunLease
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.sync import RunSync
-from rlzoo_plus.sweeps import worker as module
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
+from rlzoo_plus.sweeps.launchers.node import ProcessHandle
+from rlzoo_plus.workers import worker_loop as module
 
 # What a worker does from taking a run to its end; it is killed before the call, or after it.
 MOMENTS = (

@@ -6,8 +6,8 @@ from support.training import make_config
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import InfraConfig
-from rlzoo_plus.sweeps.job import SweepJob, make_job
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.sweep_job import SweepJob, make_job
 
 CONFIG = ("algo=ppo", "env=pendulum", "tuned=none", "n_timesteps=4096", "device=cpu")
 

@@ -14,8 +14,8 @@ from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.runs.job import check_before_building, run_plan
 from rlzoo_plus.runs.plan import plan_run
+from rlzoo_plus.runs.train_job import check_before_building, run_plan
 
 ENVS = {
     "her": "tests/TinyGoal-v0",
@@ -168,8 +168,8 @@ def _run(values: dict[str, object], tally: Tally, *, trains: bool) -> None:
 
 def _build(config) -> None:
     from rlzoo_plus.agents.factory import check_device, make_agent
-    from rlzoo_plus.callbacks import check_user_callbacks
     from rlzoo_plus.envs.factory import make_train_env
+    from rlzoo_plus.training.callbacks import check_user_callbacks
 
     check_device(config.device)
     check_user_callbacks(config)

@@ -36,10 +36,10 @@ MODULES = (
     "rlzoo_plus.commands.diagnose",
     "rlzoo_plus.commands.inspect",
     "rlzoo_plus.commands.robustness",
-    "rlzoo_plus.diagnostics.degradation",
-    "rlzoo_plus.diagnostics.diagnose",
-    "rlzoo_plus.diagnostics.robustness",
-    "rlzoo_plus.diagnostics.stepping",
+    "rlzoo_plus.policies.degradation",
+    "rlzoo_plus.policies.diagnosis",
+    "rlzoo_plus.policies.robustness",
+    "rlzoo_plus.policies.stepping",
     "robots.randomization",
 )
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
@@ -48,8 +48,12 @@ MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.expo
 MODULES += tuple(
     f"rlzoo_plus.runs.{name}" for name in ("plan", "open", "job", "printing", "media", "run")
 )
-MODULES += ("rlzoo_plus.export.sb3_format", "rlzoo_plus.callbacks", "rlzoo_plus.analysis.curves")
-MODULES += ("rlzoo_plus.runs.warm_start", "rlzoo_plus.tuning.experiment_file")
+MODULES += (
+    "rlzoo_plus.export.sb3_format",
+    "rlzoo_plus.training.callbacks",
+    "rlzoo_plus.analysis.curves",
+)
+MODULES += ("rlzoo_plus.training.warm_start", "rlzoo_plus.tuning.experiment_file")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LIMIT_S = 60
 ROOM_BYTES = 3 * 2**30
@@ -135,7 +139,7 @@ def begin(path):
     from rlzoo_plus.agents.policy import misfits
     from rlzoo_plus.config.schema import InitConfig
     from rlzoo_plus.errors import ConfigError
-    from rlzoo_plus.runs.warm_start import read_source
+    from rlzoo_plus.training.warm_start import read_source
 
     try:
         source = read_source(path, InitConfig())

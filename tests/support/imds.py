@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from rlzoo_plus.infra.interruption import VARIABLE
+from rlzoo_plus.workers.spot_notice import VARIABLE
 
 PREFIX = "/latest/meta-data/"
 _TOKEN, _TTL = "X-aws-ec2-metadata-token", "X-aws-ec2-metadata-token-ttl-seconds"

@@ -27,8 +27,8 @@ def ignore_stop(data):
 def on_another_processor(data):
     """Train a run on a machine that says so."""
     from rlzoo_plus.artifacts import provenance
-    from rlzoo_plus.resume import fingerprint
-    from rlzoo_plus.sweeps.task import run_with_code
+    from rlzoo_plus.training.resume import fingerprint
+    from rlzoo_plus.workers.task import run_with_code
 
     machine = {**provenance.machine_fingerprint(), "processor": "another processor"}
     fingerprint.machine_fingerprint = lambda: machine

@@ -14,7 +14,7 @@ from support.stores import store_of
 from support.worker_processes import worker_processes
 
 from rlzoo_plus.config.schema import InfraConfig
-from rlzoo_plus.infra.launcher import make_launcher
+from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 
 KINDS = (
     *("local", "debug", "slurm_local", "slurm", "slurm_cluster", "ray"),

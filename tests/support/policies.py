@@ -9,9 +9,9 @@ from support.libraries import is_of_sbx
 from support.training import tiny_config
 
 from rlzoo_plus.agents.factory import make_policy
-from rlzoo_plus.agents.normalization import ObservationNormalizer
 from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.catalog import ALGORITHMS
+from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.export.graph import PolicyGraph
 from rlzoo_plus.export.parity import made_up
 from rlzoo_plus.export.signature import make_signature

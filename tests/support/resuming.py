@@ -6,9 +6,9 @@ import pytest
 from support.training import start_run, train_run
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.callbacks import StopRequest
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.doctor.digests import run_digests
+from rlzoo_plus.training.callbacks import StopRequest
 
 
 class StopAfter(StopRequest):
@@ -53,7 +53,7 @@ class KillAfter(StopAfter):
 
 def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):
     """Train, killed after so many iterations of each process; return the run and its result."""
-    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import ExpManager
 
     run_dir = start_run(path, config)
     for count in n_iterations:
@@ -64,7 +64,7 @@ def train_with_a_kill(path: Path, config: RunConfig, *n_iterations: int):
 
 def train_in_pieces(path: Path, config: RunConfig, n_iterations: int = 2):
     """Train, stopping after so many iterations each time; return run, result and the stops."""
-    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import ExpManager
 
     run_dir = start_run(path, config)
     for stops in range(500):

@@ -80,7 +80,7 @@ def start_run(path: Path, config: RunConfig) -> RunDir:
 
 def train_run(path: Path, config: RunConfig, stop=None):
     """Train; return the run's directory and the result."""
-    from rlzoo_plus.runs.exp_manager import ExpManager
+    from rlzoo_plus.training.exp_manager import ExpManager
 
     run_dir = start_run(path, config)
     return run_dir, ExpManager(config, run_dir, stop).train()

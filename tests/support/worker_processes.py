@@ -11,14 +11,14 @@ from pathlib import Path
 
 from support.processes import environ_of_tests
 
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.sweeps.task import Rules
-from rlzoo_plus.sweeps.worker import Times, Wait, Worker
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.testing import jobs
+from rlzoo_plus.workers.task import Rules
+from rlzoo_plus.workers.worker_loop import Times, Wait, Worker
 
 # Limits count from the start of a job, which has to import little then. Beats may come late.
-PRELOAD = ("rlzoo_plus.preload", "rlzoo_plus.testing.jobs")
+PRELOAD = ("rlzoo_plus.runs.preload", "rlzoo_plus.testing.jobs")
 QUICK = Times(beat_s=0.1, push_s=1.0, look_s=0.1, expires_s=20.0, patience_s=20.0)
 
 

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from rlzoo_plus import __version__
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.lease import LARGEST_BYTES, RunLease, lease_name, list_leases, read_record
 from rlzoo_plus.store.submissions import Submissions
-from rlzoo_plus.sweeps.job import make_job
-from rlzoo_plus.sweeps.task import Rules
-from rlzoo_plus.sweeps.worker import Times, Worker
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
+from rlzoo_plus.sweeps.sweep_job import make_job
+from rlzoo_plus.workers.task import Rules
+from rlzoo_plus.workers.worker_loop import Times, Worker
 
 SWEEP = "sweep"
 QUICK = Times(

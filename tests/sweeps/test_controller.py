@@ -9,17 +9,17 @@ import time
 import pytest
 from support.training import tiny_config
 
+from rlzoo_plus.analysis.statistics import iqm
 from rlzoo_plus.artifacts import records
-from rlzoo_plus.infra.debug import DebugLauncher
-from rlzoo_plus.infra.launcher import JobEnd
-from rlzoo_plus.infra.local import LocalLauncher
-from rlzoo_plus.statistics import iqm
 from rlzoo_plus.sweeps import controller as controller_module
 from rlzoo_plus.sweeps.controller import Controller
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.launchers.debug import DebugLauncher
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import JobState, look_at
 from rlzoo_plus.sweeps.summary import summarise, write_summary
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.sweeps.sweep_view import headline, job_line, live_table, summary_table
 
 

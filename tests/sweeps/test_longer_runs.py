@@ -7,10 +7,10 @@ import pytest
 from support.training import tiny_config
 
 import rlzoo_plus as rz
-from rlzoo_plus.sweeps.job import make_job, sweep_dir
+from rlzoo_plus.doctor.digests import run_digests
+from rlzoo_plus.sweeps.extend import place_longer
 from rlzoo_plus.sweeps.ledger import Ledger
-from rlzoo_plus.sweeps.longer import place_longer
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.sweeps.sweep_job import make_job, sweep_dir
 
 TINY = [
     "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "device=cpu",

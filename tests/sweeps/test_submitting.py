@@ -17,17 +17,17 @@ import rlzoo_plus as rz
 from rlzoo_plus.agents.policy import load_run_policy
 from rlzoo_plus.analysis.progress import Progress
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands.multirun import main
-from rlzoo_plus.diagnosis.refusals import _check_infra
-from rlzoo_plus.infra.launcher import LauncherOptions
-from rlzoo_plus.infra.workers import WorkersLauncher, WorkersSettings
+from rlzoo_plus.commands.train_multirun import main
 from rlzoo_plus.store.cache import store_of
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
 from rlzoo_plus.store.submissions import Submissions
-from rlzoo_plus.sweeps.job import make_job
+from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher, WorkersSettings
 from rlzoo_plus.sweeps.ledger import open_sweep
+from rlzoo_plus.sweeps.refusals import _check_infra
 from rlzoo_plus.sweeps.states import JobState, JobView, look_at
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.sweeps.sweep_view import SweepView
 
 TINY = [

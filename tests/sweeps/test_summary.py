@@ -9,9 +9,9 @@ from rich.console import Console
 from support.training import tiny_config
 
 from rlzoo_plus.analysis.estimates import shown
-from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress
 from rlzoo_plus.sweeps.summary import summarise, write_summary
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows
 
 

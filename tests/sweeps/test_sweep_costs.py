@@ -9,7 +9,7 @@ from support.workers import SWEEP, run_record, submit
 from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.live import LiveRecord
-from rlzoo_plus.sweeps.costs import RunCosts, costs_of_run, costs_of_sweep, lines_of
+from rlzoo_plus.workers.costs import RunCosts, costs_of_run, costs_of_sweep, lines_of
 
 
 def _attempt(end, step=0, seconds=600.0, usd=0.01, processor="A", machine="c7a.large"):

@@ -11,7 +11,7 @@ from support.processes import PLUS, environ_of_tests, wait_for
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.doctor.digests import run_digests
 
 TINY = [
     "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "device=cpu",

@@ -11,13 +11,13 @@ from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import JobEnd
 from rlzoo_plus.sweeps import ledger
 from rlzoo_plus.sweeps.controller import job_spec
-from rlzoo_plus.sweeps.job import load_job, make_job, sweep_dir
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.sweeps.ledger import Ledger, open_sweep
 from rlzoo_plus.sweeps.presence import Presence, ask_to_stop, living_controllers
 from rlzoo_plus.sweeps.states import JobState, explain_end, look_at, read_progress
+from rlzoo_plus.sweeps.sweep_job import load_job, make_job, sweep_dir
 
 
 def job_of(sweep, *overrides):

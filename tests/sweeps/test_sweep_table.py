@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from support.training import make_config
 
-from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.states import JobState, JobView, Progress
+from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.sweeps.sweep_view import brief, job_line, live_table
 
 LONG = "the gearbox broke " * 20

@@ -9,9 +9,9 @@ from support.training import tiny_config
 
 from rlzoo_plus.commands import dispatch, sweep
 from rlzoo_plus.sweeps import ledger
-from rlzoo_plus.sweeps.job import make_job
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.presence import Presence
+from rlzoo_plus.sweeps.sweep_job import make_job
 
 
 @pytest.fixture

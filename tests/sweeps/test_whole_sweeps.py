@@ -9,7 +9,7 @@ import pytest
 from support.processes import PLUS, is_gone, wait_for
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.verification.digests import run_digests
+from rlzoo_plus.doctor.digests import run_digests
 
 SWEEP = [
     *PLUS, "train", "-m", "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]",

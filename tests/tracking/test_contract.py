@@ -12,7 +12,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import read_json
 from rlzoo_plus.testing import TrackerContract
 from rlzoo_plus.testing.tracker_contract import CONFIG, make_run_dir
-from rlzoo_plus.tracking.base import ServiceSettings, attachments, flatten, known_run
+from rlzoo_plus.tracking.tracker import ServiceSettings, attachments, flatten, known_run
 
 
 class FakeTracker:

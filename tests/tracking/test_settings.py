@@ -7,8 +7,8 @@ import pytest
 from rlzoo_plus.config.schema import TrackerConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tracking import make_tracker
-from rlzoo_plus.tracking.base import as_text, flatten
 from rlzoo_plus.tracking.safe import SafeTracker
+from rlzoo_plus.tracking.tracker import as_text, flatten
 
 
 def tracker_config(name, offline=True, **kwargs):

@@ -7,8 +7,8 @@ from support.studies import settings
 
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, RunDir
-from rlzoo_plus.infra.launcher import JobEnd
 from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan, about_study

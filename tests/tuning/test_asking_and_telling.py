@@ -239,7 +239,7 @@ def test_a_lost_attempt_without_successor_gets_one(open_study, monkeypatch):
 
 
 def test_two_successors_of_one_attempt_are_run_once(open_study, monkeypatch):
-    from rlzoo_plus.tuning import lease
+    from rlzoo_plus.tuning import trial_lease as lease
 
     study = open_study(n_trials=3)
     draw(study.ask("gone"))
@@ -315,7 +315,7 @@ def test_a_trial_that_was_taken_from_the_queue_but_never_signed_is_found(
     number = study.claim("gone", "ticket")
     assert study.requeue_orphans(lambda owner: None) == []
     if storage_name == "journal":
-        monkeypatch.setattr("rlzoo_plus.tuning.lease._UNSIGNED_S", -1.0)
+        monkeypatch.setattr("rlzoo_plus.tuning.trial_lease._UNSIGNED_S", -1.0)
     else:
         _age_heartbeats(study)
     assert study.requeue_orphans(lambda owner: None) == [number]

@@ -7,9 +7,9 @@ import pytest
 from support.training import make_config
 
 from rlzoo_plus.artifacts.atomic import write_json
-from rlzoo_plus.infra.launcher import JobEnd
-from rlzoo_plus.infra.scheduler import JobsStopped
-from rlzoo_plus.sweeps.job import SweepJob
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
+from rlzoo_plus.sweeps.launchers.scheduler import JobsStopped
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.tuning.retraining import EXAMINED, examine
 
 

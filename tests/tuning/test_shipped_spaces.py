@@ -145,7 +145,7 @@ def test_what_is_trained_without_a_study_lies_inside_the_space(algo, compose_val
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "env"), CASES)
 def test_the_doctor_finds_nothing_wrong_with_what_is_drawn(algo, env, compose_values):
-    from rlzoo_plus.diagnosis.diagnose import diagnose
+    from rlzoo_plus.doctor.check_jobs import diagnose
 
     values, _ = compose_values(f"algo={algo}", *env.split())
     fixed = resolve(values).config.model_dump(mode="json")

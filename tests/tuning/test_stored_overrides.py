@@ -4,10 +4,10 @@ import pytest
 from pretended import base_fixture, finish, make_fixture  # noqa: F401
 from support.training import make_config
 
+from rlzoo_plus.analysis.find_run import ConfigError
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import UntrustedError, is_harmless
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.runs.open import ConfigError
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.retraining import retraining_jobs
 from rlzoo_plus.tuning.study_plan import make_plan

@@ -11,11 +11,11 @@ from support.pretended_worker import fail, wait_for_request, worker_in_a_thread
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import LauncherOptions, make_launcher
-from rlzoo_plus.infra.local import LocalLauncher
 from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
 from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions, make_launcher
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.tuning import retraining, study
 from rlzoo_plus.tuning.trials import TrialState
 
@@ -123,7 +123,7 @@ def test_a_run_that_was_finished_for_a_dead_controller_is_not_trained_again(
     overrides = tuner.study.draw(asked, tuner.plan.draw)
     tuner.study.set_overrides(asked.number, overrides)
     config = tuner.plan.trial_config(overrides, 0, asked.folder).model_dump()
-    from rlzoo_plus.infra.submitter import Submitter, run_record
+    from rlzoo_plus.sweeps.launchers.submitter import Submitter, run_record
 
     record = run_record("trials/0000/s0", config, "as it was")
     Submitter(store, "s").submit([{**record, "follow": True}])

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.studies import settings
 
-from rlzoo_plus.statistics import iqm_interval
+from rlzoo_plus.analysis.statistics import iqm_interval
 from rlzoo_plus.tuning.study_report import (
     HeldOut,
     Retrained,

@@ -9,7 +9,7 @@ from pretended import KILLED, PRUNED, STEPS, base_fixture, crash, finish, make_f
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.infra.launcher import JobEnd
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.tuning.study_plan import about_study
 from rlzoo_plus.tuning.trials import TrialState
 from rlzoo_plus.tuning.tuner import MOST_IN_A_ROW

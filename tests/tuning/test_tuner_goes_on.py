@@ -6,7 +6,7 @@ import signal
 import pytest
 from pretended import BUSY, base_fixture, finish, make_fixture, states  # noqa: F401
 
-from rlzoo_plus.infra.launcher import JobEnd
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 
 
 def test_a_busy_run_is_waited_for(make, monkeypatch):

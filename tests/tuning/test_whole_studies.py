@@ -10,9 +10,9 @@ import yaml
 from support.processes import PLUS, call, start, wait_for  # noqa: F401
 
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.tuning.stored_study import read_study_file
 from rlzoo_plus.tuning.trials import TrialState
-from rlzoo_plus.verification.digests import run_digests
 
 TINY = [
     "env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none",

@@ -1,0 +1,1 @@
+"""The dashboard: runs and sweeps in the browser."""

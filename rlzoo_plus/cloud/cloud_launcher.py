@@ -1,0 +1,321 @@
+"""What launchers that start machines in AWS share: settings, the project, budgets, launches."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.budget import deal, least_share
+from rlzoo_plus.cloud.launch_plan import LARGEST_VCPUS, measure, plan_lines, vcpus_of
+from rlzoo_plus.cloud.prices import VARIABLE, load_prices
+from rlzoo_plus.cloud.project import Project, read_project
+from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat, RunConfig
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.launches import Launch, Launches
+from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher, WorkersSettings
+
+log = logging.getLogger(__name__)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Where runs would go if nobody is asked which project.
+UNKNOWN_STORE = "s3://the-bucket-of-your-project"
+_MOST_HOURS = 24.0 * 365.0
+
+
+class CloudSettings(WorkersSettings):
+    """The keys of `infra=aws_batch` and `infra=ec2_spot`; conf/infra/ explains them."""
+
+    # The most vCPUs of a machine that a run may get, unless it needs more: of a project by default.
+    largest_vcpus: ClassVar[int] = LARGEST_VCPUS
+    wait: bool = False
+    project: Line | None = None
+    spot: bool = True
+    families: list[Line] = Field(default_factory=list)
+    vcpus: Count | Literal["auto"] = "auto"
+    max_usd: PositiveFloat | None = None
+    max_hours: Annotated[PositiveFloat, Field(le=_MOST_HOURS)] = 24.0
+    attempts: Annotated[Count, Field(le=10)] = 10
+    gpus: NonNegative = 0
+    secrets: dict[str, Line] = Field(default_factory=dict)
+    dry_run: bool = False
+
+
+class CloudLauncher(WorkersLauncher):
+    """Submits runs to the store of a project, and starts machines whose workers train them.
+
+    No process of ours watches them: workers claim, send and end by themselves. A subclass says what
+    kind of machines.
+    """
+
+    starts_machines = True
+    Settings: type[CloudSettings] = CloudSettings
+    settings: CloudSettings
+    # Its name in `infra.name`, and what starts its machines, for people.
+    name: ClassVar[str]
+    title: ClassVar[str] = "AWS"
+    # Runs of one launch at most.
+    most_runs: ClassVar[int] = 10_000
+
+    def __init__(self, options: LauncherOptions) -> None:
+        self.settings, self.options = options.settings, options
+        if not options.store:
+            store = UNKNOWN_STORE if self.settings.dry_run else self.project.store
+            options = replace(options, store=store)
+        super().__init__(options)
+        # What is to be told when machines are started.
+        self.notes: list[str] = []
+        # Whether workers import code that is not ours, as the runs of the user's own command need.
+        self.trust = bool(self.settings.code)
+        self._budgets: dict[str, float] = {}
+        self._prepared: set[str] = set()
+
+    @cached_property
+    def project(self) -> Project:
+        """The project whose machines are used.
+
+        Raises:
+            ConfigError: There is none, or AWS cannot be asked.
+        """
+        return read_project(self.settings.project)
+
+    @property
+    def vcpus(self) -> int:
+        """VCPUs of a machine for one run."""
+        return vcpus_of(self.settings, self.options.threads_per_job)
+
+    @property
+    def bid(self) -> float:
+        """The highest Spot price that is paid, in percent of the on-demand price."""
+        return 100.0
+
+    @cached_property
+    def launches(self) -> Launches:
+        """The launches of the sweep."""
+        return Launches(self.submitter.store, self.sweep)
+
+    def prepare(self, configs: Mapping[str, RunConfig]) -> list[str]:
+        """Print the plan of a dry run, or check everything and deal out the budget."""
+        if self.settings.dry_run:
+            return self.plan(configs)
+        if not set(configs) <= self._prepared:
+            self.check_store()
+            self.check(configs)
+            self.trust |= any(map(_is_foreign, configs.values()))
+            self._budgets = self._dealt([*configs])
+            self._prepared = set(configs)
+        return []
+
+    def prepare_study(self, config: RunConfig) -> None:
+        """Check all that the machines of a study's trials will need; each trial is a launch.
+
+        Raises:
+            ConfigError: They could not be started, or a setting is for sweeps.
+        """
+        for key, given in (("max_usd", self.settings.max_usd), ("dry_run", self.settings.dry_run)):
+            if given:
+                raise ConfigError(
+                    f"infra.{key} is for sweeps: nobody knows what trials a study will have. Leave "
+                    "it out, and bound the study by hpo.n_trials and infra.time_limit_minutes."
+                )
+        self.prepare({"trial": config})
+
+    def more_of(self, key: str) -> dict[str, Any]:
+        """Return the budget of a run over all its attempts [$], None for no limit."""
+        return {"max_usd": self._budgets.get(key)}
+
+    def start_machines(self, keys: Sequence[str]) -> list[str]:
+        """Start machines for the runs that no machine is started for, or at work for."""
+        covered = self.covered()
+        missing = [key for key in keys if key not in covered]
+        lines, self.notes = self.notes, []
+        if not missing:
+            return [*lines, "machines are started for all of these runs already"]
+        if len(missing) < len(keys):
+            n_there = len(keys) - len(missing)
+            lines.append(f"machines are started for {n_there:,} of these runs already")
+        for begin in range(0, len(missing), self.most_runs):
+            part = missing[begin : begin + self.most_runs]
+            lines += self.start(self.launches.add(part, self.as_stored()))
+        return lines
+
+    def as_stored(self) -> dict[str, Any]:
+        """Return what a launch keeps: the section `infra` that starts the same machines again."""
+        limits = self.options.limits
+        return {
+            **self.settings.model_dump(),
+            "name": self.name,
+            "project": self.project.name,
+            "memory_gib": limits.memory_gib,
+            "time_limit_minutes": None if limits.time_s is None else limits.time_s / 60.0,
+        }
+
+    @property
+    def types(self) -> Mapping[str, int]:
+        """The types of machines that a run may get, with their vCPUs.
+
+        Raises:
+            ConfigError: There are none, or AWS cannot be asked.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def usd_per_hour(self) -> float | None:
+        """The most that an hour of a run can cost [$], None if no price is known.
+
+        That is its whole machine, the dearest that it may get: the last run on one pays for all.
+
+        Raises:
+            ConfigError: No price is known, and there is a budget.
+        """
+        prices, region, spot = load_prices(), aws.region(), self.settings.spot
+        highest = 0.0
+        for kind, vcpus in self.types.items():
+            price = prices.type_usd_per_hour(kind, vcpus, spot=spot, bid=self.bid, region=region)
+            if price is None:
+                unknown = f"no price of {printable(kind)} in {region} is known"
+                if self.settings.max_usd is not None:
+                    raise ConfigError(f"infra.max_usd: {unknown}. Give it: {VARIABLE}=FILE.")
+                log.warning("no costs are counted: %s", unknown)
+                return None
+            highest = max(highest, price.highest)
+        return highest
+
+    def worker_words(self, launch: Launch, usd_per_hour: float | None, slots: int = 1) -> list[str]:
+        """Return what follows `rlzoo-plus worker` on a machine of a launch."""
+        words = [self.place, "--slots", str(slots), "--launch", launch.name]
+        words += ["--spot"] if self.settings.spot else []
+        if usd_per_hour is not None:
+            # Rounded up: what is counted is never below what is paid.
+            words += ["--usd-per-hour", f"{math.ceil(usd_per_hour * 1e6) / 1e6:.6f}"]
+        return [*words, "--trust"] if self.trust else words
+
+    def check_store(self) -> None:
+        """Check that the machines may use the store.
+
+        Raises:
+            ConfigError: It is not that of the project, or AWS cannot be asked.
+        """
+        if self.url.rstrip("/") != self.project.store.rstrip("/"):
+            raise ConfigError(
+                f"store={self.url}: the machines of project {self.project.name} may use no store "
+                f"but {self.project.store}. Leave store=... out."
+            )
+
+    def check_secrets(self) -> None:
+        """Check that secrets are named, and that the machines may read them.
+
+        Raises:
+            ConfigError: One cannot be a variable, or is no parameter of the project.
+        """
+        # No other parameter may be read by the roles of the project.
+        parameter = rf"/rlzoo/{self.project.name}(/[A-Za-z0-9_.-]+)+"
+        for name, source in self.settings.secrets.items():
+            if not _VARIABLE.fullmatch(name) or not re.fullmatch(parameter, source):
+                raise ConfigError(
+                    f"infra.secrets.{printable(name)} must be the name of a parameter of SSM below "
+                    f"/rlzoo/{self.project.name}/; its value is never written here."
+                )
+
+    def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
+        if self.settings.max_usd is None:
+            return {}
+        least = least_share(self.usd_per_hour or 0.0)
+        return deal(self.settings.max_usd, self.spent(), keys, least_usd=least)
+
+    def spent(self) -> dict[str, float]:
+        """Return what each run of the sweep has cost so far [$], as the store says.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        live = self.submitter.live()
+        return {key: _spent(each.record.get("spent")) for key, each in live.items()}
+
+    def stop_machines(self) -> list[str]:
+        """Stop what is no longer needed of a sweep that was cancelled; return lines that say so.
+
+        The workers were asked to stop already: machines that are at work are left to them.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        return []
+
+    def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
+        """Return lines for `sweep status`: how the machines are, and what helps.
+
+        Args:
+            unbegun: The keys of the runs that wait, and that nobody has cancelled.
+            sweep: What commands call the sweep.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        return []
+
+    # What a subclass says.
+
+    def plan(
+        self, configs: Mapping[str, RunConfig], spent: Mapping[str, float] | None = None
+    ) -> list[str]:
+        """Return what would be started, and what it would cost, as lines; asks nobody.
+
+        Args:
+            configs: The configurations of the runs by their keys.
+            spent: What each run of the sweep has cost so far [$].
+
+        Raises:
+            ConfigError: No price is known, or the budget is too small.
+        """
+        # First without a measurement, which takes long: a mistake is told at once.
+        plan_lines(configs, [], self.settings, self.vcpus, self.title, spent)
+        times = measure([*configs.values()])
+        return plan_lines(configs, times, self.settings, self.vcpus, self.title, spent)
+
+    def check(self, configs: Mapping[str, RunConfig]) -> None:
+        """Check that the machines can be started: credentials, project, quota, families, image.
+
+        Raises:
+            ConfigError: What is wrong, and what helps; nothing was started.
+        """
+        raise NotImplementedError
+
+    def covered(self) -> set[str]:
+        """Return the keys of the runs that machines are started for, or at work for.
+
+        Raises:
+            ConfigError: AWS cannot be asked.
+        """
+        raise NotImplementedError
+
+    def start(self, launch: Launch) -> list[str]:
+        """Start machines for the runs of a launch; return lines that say so.
+
+        Raises:
+            ConfigError: They cannot be started.
+        """
+        raise NotImplementedError
+
+
+def _is_foreign(config: RunConfig) -> bool:
+    """Return whether a run needs `--trust` of its worker, which brings no store of its own."""
+    from rlzoo_plus.analysis.find_run import foreign_code_of
+
+    alone = config.model_copy(update={"store": None})
+    return bool(config.init_from or foreign_code_of(alone))
+
+
+def _spent(spent: object) -> float:
+    """Return what a run has cost [$], as its untrusted record says."""
+    usd = finite(spent.get("usd")) if isinstance(spent, Mapping) else None
+    return max(0.0, usd or 0.0)

@@ -1,0 +1,92 @@
+"""`rlzoo-plus train -m`: run the jobs of a sweep, or with `hpo` a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rlzoo_plus.commands.typed import make_console
+from rlzoo_plus.config.catalog import ON_WORKERS
+from rlzoo_plus.sweeps import multirun
+from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlzoo_plus.config.composer import Composed
+    from rlzoo_plus.sweeps.sweep_job import SweepJob
+
+
+def main(arguments: list[str]) -> int:
+    """Run the sweep or study; return 0, 1 if a job failed, 75 or 130 if it was stopped."""
+
+    def tune(compose: Callable[[Sequence[str]], Composed]) -> int:
+        return _run_study(arguments, compose)
+
+    if multirun.is_search(arguments):
+        from rlzoo_plus.tuning.trial_job import PRELOAD
+
+        multirun.start_early(arguments, PRELOAD)
+    else:
+        multirun.start_early(arguments)
+    view = SweepView(make_console)
+    sweep = multirun.Multirun(arguments, view, tune)
+    sweep.execute()
+    if sweep.jobs and not sweep.is_left:
+        from rlzoo_plus.sweeps.ledger import Ledger
+
+        print_summary(Ledger(sweep.jobs[0].sweep), sweep.jobs, view.console)
+        _print_unsent(sweep.jobs, view.console)
+    return sweep.code
+
+
+def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
+    """Print how many runs that trained here are not all in their store."""
+    from rlzoo_plus.store.mirror import is_sent
+
+    here = [job for job in jobs if job.config.store and job.config.infra.name not in ON_WORKERS]
+    unsent = [job for job in here if job.run_dir.has_begun() and not is_sent(job.path)]
+    if unsent:
+        store = unsent[0].config.store
+        console.print(
+            f"warning: {len(unsent)} of these runs are not all in {store}. Send each later: "
+            f"rlzoo-plus push {unsent[0].path} {store}",
+            markup=False,
+        )
+
+
+def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:
+    """Run the trials, retrain the best, write the report; return 1 if no trial has a result."""
+    from rlzoo_plus.tuning.storage import require_optuna
+    from rlzoo_plus.tuning.study_plan import make_plan
+
+    plan, notes = make_plan(arguments, compose)
+    require_optuna()
+    # These import Optuna.
+    from rlzoo_plus.tuning.retraining import conclude, many
+    from rlzoo_plus.tuning.samplers import pruning_note
+    from rlzoo_plus.tuning.study import begin_study
+    from rlzoo_plus.tuning.study_view import TuningView
+    from rlzoo_plus.tuning.tuner import Tuner
+
+    study, launcher, more = begin_study(plan, arguments)
+    console = make_console()
+    for note in dict.fromkeys(filter(None, [pruning_note(plan.hpo), *notes, *more])):
+        console.print(f"[yellow]note:[/] {note}")
+    view = TuningView(console, plan, study, is_live=not launcher.shows_output)
+    over = sum(trial.state in ("done", "pruned", "failed") for trial in study.trials())
+    before = f", {over} already finished" if over else ""
+    seeds = "" if plan.hpo.seeds == 1 else f" of {plan.hpo.seeds} seeds"
+    view.say(
+        f"study {plan.folder}: {many(plan.hpo.n_trials, 'trial')}{seeds}{before}, "
+        f"{launcher.slots} at once, {many(len(plan.space.dimensions), 'value')} to find, "
+        f"{plan.trial_timesteps:,} steps each"
+    )
+    tuner = Tuner(plan, study, launcher, view.ended, view.tick)
+    with view:
+        code = tuner.run()
+    if code <= 1:
+        code = max(code, conclude(plan, study, launcher, arguments, view))
+    if code > 1:
+        view.say("stopped; the same command goes on")
+    return code

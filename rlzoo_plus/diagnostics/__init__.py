@@ -1,1 +1,0 @@
-"""Diagnostics: acts with a trained policy and looks at what it does."""

@@ -1,0 +1,114 @@
+"""Hashes of each part of a finished run, without what depends on the clock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rlzoo_plus.artifacts.bundle import load_bundle
+from rlzoo_plus.artifacts.records import read_records
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.training.resume.env_state import PREFIX
+
+_DIGITS = 16
+# Depends on the clock, or on where a run was interrupted.
+_PASSING = {"clock", "exactness", "t", "ts", "training_time_s", "resumed_at"}
+_PASSING_METRICS = ("time/fps", "time/time_elapsed")
+
+
+def run_digests(run_dir: RunDir) -> dict[str, str]:
+    """Return a hash of each part of a finished run, 16 hexadecimal digits, by its name.
+
+    Raises:
+        FileNotFoundError: It has no whole checkpoint.
+        DamagedFolderError: A bundle is damaged.
+    """
+    checkpoint = run_dir.checkpoints().load_newest()
+    if checkpoint is None:
+        raise FileNotFoundError(f"{run_dir.path} has no whole checkpoint")
+    state = checkpoint.state
+    agent = state["agent"]
+    rows = {name: asdict(index) for name, index in checkpoint.chunks.items()}
+    long_episodes = {name: rows.pop(name) for name in list(rows) if name.startswith(PREFIX)}
+    networks, optimizers = {}, {}
+    for name, value in agent["parameters"].items():
+        (optimizers if "optimizer" in name else networks)[name] = value
+    parts: dict[str, Any] = {
+        "networks and targets": [networks, agent["tensors"]],
+        "optimizers": optimizers,
+        "counters, last observations": [checkpoint.step, agent["attributes"]],
+        "random generators": agent["random"],
+        "exploration noise": agent["noise"],
+        "environments, statistics": [state["envs"], long_episodes],
+        "pending log values": agent["logger"],
+        "callbacks": state["callbacks"],
+    }
+    if state["buffer"] is not None:
+        parts["replay buffer"] = [state["buffer"], rows]
+    parts |= _records(run_dir)
+    for name, path in (("best bundle", run_dir.best), ("final bundle", run_dir.final)):
+        if path.is_dir():
+            bundle = load_bundle(path)
+            parts[name] = [bundle.weights, bundle.normalization, bundle.about]
+    return {name: digest(value) for name, value in parts.items()}
+
+
+def digest(value: Any) -> str:
+    """Return a hash of nested data with arrays, without what depends on the clock."""
+    return _hash(value).hexdigest()[:_DIGITS]
+
+
+def _records(run_dir: RunDir) -> dict[str, Any]:
+    metrics = [r for r in read_records(run_dir.metrics_file) if r["key"] not in _PASSING_METRICS]
+    result = run_dir.read_result()
+    kept = ("num_timesteps", "best", "final", "solved", "reason", "config_hash")
+    rows = {}
+    for file in sorted(run_dir.monitor.glob("*.csv")):
+        # The first line and the last column depend on the clock.
+        lines = file.read_text(encoding="utf-8").splitlines()[1:]
+        rows[file.name] = [line.rsplit(",", 1)[0] for line in lines]
+    return {
+        "metrics.jsonl": metrics,
+        "evaluations.jsonl": read_records(run_dir.evaluations_file),
+        "monitor rows": rows,
+        "TensorBoard scalars": _scalars(run_dir),
+        "result.json": {key: result.get(key) for key in kept},
+    }
+
+
+def _scalars(run_dir: RunDir) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    # One file for each process that trained.
+    for file in run_dir.tensorboard.glob("events.out.*"):
+        events = EventAccumulator(str(file), size_guidance={"scalars": 0})
+        events.Reload()
+        for tag in events.Tags()["scalars"]:
+            if tag not in _PASSING_METRICS:
+                values = [(event.step, event.value) for event in events.Scalars(tag)]
+                scalars.setdefault(tag, []).extend(values)
+    return {tag: sorted(scalars[tag]) for tag in sorted(scalars)}
+
+
+def _hash(value: Any) -> Any:
+    sha = hashlib.sha256()
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key not in _PASSING:
+                sha.update(f"{key!r}:".encode() + _hash(item).digest())
+    elif isinstance(value, (list, tuple)):
+        sha.update(f"[{len(value)}]".encode())
+        for item in value:
+            sha.update(_hash(item).digest())
+    elif isinstance(value, (np.ndarray, np.generic)):
+        sha.update(f"{value.dtype.str}{value.shape}".encode() + value.tobytes())
+    elif isinstance(value, float):
+        sha.update(value.hex().encode())
+    else:
+        sha.update(json.dumps(value).encode())
+    return sha

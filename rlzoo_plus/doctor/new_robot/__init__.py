@@ -1,0 +1,1 @@
+"""`new-robot`: a robot and its task from a URDF."""

@@ -1,0 +1,152 @@
+"""Guesses whether the base of a robot is fixed, from what its limbs and wheels look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pybullet
+
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
+from robots.simulation import Simulation
+
+_FIXED_ROOTS = ("world", "map")
+# Share of the robot's height within which a limb or a wheel stands on the ground.
+_NEAR_SHARE = 0.15
+# Share of a limb's own height that lies below its first joint: legs hang, fingers rise.
+_HANGING_SHARE = 0.3
+_FEWEST_WHEELS = 2
+_FEWEST_LEGS = 2
+_MOST_FINGERS = 5
+_FEWEST_ROTORS = 3
+# A wider range [rad or m] is as good as none.
+_WIDEST_RANGE = 1000.0
+# Where shapes tell nothing: a hand that points down has as many limbs as a quadruped.
+_HAND = re.compile(r"palm|finger|thumb|gripper", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A link that a joint moves.
+
+    Attributes:
+        joint: Name of the joint.
+        limb: First link of the limb that it belongs to.
+        depth: Number of movable joints from the base to it.
+        low: Height of its lowest point [m].
+        high: Height of its highest point [m].
+        origin: Height of its joint [m].
+        turns: Whether the joint turns without limits.
+        upright: Vertical share of the joint's axis, 0 to 1.
+    """
+
+    joint: str
+    limb: int
+    depth: int
+    low: float
+    high: float
+    origin: float
+    turns: bool
+    upright: float
+
+
+def guess_base(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[bool, str]:
+    """Return whether the base is probably free to move, and why."""
+    root, robot = (name.decode() for name in simulation.bind(pybullet.getBodyInfo)(body)[:2])
+    if urdf.floating:
+        return True, f"the joint {printable(urdf.floating[0])} is floating"
+    if root in _FIXED_ROOTS:
+        return False, f"the first link is called {root}"
+    base_low, base_high, parts = _parts(simulation, body, urdf)
+    ground = min([base_low, *(part.low for part in parts)])
+    near = ground + _NEAR_SHARE * (max([base_high, *(part.high for part in parts)]) - ground)
+    limbs = [[part for part in parts if part.limb == limb] for limb in {p.limb for p in parts}]
+    wheels = [p for p in parts if p.turns and p.low <= near and p.upright < 0.5 and _ends(p, limbs)]
+    if len(wheels) >= _FEWEST_WHEELS:
+        return True, f"{len(wheels)} wheels stand on the ground"
+    legs = [limb for limb in limbs if _is_leg(limb, near)]
+    if len(legs) >= _FEWEST_LEGS:
+        names = [robot, root, *(part.joint for part in parts)]
+        if sum(map(bool, map(_HAND.search, names))) > len(names) / 2:
+            return False, "most of its parts are named like those of a hand"
+        return True, f"{len(legs)} limbs reach down to the ground"
+    long = [limb for limb in limbs if max(part.depth for part in limb) > 1]
+    if len(long) > _MOST_FINGERS:
+        return True, f"{len(long)} limbs are more than a hand has fingers"
+    rotors = [limb for limb in limbs if len(limb) == 1 and limb[0].turns and limb[0].upright > 0.5]
+    if len(rotors) >= _FEWEST_ROTORS:
+        return True, f"{len(rotors)} joints on it turn without limits about upright axes, as rotors"
+    return False, "neither two wheels nor two limbs reach down to the ground"
+
+
+def _is_leg(limb: Sequence[_Part], near: float) -> bool:
+    low, high = min(part.low for part in limb), max(part.high for part in limb)
+    hanging = limb[0].origin - low
+    return (
+        low <= near
+        and max(part.depth for part in limb) > 1
+        and hanging >= _HANGING_SHARE * (high - low)
+    )
+
+
+def _ends(part: _Part, limbs: Sequence[Sequence[_Part]]) -> bool:
+    """Return whether no joint lies beyond a part."""
+    (limb,) = (limb for limb in limbs if part in limb)
+    return part.depth == max(other.depth for other in limb)
+
+
+def _parts(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[float, float, list[_Part]]:
+    """Return the lowest and the highest point of the base, and all that moves against it."""
+    bind = simulation.bind
+    infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
+    base = _heights(simulation, body, -1)
+    limbs: dict[int, tuple[int, int]] = {-1: (-1, 0)}
+    parts = []
+    for info in infos:
+        index, name, kind, parent = info[0], info[1].decode(), info[2], info[16]
+        limb, depth = limbs[parent]
+        is_fixed = kind == pybullet.JOINT_FIXED
+        low, high = _heights(simulation, body, index)
+        if limb == -1 and is_fixed:
+            limbs[index] = (-1, 0)
+            base = min(base[0], low), max(base[1], high)
+            continue
+        limbs[index] = (index if limb == -1 else limb, depth + (not is_fixed))
+        state = bind(pybullet.getLinkState)(body, index, computeForwardKinematics=1)
+        # PyBullet gives the axis in the inertial frame of the link.
+        axis = pybullet.rotateVector(state[1], info[13])
+        length = sum(x * x for x in axis) ** 0.5 or 1.0
+        parts.append(
+            _Part(
+                joint=name,
+                limb=limbs[index][0],
+                depth=limbs[index][1],
+                low=low,
+                high=high,
+                origin=state[4][2],
+                turns=kind == pybullet.JOINT_REVOLUTE and is_endless(name, *info[8:10], urdf),
+                upright=abs(axis[2]) / length,
+            )
+        )
+    return *base, parts
+
+
+def is_endless(name: str, lower: float, upper: float, urdf: UrdfFile) -> bool:
+    """Return whether a joint has no limits, or none that it could reach."""
+    return name in urdf.endless or lower > upper or upper - lower > _WIDEST_RANGE
+
+
+def _heights(simulation: Simulation, body: int, link: int) -> tuple[float, float]:
+    """Return the lowest and the highest point of a link; without shapes, its center of mass."""
+    bind: Any = simulation.bind
+    if bind(pybullet.getCollisionShapeData)(body, link):
+        low, high = bind(pybullet.getAABB)(body, link)
+        return low[2], high[2]
+    if link == -1:
+        position = bind(pybullet.getBasePositionAndOrientation)(body)[0]
+    else:
+        position = bind(pybullet.getLinkState)(body, link, computeForwardKinematics=1)[0]
+    return position[2], position[2]

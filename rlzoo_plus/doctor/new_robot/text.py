@@ -1,0 +1,268 @@
+"""The two files of a new robot: filled templates, written under valid names."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import math
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from rlzoo_plus.artifacts.atomic import write_atomic
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.doctor.new_robot.survey import JointSurvey, RobotSurvey
+from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
+from rlzoo_plus.errors import ConfigError
+
+MODES = ("position", "delta_position", "velocity", "torque")
+"""Action modes that need nothing but what a URDF states."""
+DIRECTIONS = {"x": (1.0, 0.0), "-x": (-1.0, 0.0), "y": (0.0, 1.0), "-y": (0.0, -1.0)}
+LINE_LENGTH = 100
+_GRAVITY_M_S2 = 9.81
+# A robot starts a little above the ground: its joints are drawn about the rest position.
+_CLEARANCE_M = 0.01
+# Share of its height; a robot whose base has sunk that far lies on the ground.
+_SUNK_SHARE = 0.4
+_HEIGHT_WITHOUT_SHAPES_M = 0.5
+_IDENTITY = (0.0, 0.0, 0.0, 1.0)
+_SCALES = {
+    "torque": "Torque or force of the action 1 [N m or N].",
+    "velocity": "Velocity of the action 1 [rad/s or m/s].",
+    "position": "How far from rest the action 1 sends it [rad or m]; the limits of the URDF hold.",
+    "delta_position": "How far from here the action 1 sends it [rad or m].",
+}
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is usual for joints that turn [rad], or for those that slide [m]."""
+
+    position: str  # unit of positions
+    force: str  # unit of forces
+    fastest: float  # limit of velocities; those of URDFs are often placeholders
+    speed: float  # velocity where the URDF states none
+    reach: float  # distance from the rest position for a joint without limits
+    free_reach: float  # distance from the rest position at which a free robot still stands
+
+
+_TURNS = _Unit("rad", "N m", fastest=10.0, speed=5.0, reach=1.5, free_reach=0.5)
+_SLIDES = _Unit("m", "N", fastest=1.0, speed=0.5, reach=0.1, free_reach=0.1)
+
+
+@dataclass(frozen=True)
+class NewRobot:
+    """The robot that is asked for.
+
+    Attributes:
+        module: Name of the Python module, and of the environment.
+        folder: Folder of the module.
+        mode: Action mode, one of `MODES`.
+        is_free: Whether the base moves.
+        forward: Which way is forward, a key of `DIRECTIONS`.
+    """
+
+    module: str
+    folder: Path
+    mode: str
+    is_free: bool
+    forward: str = "x"
+
+    @property
+    def class_name(self) -> str:
+        """Name of the environment's class."""
+        return "".join(part.capitalize() for part in self.module.split("_")) + "Env"
+
+    @property
+    def env_id(self) -> str:
+        """Gymnasium id."""
+        return f"{self.module}/{self.class_name.removesuffix('Env')}-v0"
+
+
+def check_name(name: str, folder: Path) -> None:
+    """Refuse a name under which the module or the configuration would not be found.
+
+    Raises:
+        ConfigError: It is not a module name, or it is taken.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        plain = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_0123456789")
+        hint = f" Did you mean {plain!r}?" if plain and plain != name else ""
+        raise ConfigError(
+            f"{name!r} is no name for a module: it needs small letters, digits and _, a letter "
+            f"first, and must be no keyword of Python.{hint}"
+        )
+    module, config = _paths(name, folder)
+    shipped = conf_dir() / "env" / f"{name}.yaml"
+    if shipped.is_file() and shipped.resolve() != config.resolve():
+        raise ConfigError(
+            f"env={name} exists already, in {shipped.parent}, and yours would hide it. Choose "
+            f"another name, such as my_{name}."
+        )
+    try:
+        spec = importlib.util.find_spec(name)
+        origin = module.resolve() if spec is None else Path(spec.origin or "")
+    except (ImportError, ValueError):
+        origin = None
+    if name in sys.stdlib_module_names or origin != module.resolve():
+        raise ConfigError(
+            f"a module {name} exists already, and one of the two would hide the other. Choose "
+            f"another name, such as my_{name}."
+        )
+
+
+def write_robot(
+    new: NewRobot, urdf: UrdfFile, robot: RobotSurvey, *, force: bool = False
+) -> list[Path]:
+    """Write the module and the configuration file; return their paths.
+
+    Raises:
+        ConfigError: One exists already, or cannot be written.
+    """
+    paths = _paths(new.module, new.folder)
+    existing = [str(path) for path in paths if path.exists()]
+    if existing and not force:
+        raise ConfigError(
+            f"{' and '.join(existing)} exist{'s' if len(existing) == 1 else ''} already. Choose "
+            "another name, or replace it with --force."
+        )
+    for path, text in zip(paths, _texts(new, urdf, robot), strict=True):
+        try:
+            write_atomic(path, text)
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be written: {error.strerror}. Choose another --directory."
+            ) from error
+    return list(paths)
+
+
+def _paths(name: str, folder: Path) -> tuple[Path, Path]:
+    return folder / f"{name}.py", folder / "conf" / "env" / f"{name}.yaml"
+
+
+def _texts(new: NewRobot, urdf: UrdfFile, robot: RobotSurvey) -> list[str]:
+    """Return the module (task, environment and registration) and the configuration file."""
+    height = _HEIGHT_WITHOUT_SHAPES_M if robot.height_m is None else robot.height_m
+    x, y, z = robot.middle
+    z = max(z + height, 0.0) if new.is_free else z
+    orientation = tuple(round(value, 6) + 0.0 for value in robot.orientation)
+    tilt = max(abs(a - b) for a, b in zip(orientation, _IDENTITY, strict=True))
+    rest_role = "where the policy's reading of it is 0"
+    if new.mode == "position":
+        rest_role = "what the action 0 commands"
+    values = {
+        "module": new.module,
+        "class_name": new.class_name,
+        "env_id": new.env_id,
+        "title": new.module.replace("_", " ").capitalize(),
+        # Part of a docstring, where a quote or a backslash would be code.
+        "urdf_name": re.sub(r"[^\w./ -]", "?", urdf.name or urdf.path.name, flags=re.ASCII),
+        "path_import": "\nfrom pathlib import Path" if urdf.name is None else "",
+        "urdf_expression": _urdf_expression(urdf, new.folder),
+        "joints": "\n".join(_joint_lines(new, robot)),
+        "mimic": "\n".join(_mimic_lines(robot)),
+        "mimic_import": ", Mimic" if robot.mimic else "",
+        "mimic_option": "\n                mimic=MIMIC," if robot.mimic else "",
+        "mode": new.mode.upper(),
+        "scale_meaning": _SCALES[new.mode],
+        "rest_role": rest_role,
+        "height": repr(round(height + _CLEARANCE_M, 4)),
+        "lowest": repr(round(height - _SUNK_SHARE * robot.size_m[2], 4)),
+        "orientation": repr(_IDENTITY if tilt < 1e-6 else orientation),
+        "direction": repr((*DIRECTIONS[new.forward], 0.0)),
+        "camera_target": repr((round(x, 2), round(y, 2), round(z, 2))),
+        "camera_distance": repr(round(2.4 * max(robot.size_m) + 0.3, 1)),
+    }
+    kind = "forward" if new.is_free else "posture"
+    templates = [files(__package__) / "templates" / f"{kind}.{end}.txt" for end in ("py", "yaml")]
+    return [Template(path.read_text(encoding="utf-8")).substitute(values) for path in templates]
+
+
+def _urdf_expression(urdf: UrdfFile, folder: Path) -> str:
+    """Return Python for the path: relative to the module where the URDF is beside or below it."""
+    if urdf.name is not None:
+        return f"{_quoted(urdf.name)}  # in pybullet_data"
+    if urdf.path.is_relative_to(folder):
+        inside = urdf.path.relative_to(folder).as_posix()
+        return f"str(Path(__file__).parent / {_quoted(inside)})"
+    return f"str(Path({_quoted(str(urdf.path))}))"
+
+
+def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
+    """Yield lines for each joint, with values that are safe to begin with."""
+    half_weight_n = 0.5 * robot.mass_kg * _GRAVITY_M_S2
+    for joint in robot.joints:
+        reach = (_SLIDES if joint.slides else _TURNS).reach
+        lowest = joint.rest - reach if joint.endless else joint.lower
+        highest = joint.rest + reach if joint.endless else joint.upper
+        force = joint.max_force if 0 < joint.max_force < math.inf else half_weight_n
+        scale = min(force, half_weight_n)
+        if new.mode != "torque":
+            scale = _scale(joint, new, lowest, highest)
+        values = {"rest": _short(joint.rest)}
+        if not new.is_free:
+            values["goal"] = f"({_short(lowest)}, {_short(highest)})"
+        values |= {"scale": _short(scale), "max_force": _short(force)}
+        if new.is_free and joint.endless and not joint.slides:
+            values["turns"] = "True"
+        inside = ", ".join(f"{key}={value}" for key, value in values.items())
+        yield f"    # {_about(joint)}"
+        line = f"    {_quoted(joint.name)}: Joint({inside}),"
+        if len(line) > LINE_LENGTH:
+            line = f"    {_quoted(joint.name)}: Joint(\n        {inside}\n    ),"
+        yield line
+
+
+def _mimic_lines(robot: RobotSurvey) -> Iterator[str]:
+    """Yield the table of the joints that follow another one, nothing without such joints."""
+    if not robot.mimic:
+        return
+    yield "\n# Joints that follow another one: joint, leader, multiplier, offset [rad or m]."
+    yield "MIMIC = ("
+    for one in robot.mimic:
+        names = f"{_quoted(one.joint)}, {_quoted(one.leader)}"
+        line = f"    Mimic({names}, {_short(one.multiplier)}, {_short(one.offset)}),"
+        if len(line) > LINE_LENGTH:
+            inside = line.strip()[len("Mimic(") : -len("),")]
+            line = f"    Mimic(\n        {inside}\n    ),"
+        yield line
+    yield ")"
+
+
+def _scale(joint: JointSurvey, new: NewRobot, lowest: float, highest: float) -> float:
+    unit = _SLIDES if joint.slides else _TURNS
+    if new.mode == "velocity":
+        return min(joint.max_velocity or unit.speed, unit.fastest)
+    if new.mode == "delta_position":
+        return 0.1 * min(highest - lowest, unit.reach)
+    reach = max(highest - joint.rest, joint.rest - lowest)
+    return min(reach, unit.free_reach) if new.is_free else reach
+
+
+def _about(joint: JointSurvey) -> str:
+    unit = _SLIDES if joint.slides else _TURNS
+    limits = f"{joint.lower:.4g} to {joint.upper:.4g} {unit.position}"
+    kind = "prismatic" if joint.slides else "revolute"
+    parts = [kind, "without limits" if joint.endless else limits]
+    if joint.max_force > 0:
+        parts.append(f"{joint.max_force:.4g} {unit.force}")
+    if joint.max_velocity > 0:
+        parts.append(f"{joint.max_velocity:.4g} {unit.position}/s")
+    return printable(", ".join(parts))
+
+
+def _short(value: float) -> str:
+    """Return a number with four digits, as a person would write it."""
+    return repr(float(f"{value:.4g}") if math.isfinite(value) else value)
+
+
+def _quoted(text: str) -> str:
+    """Return a Python literal for any text, in double quotes where that needs no escapes."""
+    literal = ascii(text)
+    plain = literal[1:-1]
+    return f'"{plain}"' if literal[0] == "'" and '"' not in plain and "\\" not in plain else literal

@@ -1,0 +1,1 @@
+"""Optional speed: recorded updates and rollouts, hand-written gradients, fewer imports."""

@@ -1,0 +1,462 @@
+"""Makes the calls of a recording again in TorchScript's interpreter: one call from Python each.
+
+The graph holds the very calls of the recording, in their order. None of TorchScript's
+optimisations is applied. Results go where they went the last time: memory is planned once, so that
+nothing is allocated, and views of it are made once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlzoo_plus.fast.recorded.lanes import FasterOf, Segment, may_use_lanes, segments_of
+from rlzoo_plus.fast.recorded.memory import MemoryPlan
+from rlzoo_plus.fast.recorded.recording import Call, Number, Recording, Slot, leaves
+from rlzoo_plus.fast.recorded.scope import NotCompilableError, Scope
+
+log = logging.getLogger(__name__)
+aten = torch.ops.aten
+_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
+_WITH_TENSOR = {
+    aten.mul.Scalar: aten.mul.Tensor,
+    aten.add.Scalar: aten.add.Tensor,
+    aten.sub.Scalar: aten.sub.Tensor,
+    aten.div.Scalar: aten.div.Tensor,
+}
+_below_autograd = getattr(torch._C, "_AutoDispatchBelowAutograd", nullcontext)
+_COPIES = (aten._to_copy.default, aten.clone.default)
+
+
+def compiled(
+    calls: Sequence[Call],
+    recording: Recording,
+    known: Mapping[Slot, Tensor],
+    places: Mapping[str, int],
+    *,
+    with_lanes: bool = True,
+) -> list[Callable[[list[Any]], Sequence[Tensor]]]:
+    """Return what makes the calls of each part.
+
+    Args:
+        calls: What is left of a recording.
+        recording: The recording.
+        known: Tensors whose memory is the same each time.
+        places: In which registers variable numbers are.
+        with_lanes: Whether two threads may share the calls, where that is faster.
+
+    Raises:
+        NotCompilableError: TorchScript has no such call.
+    """
+    made: list[Callable[[list[Any]], Sequence[Tensor]]] = []
+    lanes = with_lanes and may_use_lanes()
+    for part in range(len(recording.outputs)):
+        own = [call for call in calls if call.part == part]
+        whole = [Segment(list(range(len(own))))]
+        built = _Builder(calls, recording, known, places, part, whole).build()
+        segments = segments_of(own, recording) if lanes else None
+        if segments is None:
+            made.append(built)
+            continue
+        try:
+            other = _Builder(calls, recording, known, places, part, segments).build()
+        except NotCompilableError as error:
+            log.debug("one lane: %s", error)
+            made.append(built)
+        else:
+            made.append(FasterOf(built, other))
+    return made
+
+
+class _Graph:
+    """Makes the calls of a part.
+
+    Attributes:
+        function: Of TorchScript; it returns what is wanted of the part, and what is kept.
+    """
+
+    def __init__(
+        self, function: Any, reads: Sequence[int], kept: Sequence[int], n_wanted: int
+    ) -> None:
+        self.function = function
+        self._read, self._kept, self._n_wanted = _getter(reads), kept, n_wanted
+
+    def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
+        optimizes = torch._C._get_graph_executor_optimize()
+        torch._C._set_graph_executor_optimize(False)  # of this thread
+        try:
+            with _below_autograd():
+                results = self.function(*self._read(registers))
+        finally:
+            torch._C._set_graph_executor_optimize(optimizes)
+        for slot, value in zip(self._kept, results[self._n_wanted :], strict=False):
+            registers[slot] = value
+        return results[: self._n_wanted]
+
+
+def _getter(places: Sequence[int]) -> Callable[[list[Any]], Any]:
+    """Return what reads registers as a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda registers: [registers[place] for place in places]
+
+
+class _Builder:
+    """Builds the graph of a part."""
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        recording: Recording,
+        known: Mapping[Slot, Tensor],
+        places: Mapping[str, int],
+        part: int,
+        segments: Sequence[Segment],
+    ) -> None:
+        self._recording, self._places, self._part = recording, places, part
+        self._segments = segments
+        own = [call for call in calls if call.part == part]
+        self._calls = [own[number] for segment in segments for number in segment.calls]
+        self._later = {slot for c in calls if c.part > part for slot in c.inputs}
+        self._later |= {slot for wanted in recording.outputs[part + 1 :] for slot in wanted}
+        self._memory, self._known = dict(known), known.keys()
+        self._at = Scope()
+        # The other lane, what crosses from one to the other or is made on it, and whose turn it is.
+        self._lane: Scope | None = None
+        self._crossing: set[Slot] = set()
+        self._of_lane: set[Slot] = set()
+        self._turns = [torch.zeros((), dtype=torch.int64) for _ in range(2)]
+        self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
+        self._plan.write_straight(self._can_write)
+
+    def build(self) -> _Graph:
+        """Return what makes the calls."""
+        main, wanted = self._at, self._recording.outputs[self._part]
+        if any(segment.lanes for segment in self._segments):
+            self._start_lane()
+        place = 0
+        for number, segment in enumerate(self._segments, 1):
+            place = self._add_all(place, len(segment.first))
+            if segment.lanes is not None:
+                place = self._add_lanes(place, number, *map(len, segment.lanes))
+        if self._lane is not None:
+            self._end_lane(self._lane, wanted)
+        made = {slot for call in self._calls for slot in call.outs if slot is not None}
+        kept = sorted((made & self._later) - self._known)
+        return _Graph(self._finished([*wanted, *kept]), main.reads, kept, len(wanted))
+
+    def _add_all(self, start: int, count: int) -> int:
+        for number in range(start, start + count):
+            if number not in self._plan.left_out:
+                self._add(self._calls[number])
+                for slot in self._calls[number].outs:
+                    if slot is not None and slot in self._crossing:
+                        self._share(slot)
+            self._plan.free(number)
+        return start + count
+
+    def _start_lane(self) -> None:
+        """Start the other lane, which waits for its calls."""
+        calls = iter(self._calls)
+        made_on: dict[Slot, set[int]] = {}
+        read_on: dict[Slot, set[int]] = {}
+        for segment in self._segments:
+            for lane, numbers in ((0, segment.first), *enumerate(segment.lanes or ())):
+                for call in islice(calls, len(numbers)):
+                    for slot in call.inputs:
+                        read_on.setdefault(slot, set()).add(lane)
+                    for slot in call.outs:
+                        if slot is not None:
+                            made_on.setdefault(slot, set()).add(lane)
+                            (self._of_lane.add if lane else self._of_lane.discard)(slot)
+        self._crossing = {
+            slot for slot in made_on if len(made_on[slot] | read_on.get(slot, set())) > 1
+        }
+        for turn in self._turns:
+            self._at.set_turn(turn, 0)
+        self._fork = self._at.graph.create("prim::fork", [], 1)
+        self._at.graph.insertNode(self._fork)
+        self._lane = Scope(self._at)
+
+    def _add_lanes(self, place: int, number: int, longer: int, shorter: int) -> int:
+        """Add a segment's lanes: the other one starts when this one does, and is awaited."""
+        main, (mine, its) = self._at, self._turns
+        self._at.set_turn(mine, number)
+        assert self._lane is not None
+        self._at = self._lane
+        self._at.wait_for(mine, number)
+        self._plan.enter(1)
+        self._add_all(place + longer, shorter)
+        self._at.set_turn(its, number)
+        self._at = main
+        self._plan.enter(0)
+        self._add_all(place, longer)
+        self._plan.leave()
+        self._at.wait_for(its, number)
+        return place + longer + shorter
+
+    def _end_lane(self, lane: Scope, wanted: Sequence[Slot]) -> None:
+        """Let the other lane return what it made that is wanted or that later parts read."""
+        main, self._at = self._at, lane
+        slots = sorted((self._of_lane & (self._later | {*wanted})) - self._memory.keys())
+        results = [self._value(slot) for slot in slots]
+        results += [lane.count(results), *lane.counts]
+        kind = lane.end(results)
+        self._at = main
+        for value in lane.reads:
+            self._fork.addInput(value)
+        self._fork.g_("Subgraph", lane.graph)
+        self._fork.output().setType(torch._C.FutureType(kind))
+        result = self._at.plain("aten::wait", [self._fork.output()], kind)
+        node = main.graph.create("prim::TupleUnpack", [result], len(results))
+        main.graph.insertNode(node)
+        for value, output in zip(results, node.outputs(), strict=True):
+            output.setType(value.type())
+        main.values |= zip(slots, node.outputs(), strict=False)
+        main.counts += list(node.outputs())[len(slots) :]
+
+    def _share(self, slot: Slot) -> None:
+        """Put a result where the other lane can read it, unless it is there already."""
+        if slot in self._memory:
+            return
+        storage, tensor = self._recording.storage, self._recording.tensors[slot]
+        changed = {s for c in self._calls for s in c.changed if storage(s) == storage(slot)}
+        if changed - {slot} or 0 in tensor.stride():
+            raise NotCompilableError("what both lanes read is changed elsewhere, or repeats itself")
+        other = self._lane if self._at.outer is None else self._at.outer
+        assert other is not None
+        if slot not in other.shared:
+            size, stride = tensor.size(), tensor.stride()
+            other.shared[slot] = torch.empty_strided(size, stride, dtype=tensor.dtype)
+        place = other.shared[slot]
+        inputs = [self._at.constant(id(place), place), self._value(slot)]
+        self._at.add("aten::copy_", inputs)
+        other.values.pop(slot, None)
+
+    def _own(self, slot: Slot) -> None:
+        """Copy what the other lane has made before it is changed: results are not its memory."""
+        at = self._at
+        if slot not in at.values and slot in at.shared and slot not in self._memory:
+            none = at.constant((type(None), "None"), None)
+            at.values[slot] = at.add("aten::clone", [self._value(slot), none]).output()
+
+    def _finished(self, slots: Sequence[Slot]) -> Any:
+        """Return the function of the graph; it returns these tensors."""
+        results = [self._value(slot) for slot in slots]
+        self._at.end([*results, self._at.count(results), *self._at.counts])
+        return torch._C._create_function_from_graph("recorded", self._at.graph)
+
+    def _add(self, call: Call) -> None:
+        outs = call.outs
+        if self._recording.is_view(call) and self._memory.keys() >= set(call.inputs):
+            self._add_view(call)
+        elif call.changed or (call.name == "empty" and self._can_write(call)):
+            if call.changed:
+                for slot in call.changed:
+                    self._own(slot)
+                node = self._node(call.func, call.args, call.kwargs)
+                self._at.values |= {slot: node.output() for slot in outs if slot is not None}
+            else:
+                self._take(call)
+        elif not self._add_in_place(call):
+            node = self._node(call.func, call.args, call.kwargs)
+            if call.func._schema.returns[0].type.isSubtypeOf(torch._C.ListType.ofTensors()):
+                node.output().setType(torch._C.ListType.ofTensors())
+                node = self._at.graph.create("prim::ListUnpack", [node.output()], len(outs))
+                self._at.graph.insertNode(node)
+            for k, slot in enumerate(outs):
+                if slot is not None:
+                    self._at.values[slot] = node.outputsAt(k)
+
+    def _add_view(self, call: Call) -> None:
+        """Make a view of memory that stays."""
+        args, kwargs = (_real(given, self._memory) for given in (call.args, call.kwargs))
+        result = call.func(*args, **kwargs)
+        for slot, view in zip(call.outs, result if call.is_tuple else [result], strict=True):
+            if slot is not None:
+                if view.stride() != self._recording.tensors[slot].stride():
+                    raise NotCompilableError(f"{call.name} gives another view")
+                self._memory[slot] = view
+
+    def _take(self, call: Call) -> list[Tensor]:
+        """Return the memory of the results of a call."""
+        slots = [slot for slot in call.outs if slot is not None]
+        buffers = [self._plan.buffer(slot) for slot in slots]
+        self._memory |= zip(slots, buffers, strict=True)
+        return buffers
+
+    def _add_in_place(self, call: Call) -> bool:
+        """Let a call write its result into memory that stays, where that is the same call."""
+        if not self._can_write(call):
+            return False
+        func, args = self._writing_call(call)
+        outs = self._take(call)
+        if func is aten.copy_.default:
+            node = self._node(func, [*outs, *args], {})
+        else:
+            node = self._node(func, args, call.kwargs, outs)
+        for k, slot in enumerate(call.outs):
+            assert slot is not None
+            self._at.values[slot] = node.outputsAt(k)
+        return True
+
+    def _can_write(self, call: Call) -> bool:
+        """Return whether a call can write its results into memory that stays."""
+        planned = [slot is not None and self._plan.is_planned(slot) for slot in call.outs]
+        can = all(planned) and not self._recording.is_view(call)
+        return can and (call.name == "empty" or self._writing_call(call)[0] is not None)
+
+    def _writing_call(self, call: Call) -> tuple[Any, Sequence[Any]]:
+        """Return the function that writes the result to where it is told, if any, and arguments."""
+        func, args = call.func, call.args
+        if func in _COPIES:
+            return aten.copy_.default, args[:1]
+        if func is aten.relu.default:
+            func, args = aten.clamp_min.default, [args[0], 0]
+        elif func is aten.rsub.Scalar and len(args) == 2 and self._is_float(args[0]):
+            func, args = aten.sub.Tensor, [args[1], args[0]]
+        elif func in _WITH_TENSOR and self._is_float(args[0]):
+            func = _WITH_TENSOR[func]
+        return _writing(func), args
+
+    def _is_float(self, argument: Any) -> bool:
+        tensors = self._recording.tensors
+        return isinstance(argument, Slot) and tensors[argument].dtype == torch.float32
+
+    def _node(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        outs: Sequence[Tensor] = (),
+    ) -> Any:
+        """Add a call with the arguments of its schema, defaults included."""
+        given = [leaf for leaf in leaves([args, kwargs]) if isinstance(leaf, Slot)]
+        floats = all(self._is_float(leaf) for leaf in given)
+        written = iter(outs)
+        inputs, is_exact = [], True
+        for place, argument in enumerate(func._schema.arguments):
+            if argument.is_out and outs:
+                value = next(written)
+            elif place < len(args):
+                value = args[place]
+            else:
+                value = kwargs.get(argument.name, argument.default_value)
+            if str(argument.type) == "Tensor" and isinstance(value, (int, float, Number)):
+                if isinstance(value, Slot) or not floats:
+                    is_exact = is_exact and isinstance(value, Slot)
+                else:
+                    value = self._scalar(value)
+            inputs.append(self._argument(value, str(argument.type)))
+        node = self._at.add(func._schema.name, inputs, len(func._schema.returns))
+        if is_exact and node.schema() != str(func._schema):
+            raise NotCompilableError(f"no {func._schema}")
+        return node
+
+    def _scalar(self, value: Any) -> Any:
+        """Return a number as a tensor: nothing has to be made of it each time."""
+        if not isinstance(value, Number):
+            return _Made(self._at.constant(("scalar", float(value)), torch.tensor(float(value))))
+        if value not in self._at.number_tensors:
+            inputs = [self._at.constant((), torch.zeros(())), self._number(value)]
+            self._at.number_tensors[value] = self._at.add("aten::fill_", inputs).output()
+        return _Made(self._at.number_tensors[value])
+
+    def _argument(self, value: Any, kind: str) -> Any:
+        if isinstance(value, _Made):
+            return value.value
+        if isinstance(value, Slot):
+            return self._value(value)
+        if isinstance(value, Number):
+            return self._number(value)
+        if isinstance(value, Tensor):
+            return self._at.constant(id(value), value)
+        if isinstance(value, (list, tuple)) and any(isinstance(x, Slot) for x in value):
+            items = [self._argument(item, "Tensor") for item in value]
+            return self._at.plain("prim::ListConstruct", items, torch._C.ListType.ofTensors())
+        if any(isinstance(leaf, (Slot, Number)) for leaf in leaves(value)):
+            raise NotCompilableError("a list of numbers that vary")
+        if isinstance(value, (list, tuple)):
+            if not value:
+                tensors, ints = torch._C.ListType.ofTensors(), torch._C.ListType.ofInts()
+                of = tensors if kind == "List[Tensor]" else ints
+                return self._at.plain("prim::ListConstruct", [], of)
+            value = list(value)
+        value = _FORMATS.get(value, value) if isinstance(value, torch.memory_format) else value
+        if kind == "float" and type(value) is int:
+            value = float(value)
+        return self._at.constant((type(value), repr(value)), value)
+
+    def _value(self, slot: Slot) -> Any:
+        at = self._at
+        if slot not in at.values:
+            known = self._memory.get(slot, at.shared.get(slot))
+            if known is not None:
+                return self._at.constant(id(known), known)
+            tensor = torch._C.TensorType.get()
+            at.values[slot] = self._input(tensor, int(slot), lambda: self._value(slot))
+        return at.values[slot]
+
+    def _number(self, name: str) -> Any:
+        at = self._at
+        if name not in at.numbers:
+            kind, place = torch._C.FloatType.get(), self._places[name]
+            at.numbers[name] = self._input(kind, place, lambda: self._number(name))
+        return at.numbers[name]
+
+    def _input(self, kind: Any, place: int, of_outer: Callable[[], Any]) -> Any:
+        """Add what a graph reads: a register; a lane, a value of the graph that starts it."""
+        at = self._at
+        if at.outer is None:
+            at.reads.append(place)
+        else:
+            self._at = at.outer
+            at.reads.append(of_outer())
+            self._at = at
+        value = at.graph.addInput(f"input_{place}")
+        value.setType(kind)
+        return value
+
+
+class _Made:
+    """A value of the graph, as an argument."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@cache
+def _writing(func: Any) -> Any:
+    """Return the overload that writes the same result to where it is told, if torch has one."""
+    schema = func._schema
+    if any(a.name == "reduction" for a in schema.arguments):
+        return None  # losses resize what they are given
+    plain = [(a.name, str(a.type)) for a in schema.arguments]
+    namespace, _, name = schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    for overload in packet.overloads():
+        found = getattr(packet, overload)
+        arguments = found._schema.arguments
+        outs = [a for a in arguments if a.is_out]
+        rest = [(a.name, str(a.type)) for a in arguments if not a.is_out]
+        # Those that torch generated make the plain call and copy its result.
+        is_own = torch.Tag.generated not in found.tags
+        if outs and len(outs) == len(schema.returns) and rest == plain and is_own:
+            return found
+    return None
+
+
+def _real(value: Any, memory: Mapping[Slot, Tensor]) -> Any:
+    if isinstance(value, dict):
+        return {key: _real(item, memory) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_real(item, memory) for item in value)
+    return memory[value] if isinstance(value, Slot) else value

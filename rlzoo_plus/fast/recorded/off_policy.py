@@ -1,0 +1,407 @@
+"""The updates of SAC, TQC, TD3 and DQN from recordings: the numbers that `train` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.utils import polyak_update
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - as torch writes it
+
+from rlzoo_plus.fast.recorded.bit_comparison import learned_tensors
+from rlzoo_plus.fast.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
+from rlzoo_plus.fast.recorded.parts import joined
+from rlzoo_plus.fast.recorded.recorded_updates import Update
+from rlzoo_plus.fast.recorded.samples import Samples
+from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
+
+
+class OffPolicyUpdate(Update):
+    """What algorithms with a replay buffer share."""
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._tapes: dict[Any, Tape] = {}
+        self._samples = Samples()
+
+    def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
+        """Return what decides which calls are made."""
+        return batch_size, *self._structure(gradient_steps)
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        return ()
+
+    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
+        """Return what makes the steps of an optimizer of a network."""
+        learned = [p for group in optimizer.param_groups for p in group["params"]]
+        parameters = [p for p in learned if p.requires_grad]
+        own = {id(p) for p in module.parameters()}
+        if not all(id(p) in own for p in parameters):
+            raise NotRecordableError("an optimizer has parameters of another network")
+        steps = make_steps(optimizer, parameters, f"steps{len(self.steps)}")
+        self.steps.append(steps)
+        return steps
+
+    def _step(
+        self, steps: PlainSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
+    ) -> Iterator[list[Tensor]]:
+        """Make a step of an optimizer, or yield the gradients of one that is not recorded."""
+        gradients = torch.autograd.grad(loss, list(steps.parameters))
+        if isinstance(steps, FlatSteps):
+            with torch.no_grad():
+                steps.apply(gradients, numbers, clips=clips)
+        else:
+            yield list(gradients)
+
+    def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
+        """Return a batch from the replay buffer, by name."""
+        agent = self.agent
+        batch = self._samples.draw(agent.replay_buffer, batch_size, agent._vec_normalize_env)
+        return batch | more
+
+    def _run(
+        self,
+        parts: Any,
+        batch: Mapping[str, Tensor],
+        numbers: dict[str, Any],
+        steps: Sequence[PlainSteps],
+        polyaks: Sequence[Polyak] = (),
+        max_norm: float | None = None,
+    ) -> Sequence[Tensor]:
+        """Make the calls of a function, and the steps of its optimizers that are not recorded.
+
+        Args:
+            parts: The function, of a batch.
+            batch: The batch.
+            numbers: For the function.
+            steps: Those that it makes, in their order.
+            polyaks: Target networks that it moves.
+            max_norm: The norm to which gradients are clipped.
+
+        Returns:
+            What the last part yields.
+        """
+        for one in steps:
+            one.begin()
+            numbers |= one.next_numbers(max_norm)
+        tape = self._tape(parts, batch, tuple(numbers), steps, polyaks)
+        registers, part = tape.start(list(batch.values()), numbers), 0
+        for one in steps:
+            if not isinstance(one, FlatSteps):
+                one.step(tape.run(part, registers), max_norm)
+                part += 1
+        return tape.run(part, registers)
+
+    def _tape(
+        self,
+        parts: Any,
+        batch: Mapping[str, Tensor],
+        numbers: Sequence[str],
+        steps: Sequence[PlainSteps],
+        polyaks: Sequence[Polyak],
+    ) -> Tape:
+        """Return the recording of a function of a batch."""
+        key = parts.__func__, len(polyaks), tuple((n, t.shape) for n, t in batch.items())
+        if key not in self._tapes:
+            names = list(batch)
+
+            def of_inputs(
+                inputs: Sequence[Tensor], numbers: SimpleNamespace
+            ) -> Iterator[Sequence[Tensor]]:
+                given = as_batch(zip(names, inputs, strict=True))
+                yield from parts(given, numbers, polyaks)
+
+            changed = [t for one in (*steps, *polyaks) for t in one.changed]
+            readable = [*self._readable(), *(t for one in polyaks for t in one.readable)]
+            inputs = list(batch.values())
+            self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
+        return self._tapes[key]
+
+    def _readable(self) -> list[Tensor]:
+        """Return what `parts` reads beside its arguments."""
+        return list(learned_tensors(self.agent).values())
+
+    def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
+        """Move target networks."""
+        with torch.no_grad():
+            for polyak in polyaks:
+                polyak.apply(numbers.tau, numbers.rest)
+
+    def _target(self, batch: SimpleNamespace, numbers: SimpleNamespace, value: Tensor) -> Tensor:
+        """Return rewards and discounted values of the next observations."""
+        discounts = numbers.gamma if batch.discounts is None else batch.discounts
+        return batch.rewards + (1 - batch.dones) * discounts * value
+
+
+class SACUpdate(OffPolicyUpdate):
+    """The update of SAC."""
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._entropy: PlainSteps | None = None
+        if agent.ent_coef_optimizer is not None:
+            self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
+            self.steps.append(self._entropy)
+        critic, target = agent.critic.parameters(), agent.critic_target.parameters()
+        self._polyak = Polyak(self._critic, list(critic), list(target))
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        agent = self.agent
+        return agent.use_sde, agent.ent_coef_optimizer is None
+
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the entropy coefficient, the critic and the actor; yield what is logged of it."""
+        agent, entropy_steps = self.agent, self._entropy
+        actor, logged = agent.actor, []
+        if agent.use_sde:
+            actor.reset_noise()
+        actions, log_prob = actor.action_log_prob(batch.observations)
+        log_prob = log_prob.reshape(-1, 1)
+        if entropy_steps is None:
+            ent_coef = batch.ent_coef
+        else:
+            ent_coef = torch.exp(agent.log_ent_coef.detach())
+            surplus = (log_prob + numbers.target_entropy).detach()
+            loss = -(agent.log_ent_coef * surplus).mean()
+            yield from self._step(entropy_steps, loss, numbers)
+            logged = [loss.detach(), ent_coef]
+        with torch.no_grad():
+            next_actions, next_log_prob = actor.action_log_prob(batch.next_observations)
+            values = agent.critic_target(batch.next_observations, next_actions)
+            entropy = ent_coef * next_log_prob.reshape(-1, 1)
+            target = self._next_target(batch, numbers, values, entropy)
+        current = agent.critic(batch.observations, batch.actions)
+        critic_loss = self._critic_loss(current, target)
+        yield from self._step(self._critic, critic_loss, numbers)
+        value = self._value(agent.critic(batch.observations, actions))
+        loss = (ent_coef * log_prob - value).mean()
+        noise = []
+        if agent.use_sde:
+            distribution = actor.action_dist
+            noise = [distribution.exploration_mat, distribution.exploration_matrices]
+        yield from self._step(self._actor, loss, numbers)
+        self._move(polyaks, numbers)
+        logged = [loss.detach(), critic_loss.detach(), *logged]
+        yield [*logged, *(matrix.detach() for matrix in noise)]
+
+    def _next_target(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
+    ) -> Tensor:
+        value, _ = torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)
+        return self._target(batch, numbers, value - entropy)
+
+    def _critic_loss(self, current: Any, target: Tensor) -> Tensor:
+        losses = sum(F.mse_loss(value, target) for value in current)
+        assert isinstance(losses, Tensor)
+        return 0.5 * losses
+
+    def _value(self, values: Any) -> Tensor:
+        return torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)[0]
+
+    def make(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """Do what SAC's `train` does."""
+        agent = self.agent
+        entropy, logged = self._entropy, []
+        noise: Sequence[Tensor] = ()
+        optimizers = [agent.actor.optimizer, agent.critic.optimizer]
+        optimizers += [] if entropy is None else [agent.ent_coef_optimizer]
+        agent._update_learning_rate(optimizers)
+        numbers: dict[str, Any] = {"gamma": agent.gamma, "tau": agent.tau, "rest": 1 - agent.tau}
+        numbers["target_entropy"] = float(agent.target_entropy)
+        fixed = {} if entropy is not None else {"ent_coef": agent.ent_coef_tensor}
+        order = [*([] if entropy is None else [entropy]), self._critic, self._actor]
+        n_logged = 2 if entropy is None else 4
+        for step in range(gradient_steps):
+            batch = self._sample(batch_size, **fixed)
+            moves = step % agent.target_update_interval == 0
+            polyaks = [self._polyak] if moves else []
+            results = self._run(self.parts, batch, numbers, order, polyaks)
+            logged.append(results[:n_logged])
+            noise = results[n_logged:]
+            if moves and agent.batch_norm_stats:
+                polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
+        for steps in self.steps:
+            steps.publish()
+        if agent.use_sde:
+            distribution = agent.actor.action_dist
+            distribution.exploration_mat, distribution.exploration_matrices = noise
+        agent._n_updates += gradient_steps
+        self._log(logged)
+
+    def _log(self, logged: list[Sequence[Tensor]]) -> None:
+        logger, agent = self.agent.logger, self.agent
+        columns = [_mean(column) for column in zip(*logged, strict=True)]
+        fixed = float(agent.ent_coef_tensor) if self._entropy is None else None
+        coefficient = columns[3] if fixed is None else np.mean([fixed] * len(logged))
+        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        logger.record("train/ent_coef", coefficient)
+        logger.record("train/actor_loss", columns[0])
+        logger.record("train/critic_loss", columns[1])
+        if self._entropy is not None:
+            logger.record("train/ent_coef_loss", columns[2])
+
+
+class TQCUpdate(SACUpdate):
+    """The update of TQC."""
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        dropped = self.agent.top_quantiles_to_drop_per_net
+        return *super()._structure(gradient_steps), dropped
+
+    def _next_target(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
+    ) -> Tensor:
+        agent = self.agent
+        n_dropped = agent.top_quantiles_to_drop_per_net * agent.critic.n_critics
+        quantiles, _ = torch.sort(values.reshape(len(batch.rewards), -1))
+        quantiles = quantiles[:, : agent.critic.quantiles_total - n_dropped]
+        target = self._target(batch, numbers, quantiles - entropy)
+        target.unsqueeze_(dim=1)
+        return target
+
+    def _critic_loss(self, current: Any, target: Tensor) -> Tensor:
+        from sb3_contrib.common.utils import quantile_huber_loss
+
+        return quantile_huber_loss(current, target, sum_over_quantiles=False)
+
+    def _value(self, values: Any) -> Tensor:
+        return values.mean(dim=2).mean(dim=1, keepdim=True)
+
+
+class TD3Update(OffPolicyUpdate):
+    """The update of TD3 and DDPG."""
+
+    is_of_all_kinds = True  # They have recordings of their own.
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
+        self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
+        self._targets = [
+            Polyak(steps, list(network.parameters()), list(target.parameters()))
+            for steps, network, target in (
+                (self._critic, agent.critic, agent.critic_target),
+                (self._actor, agent.actor, agent.actor_target),
+            )
+        ]
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        # The actor's optimizer has no state before its first step, which is recorded then.
+        agent = self.agent
+        numbers = range(agent._n_updates + 1, agent._n_updates + gradient_steps + 1)
+        return (any(number % agent.policy_delay == 0 for number in numbers),)
+
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the critic, and where target networks move, the actor; yield the losses."""
+        agent = self.agent
+        with torch.no_grad():
+            noise = batch.actions.clone().normal_(0, numbers.noise)
+            noise = noise.clamp(numbers.noise_low, numbers.noise_high)
+            next_actions = (agent.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+            values = agent.critic_target(batch.next_observations, next_actions)
+            value, _ = torch.min(torch.cat(values, dim=1), dim=1, keepdim=True)
+            target = self._target(batch, numbers, value)
+        current = agent.critic(batch.observations, batch.actions)
+        loss = sum(F.mse_loss(value, target) for value in current)
+        assert isinstance(loss, Tensor)
+        yield from self._step(self._critic, loss, numbers)
+        logged = [loss.detach()]
+        if polyaks:
+            actions = agent.actor(batch.observations)
+            loss = -agent.critic.q1_forward(batch.observations, actions).mean()
+            yield from self._step(self._actor, loss, numbers)
+            self._move(polyaks, numbers)
+            logged.append(loss.detach())
+        yield logged
+
+    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do what TD3's `train` does."""
+        agent = self.agent
+        agent._update_learning_rate([agent.actor.optimizer, agent.critic.optimizer])
+        clip = agent.target_noise_clip
+        numbers: dict[str, Any] = {"gamma": agent.gamma, "noise": agent.target_policy_noise}
+        numbers |= {"noise_low": -clip, "noise_high": clip}
+        numbers |= {"tau": agent.tau, "rest": 1 - agent.tau}
+        critic_losses, actor_losses = [], []
+        for _ in range(gradient_steps):
+            agent._n_updates += 1
+            batch = self._sample(batch_size)
+            moves = agent._n_updates % agent.policy_delay == 0
+            steps = [self._critic, self._actor] if moves else [self._critic]
+            polyaks = self._targets if moves else []
+            loss, *more = self._run(self.parts, batch, numbers, steps, polyaks)
+            critic_losses.append(loss)
+            actor_losses += more
+            for part in ("critic", "actor") if moves else ():
+                if source := getattr(agent, f"{part}_batch_norm_stats"):
+                    polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
+        for steps in self.steps:
+            steps.publish()
+        logger = agent.logger
+        logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        if actor_losses:
+            logger.record("train/actor_loss", _mean(actor_losses))
+        logger.record("train/critic_loss", _mean(critic_losses))
+
+
+class DQNUpdate(OffPolicyUpdate):
+    """The update of DQN."""
+
+    def __init__(self, agent: Any) -> None:
+        super().__init__(agent)
+        self._critic = self._steps_of(agent.policy.optimizer, agent.q_net)
+
+    def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
+        return (self.agent.max_grad_norm is None,)
+
+    def parts(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> Iterator[list[Tensor]]:
+        """Step the network; yield its loss."""
+        agent = self.agent
+        with torch.no_grad():
+            values, _ = agent.q_net_target(batch.next_observations).max(dim=1)
+            target = self._target(batch, numbers, values.reshape(-1, 1))
+        current = agent.q_net(batch.observations)
+        current = torch.gather(current, dim=1, index=batch.actions.long())
+        loss = F.smooth_l1_loss(current, target)
+        clips = agent.max_grad_norm is not None
+        yield from self._step(self._critic, loss, numbers, clips=clips)
+        yield [loss.detach()]
+
+    def make(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do what DQN's `train` does."""
+        agent = self.agent
+        agent._update_learning_rate(agent.policy.optimizer)
+        losses = []
+        for _ in range(gradient_steps):
+            batch = self._sample(batch_size)
+            numbers, steps = {"gamma": agent.gamma}, [self._critic]
+            (loss,) = self._run(self.parts, batch, numbers, steps, (), agent.max_grad_norm)
+            losses.append(loss)
+        self._critic.publish()
+        agent._n_updates += gradient_steps
+        agent.logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
+        agent.logger.record("train/loss", _mean(losses))
+
+
+def as_batch(named: Iterable[tuple[str, Tensor]]) -> SimpleNamespace:
+    """Return a batch by attributes; `discounts` is None if it has none."""
+    return SimpleNamespace(**{"discounts": None, **joined(named)})
+
+
+def _mean(values: Sequence[Tensor]) -> Any:
+    """Return the mean as SB3 computes it: of numbers, in double precision."""
+    if len(values) == 1:
+        return np.float64(0.0 + values[0].item())  # as a sum: -0.0 becomes 0.0
+    return np.mean(torch.stack([value.reshape(()) for value in values]).tolist())

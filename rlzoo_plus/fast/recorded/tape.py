@@ -1,0 +1,135 @@
+"""`Tape`: records the calls of a loss and its backward pass once, and makes them again.
+
+Recorded are the calls below autograd, with their arguments. Made again in the same order, they
+give the same bits, without distributions, modules, a graph and the engine that walks through it.
+What nobody uses is left out; random numbers are drawn as before. TorchScript's interpreter makes
+the calls (`graphs.py`) or, where that cannot be, Python does (`replay.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from rlzoo_plus.fast.heap import return_free_memory
+from rlzoo_plus.fast.recorded import recording as recordings
+from rlzoo_plus.fast.recorded.graphs import compiled
+from rlzoo_plus.fast.recorded.lanes import may_use_lanes
+from rlzoo_plus.fast.recorded.recording import (
+    Call,
+    NotRecordableError,
+    Parts,
+    Recording,
+    Slot,
+    record,
+)
+from rlzoo_plus.fast.recorded.replayer import replayed
+
+__all__ = ["NotRecordableError", "Parts", "Tape"]
+log = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """Makes the calls of one part; what later parts read of it stays in the registers."""
+
+    def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
+        """Return the tensors that are wanted of the part."""
+
+
+class Tape:
+    """A recorded function.
+
+    It is recorded twice with different numbers: calls that differ in anything else would hold
+    a number that is meant to vary. Only one thread at a time may run a tape.
+
+    Attributes:
+        n_calls: Calls of torch that are made each time.
+        is_compiled: Whether TorchScript's interpreter makes them.
+
+    Raises:
+        NotRecordableError: The function cannot be recorded.
+    """
+
+    def __init__(
+        self,
+        function: Parts,
+        inputs: Sequence[Tensor],
+        numbers: Sequence[str],
+        readable: Iterable[Tensor],
+        changed: Sequence[Tensor] = (),
+    ) -> None:
+        """Record a function.
+
+        Args:
+            function: Yields the tensors that are wanted of each of its parts.
+            inputs: An example; later ones have the same shapes and types.
+            numbers: Names of the numbers that it uses.
+            readable: What else it reads: parameters and buffers, changed in place only.
+            changed: Which of these it changes in place itself; recording leaves them as they are.
+        """
+        readable = [*readable, *changed]
+        made: list[Recording] = []
+        for which in (0, 1):
+            return_free_memory()
+            given = function, inputs, _sentinels(numbers, which), readable, changed
+            made.append(record(*given, times_twice=may_use_lanes()))
+            if not which:
+                made[0].let_go()  # before the memory of the other one is needed
+        recordings.require_same(made[1], made[0])
+        self._numbers = tuple(numbers)
+        self._build(made[1], _sentinels(numbers, 1))
+        return_free_memory()
+
+    def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
+        """Return registers with these inputs and numbers."""
+        registers = self._registers.copy()
+        registers[: len(inputs)] = inputs
+        for slot, name in zip(self._number_slots, self._numbers, strict=True):
+            number = numbers[name]
+            registers[slot] = None if number is None else float(number)
+        return registers
+
+    def run(self, part: int, registers: list[Any]) -> Sequence[Tensor]:
+        """Make the calls of a part, in order; gradients must be disabled."""
+        return self._parts[part](registers)
+
+    def _build(self, recording: Recording, sentinels: Mapping[str, float]) -> None:
+        calls = recordings.without_repetitions(recording)
+        calls = recordings.needed(calls, recording)
+        fixed, calls = recordings.hoisted(calls, recording)
+        known = {s: recording.tensors[s].detach() for s in (*recording.constants, *fixed)}
+        recording.let_go(fixed)
+        n_slots = len(recording.tensors)
+        self._number_slots = [n_slots + k for k in range(len(self._numbers))]
+        self._registers: list[Any] = [None] * (n_slots + len(self._numbers))
+        places = dict(zip(self._numbers, self._number_slots, strict=True))
+        self.n_calls = len(calls)
+        self._parts: Sequence[Part]
+        try:
+            self._parts = compiled(calls, recording, known, places)
+            self.is_compiled = True
+        # Whatever torch raises for a call that TorchScript does not have, or in another version.
+        except Exception as error:
+            log.debug("calls are made from Python: %s: %s", type(error).__name__, error)
+            self._replay(calls, recording, known, places, sentinels)
+
+    def _replay(
+        self,
+        calls: Sequence[Call],
+        recording: Recording,
+        known: Mapping[Slot, Tensor],
+        places: Mapping[str, int],
+        sentinels: Mapping[str, float],
+    ) -> None:
+        self.is_compiled = False
+        for slot, tensor in known.items():
+            self._registers[slot] = tensor
+        self._parts = replayed(calls, recording, self._registers, places, sentinels)
+
+
+def _sentinels(names: Sequence[str], which: int) -> dict[str, float]:
+    """Return numbers that stand for the real ones while recording, none like another."""
+    return {name: 0.2137 + 0.0131 * k + 0.00317 * which for k, name in enumerate(names)}

@@ -1,0 +1,1 @@
+"""Environments of pybullet-envs-gymnasium that are stepped many at once."""

@@ -1,1 +1,0 @@
-"""Where jobs run: one protocol, and a launcher for each kind of machine."""

@@ -1,1 +1,0 @@
-"""Inspects an environment before training: what it is made of, and what random actions do."""

@@ -1,0 +1,1 @@
+"""What a trained policy does and why: replays, robustness, attribution, audits."""

@@ -1,0 +1,94 @@
+"""The report on robustness: a table, the ranking of several policies, and degradation curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.policies.robustness import Point, Robustness, nominal_values, ranked
+
+_COLUMNS = 4
+
+
+def table(found: Robustness) -> str:
+    """Return the points of one policy as lines."""
+    rows = [("change", "mean return", "of nominal", "success")]
+    rows += [_row(point, found.nominal) for point in (found.nominal, *found.points)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([f"{row[0]:<{widths[0]}}", *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+    lines += [f"left out: {printable(n)}: {printable(w)}" for n, w in found.skipped.items()]
+    worst = _row(found.worst, found.nominal)
+    return "\n".join([*lines, f"worst case: {worst[0]}, mean return {worst[1]}, {worst[2]}"])
+
+
+def ranking(found: Sequence[Robustness]) -> str:
+    """Return several policies by their worst case, the best first."""
+    rows = [("policy", "nominal", "worst", "worst case")]
+    for one in ranked(list(found)):
+        numbers = (f"{one.nominal.mean_return:.4g}", f"{one.worst.mean_return:.4g}")
+        rows.append((printable(one.label), *numbers, str(one.worst)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in rows
+    )
+
+
+def plot(found: Sequence[Robustness], out: Path) -> Path:
+    """Plot mean return over each change, with its standard error; a line for each policy.
+
+    Raises:
+        ConfigError: The file's name does not end in .png, or it cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from rlzoo_plus.analysis.style import DPI, FAINT, INK, line_look, save_plot
+
+    single = [p for one in found for p in one.points if len(p.change) == 1]
+    names = list(dict.fromkeys(name for point in single for name in point.change))
+    n_columns = min(_COLUMNS, max(len(names), 1))
+    n_rows = max(1, ceil(len(names) / n_columns))
+    size = (max(6.0, 3.4 * n_columns), 3.0 * n_rows + 0.4 + 0.25 * len(found))
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharey=True).ravel()
+    nominal = nominal_values()
+    for axes, name in zip(grid, names, strict=False):
+        for number, one in enumerate(found):
+            points = [p for p in one.points if list(p.change) == [name]]
+            line = sorted([(nominal[name], one.nominal), *((p.change[name], p) for p in points)],
+                          key=lambda pair: pair[0])  # fmt: skip
+            x, y = [value for value, _ in line], [p.mean_return for _, p in line]
+            error = [np.std(p.returns) / np.sqrt(len(p.returns)) for _, p in line]
+            look = line_look(number)
+            axes.plot(x, y, marker="o", markersize=4, linewidth=2, label=one.label, **look)
+            low, high = np.subtract(y, error), np.add(y, error)
+            axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        axes.axvline(nominal[name], color=FAINT, linewidth=4, zorder=0)
+        axes.set_title(name, fontsize=12, color=INK)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=FAINT)
+    for axes in grid[len(names) :]:
+        axes.set_visible(False)
+    for axes in grid[::n_columns]:
+        axes.set_ylabel("mean return", fontsize=11, color=INK)
+    if len(found) > 1 and names:
+        handles, labels = grid[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=1, frameon=False)
+    return save_plot(figure, out)
+
+
+def _row(point: Point, nominal: Point) -> tuple[str, str, str, str]:
+    whole = nominal.mean_return
+    # A share of a negative return says nothing.
+    share = f"{100 * point.mean_return / whole:.0f}%" if whole > 0 else "-"
+    if whole <= 0:
+        share = f"{point.mean_return - whole:+.4g}"
+    success = "-" if point.success_rate is None else f"{100 * point.success_rate:.0f}%"
+    return str(point), f"{point.mean_return:.4g}", share, success

@@ -1,0 +1,276 @@
+"""How a policy's return degrades as the world changes: masses, latency, noise, pushes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlzoo_plus.artifacts.untrusted import (
+    LARGEST_YAML_BYTES,
+    one_line,
+    parse_yaml,
+    printable,
+    read_plain_file,
+)
+from rlzoo_plus.config.schema import EnvConfig, is_own_vec_env
+from rlzoo_plus.envs.seeding import held_out_seeds
+from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
+
+if TYPE_CHECKING:
+    from rlzoo_plus.runs.run import Run
+
+DEFAULT_GRID = Path(__file__).with_name("robustness.yaml")
+COMBINATIONS = "combinations"
+# Besides the quantities of `robots.randomization`; those are added where they are needed.
+_ADDED = {"noise": 0.0, "push": 0.0}
+_PUSH_EVERY_S = 2.0
+_MOST_VALUES, _MOST_POINTS = 50, 500
+# How environments that are not ours can be changed: by a wrapper.
+_BY_WRAPPER = {
+    "noise": ("noisy_observation", "noise_std"),
+    "latency": ("delayed_action", "delay"),
+}
+
+Change = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The episodes of one changed world.
+
+    Attributes:
+        change: What is changed, to which value; nothing in the nominal world.
+        returns: Of each episode.
+        success_rate: None if the environment reports no success.
+    """
+
+    change: Change
+    returns: list[float]
+    success_rate: float | None
+
+    @property
+    def mean_return(self) -> float:
+        """Mean over the episodes."""
+        return float(np.mean(self.returns))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:g}" for name, value in self.change.items()) or "nominal"
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """The points of one policy.
+
+    Attributes:
+        label: What it is called.
+        nominal: Its episodes in the world without changes.
+        points: Its episodes in changed worlds.
+        skipped: Why a change could not be made, by its name.
+    """
+
+    label: str
+    nominal: Point
+    points: list[Point]
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> Point:
+        """The world with the lowest mean return."""
+        return min([self.nominal, *self.points], key=lambda point: point.mean_return)
+
+    def data(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "label": self.label,
+            "nominal": _data(self.nominal),
+            "points": [_data(point) for point in self.points],
+            "worst": _data(self.worst),
+            "skipped": self.skipped,
+        }
+
+
+def read_grid(file: Path) -> list[Change]:
+    """Read the changes of a YAML file: values by name, and combinations of them.
+
+    Raises:
+        ConfigError: It is none, or names something unknown.
+    """
+    try:
+        grid = parse_yaml(read_plain_file(file, LARGEST_YAML_BYTES))
+    except FileNotFoundError as error:
+        raise ConfigError(f"--grid {printable(file)}: no such file.") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--grid {printable(file)}: {one_line(error)}.") from error
+    where = f"--grid {printable(file)}"
+    if not isinstance(grid, dict) or not grid:
+        raise ConfigError(f"{where} must map names to lists of values, as mass: [0.5, 2.0].")
+    changes: list[Change] = []
+    for name, values in grid.items():
+        if name == COMBINATIONS:
+            if not isinstance(values, list) or not all(isinstance(v, dict) and v for v in values):
+                raise ConfigError(
+                    f"{where}: {name} must be a list of mappings, as [{{mass: 2.0}}]."
+                )
+            changes += [{str(k): _number(where, k, v) for k, v in one.items()} for one in values]
+        elif not isinstance(values, list) or not 0 < len(values) <= _MOST_VALUES:
+            rule = f"must be a list of 1 to {_MOST_VALUES} numbers"
+            raise ConfigError(f"{where}: {printable(name)} {rule}, as [0.5, 2.0].")
+        else:
+            changes += [{str(name): _number(where, name, value)} for value in values]
+    for name in {name for change in changes for name in change}:
+        if name not in nominal_values():
+            raise ConfigError(f"{where}: {unknown_name('change', name, nominal_values())}")
+    if len(changes) > _MOST_POINTS:
+        raise ConfigError(f"{where}: {len(changes)} worlds are more than {_MOST_POINTS}.")
+    return changes
+
+
+def nominal_values() -> dict[str, float]:
+    """Return what can be changed, with the value that changes nothing."""
+    from robots.quiet import native_output_hidden
+
+    with native_output_hidden():
+        # PyBullet prints its build time when it is imported.
+        from robots.randomization import QUANTITIES
+    return {name: quantity.nominal for name, quantity in QUANTITIES.items()} | _ADDED
+
+
+def measure(
+    run: Run,
+    which: str | None,
+    changes: list[Change],
+    *,
+    label: str = "",
+    episodes: int = 20,
+    seed: int = 0,
+    n_envs: int = 10,
+    tell: Callable[[Point], None] = lambda point: None,
+) -> Robustness:
+    """Play the same held-out episodes in the nominal world and in each changed one.
+
+    The randomization that a run was trained with is left out everywhere, so that policies of
+    different trainings are compared in the same worlds.
+
+    Args:
+        run: For its environment.
+        which: The policy, as for `Run.policy`.
+        changes: From `read_grid`.
+        label: What the policy is called.
+        episodes: In each world.
+        seed: Another set of held-out episodes.
+        n_envs: Environments in parallel.
+        tell: Called after each world.
+
+    Raises:
+        ConfigError: There is no such policy, the run needs trust, or nothing can be changed.
+    """
+    run.require_trust()
+    config, policy = run.config, run.policy(which)
+    if is_own_vec_env(config.vec_env):
+        raise ConfigError(
+            f"vec_env={config.vec_env} makes all environments by itself, and robustness changes "
+            "one by one. Use evaluate with env.kwargs.* instead."
+        )
+    seeds, is_ours = held_out_seeds(episodes, seed), _is_ours(run)
+
+    def play(change: Change) -> Point:
+        spec = changed_env(config.env, change, is_ours=is_ours)
+        made = run.env(min(n_envs, episodes), config=config.model_copy(update={"env": spec}))
+        with one_torch_thread(), closing(made) as venv:
+            result = evaluate(policy, venv, seeds)
+        point = Point(change, result.returns, result.record(0)["success_rate"])
+        tell(point)
+        return point
+
+    nominal, points, skipped = play({}), [], {}
+    for change in changes:
+        try:
+            points.append(play(change))
+        except ConfigError as error:
+            skipped[", ".join(change)] = one_line(error)
+    if changes and not points:
+        raise ConfigError(f"nothing can be changed. {next(iter(skipped.values()))}")
+    return Robustness(label, nominal, points, skipped)
+
+
+def changed_env(spec: EnvConfig, change: Mapping[str, float], *, is_ours: bool) -> EnvConfig:
+    """Return an environment with some changes, and without randomization.
+
+    Args:
+        spec: The environment.
+        change: The value of each thing to change.
+        is_ours: Whether it is built on `robots`; others are changed by wrappers.
+
+    Raises:
+        ConfigError: It cannot be changed like this.
+    """
+    kwargs = {key: value for key, value in spec.kwargs.items() if key != "randomization"}
+    if not is_ours:
+        wrappers = list(spec.wrappers)
+        for name, value in change.items():
+            if name not in _BY_WRAPPER:
+                raise ConfigError(
+                    f"{spec.id} is no robot of this project: only {' and '.join(_BY_WRAPPER)} can "
+                    f"be changed from outside, not {name}"
+                )
+            wrapper, key = _BY_WRAPPER[name]
+            wrappers.append({wrapper: {key: _whole(value) if name == "latency" else value}})
+        return spec.model_copy(update={"wrappers": wrappers})
+    randomization: dict[str, Any] = {}
+    for name, value in change.items():
+        if name == "latency":
+            kwargs[name] = _whole(value)
+        elif name == "motor_strength":
+            kwargs[name] = float(kwargs.get(name) or 1.0) * value
+        elif name == "noise":
+            randomization["observation_noise"] = {"normal": value}
+        elif name == "push":
+            randomization[name] = {"every_s": _PUSH_EVERY_S, "velocity": value}
+        else:
+            randomization[name] = value
+    if randomization:
+        kwargs["randomization"] = randomization
+    return spec.model_copy(update={"kwargs": kwargs})
+
+
+def ranked(found: list[Robustness]) -> list[Robustness]:
+    """Return policies by their worst case, the best first; equal ones by the nominal world."""
+    return sorted(found, key=lambda r: (-r.worst.mean_return, -r.nominal.mean_return))
+
+
+def _is_ours(run: Run) -> bool:
+    from rlzoo_plus.envs.single import make_env
+    from robots.quiet import native_output_hidden
+
+    with native_output_hidden():
+        from robots.env import BaseRobotEnv
+    with closing(make_env(run.config.env)) as env:
+        return isinstance(env.unwrapped, BaseRobotEnv)
+
+
+def _number(where: str, name: object, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ConfigError(f"{where}: {printable(name)}: {printable(repr(value))} is no number.")
+    return float(value)
+
+
+def _whole(value: float) -> int:
+    if value != int(value) or value < 0:
+        raise ConfigError(f"latency {value:g} must be whole control steps, and not negative")
+    return int(value)
+
+
+def _data(point: Point) -> dict[str, Any]:
+    return {
+        "change": point.change,
+        "mean_return": point.mean_return,
+        "std_return": float(np.std(point.returns)),
+        "success_rate": point.success_rate,
+    }

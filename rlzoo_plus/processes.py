@@ -1,0 +1,77 @@
+"""Processes: signals that ask one to end cleanly, and starts without the user's script."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], None]
+# Missing on Windows.
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+
+
+@contextlib.contextmanager
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Set handlers, inside; does nothing outside of the main thread, where Python forbids it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, handler) for n, handler in handlers.items() if is_main}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_signals_go_to(handler: Handler) -> contextlib.AbstractContextManager[None]:
+    """Give a handler SIGINT, SIGTERM and SIGHUP, inside.
+
+    SIGHUP comes when an ssh connection or a terminal is closed. It stays ignored where it is
+    ignored, as under nohup. The shell may send it again; only the first one counts.
+    """
+    terminals = [number for number in range(3) if os.isatty(number)]
+
+    def on_hangup(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        # Writing to a closed terminal would end the process.
+        point_at_devnull(*terminals)
+        handler(number, frame)
+
+    handlers: dict[int, Handler] = {signal.SIGINT: handler, signal.SIGTERM: handler}
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        handlers[_HANGUP] = on_hangup
+    return signal_handlers(handlers)
+
+
+def without_ctrl_c() -> contextlib.AbstractContextManager[None]:
+    """Let a process that starts inside ignore what a terminal sends: the controller gets it."""
+    numbers = [signal.SIGINT] if _HANGUP is None else [signal.SIGINT, _HANGUP]
+    return signal_handlers(dict.fromkeys(numbers, signal.SIG_IGN))
+
+
+def point_at_devnull(*numbers: int) -> None:
+    """Let file descriptors read nothing, and write nowhere."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in numbers:
+        os.dup2(nothing, number)
+    os.close(nothing)
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Let a process that starts inside not run the user's script again.
+
+    Each process of multiprocessing would import the main module of the one that started it, so
+    that a script would need `if __name__ == "__main__"`. Jobs name the function that they call.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,21 @@
+"""What processes that train share: imported once, in the fork server that they come from."""
+
+import contextlib
+import gc
+
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast.fast_math import load_switch
+from robots.quiet import native_output_hidden
+
+# Jobs may set it: before PyTorch is imported, and only where some run has asked for it.
+with contextlib.suppress(ConfigError):
+    load_switch(compiles=False)
+
+with native_output_hidden():
+    import pybullet  # noqa: F401
+    import sb3_contrib  # noqa: F401
+    import torch.utils.tensorboard  # noqa: F401
+
+
+# They never collect it, so its pages stay shared.
+gc.freeze()

@@ -1,1 +1,0 @@
-"""Writes an environment for a URDF: one Python file and one YAML file."""

@@ -1,0 +1,1 @@
+"""Launchers: where jobs run, one protocol for each kind of machine."""

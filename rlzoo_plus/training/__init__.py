@@ -1,0 +1,1 @@
+"""Training one run: `ExpManager`, its callbacks, evaluation, exact resume."""

@@ -1,0 +1,114 @@
+"""The callbacks of a run, in the order in which they act between two iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.config.catalog import CALLBACKS
+from rlzoo_plus.config.hyperparams import trains_by_episode
+from rlzoo_plus.config.references import reveal
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.single import longest_episode
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.registry import where_raised
+from rlzoo_plus.training.callbacks.background_evaluator import EvaluatorBeside
+from rlzoo_plus.training.callbacks.base import (
+    EpisodeInterruptCallback,
+    InterruptCallback,
+    RunCallback,
+    StopCallback,
+    StopRequest,
+)
+from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
+from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
+from rlzoo_plus.training.callbacks.progress_display import BarProgress, LineProgress
+from rlzoo_plus.training.metrics import load_metrics
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+ProgressCallback = BarProgress | LineProgress
+
+
+@dataclass
+class RunCallbacks:
+    """The callbacks of a run, by what they do.
+
+    Attributes:
+        evaluation: None when the run is not evaluated.
+        checkpoint: Also saves at the end of a run.
+        acting: All that act between iterations, in order.
+        user: The user's own.
+    """
+
+    evaluation: EvaluationCallback | None
+    checkpoint: CheckpointCallback
+    acting: list[RunCallback]
+    user: list[BaseCallback] = field(default_factory=list)
+
+    def as_list(self) -> CallbackList:
+        """Return what `learn()` takes."""
+        return CallbackList([*self.acting, *self.user])
+
+    def on_iteration(self) -> None:
+        """Act between two iterations."""
+        for callback in self.acting:
+            callback.on_iteration()
+
+
+def make_callbacks(
+    config: RunConfig,
+    run_dir: RunDir,
+    player: VecEnv | EvaluatorBeside | None,
+    stop: StopRequest,
+    progress: ProgressCallback | None,
+) -> RunCallbacks:
+    """Build the callbacks; `player` plays evaluations beside the training, or here; or nobody does.
+
+    A checkpoint comes after the evaluation of the same step, so that it holds its outcome; then
+    come the reasons to stop.
+    """
+    evaluation = None if player is None else EvaluationCallback(config, run_dir, player, stop)
+    checkpoint = CheckpointCallback(config, run_dir, evaluation)
+    may_not_end = trains_by_episode(config.algo) and longest_episode(config) is None
+    interrupt = EpisodeInterruptCallback if may_not_end else InterruptCallback
+    stopping = (StopCallback(config.stop, evaluation), interrupt(stop, checkpoint))
+    acting: list[RunCallback] = [checkpoint, *stopping]
+    if evaluation is not None:
+        acting.insert(0, evaluation)
+        if progress is not None:
+            evaluation.listeners.append(progress.on_evaluation)
+    callbacks = RunCallbacks(evaluation, checkpoint, acting, _user_callbacks(config))
+    checkpoint.snapshot.callbacks = [*acting, *callbacks.user]
+    if progress is not None:
+        acting.append(progress)
+    return callbacks
+
+
+def check_user_callbacks(config: RunConfig) -> None:
+    """Check that the user's callbacks and metrics can be made, before anything else is.
+
+    Raises:
+        ConfigError: One cannot.
+    """
+    _user_callbacks(config)
+    load_metrics(config.eval.metrics)
+
+
+def _user_callbacks(config: RunConfig) -> list[BaseCallback]:
+    callbacks = []
+    for entry in config.callbacks:
+        for path, kwargs in [(entry, None)] if isinstance(entry, str) else entry.items():
+            callback = CALLBACKS.load(path)
+            arguments = reveal(kwargs or {}, "callbacks")
+            try:
+                callbacks.append(callback(**arguments))
+            # User code can raise anything.
+            except Exception as error:
+                where = f"callbacks: {path} with {kwargs or {}}"
+                raise ConfigError(f"{where}: {where_raised(error)}.") from error
+    return callbacks

@@ -1,0 +1,280 @@
+"""`ExpManager` trains and evaluates one configuration in one run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rlzoo_plus.agents.factory import make_agent, thread_policy
+from rlzoo_plus.agents.hooks import StopTraining
+from rlzoo_plus.agents.policy import save_policy
+from rlzoo_plus.artifacts.result import TrainResult
+from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.seeding import SeedStreams, seed_all
+from rlzoo_plus.envs.single import scheduled
+from rlzoo_plus.errors import RunError
+from rlzoo_plus.fast import fast_math
+from rlzoo_plus.fast.heap import return_free_memory
+from rlzoo_plus.tracking import Tracker, make_tracker
+from rlzoo_plus.training.callbacks import (
+    ProgressCallback,
+    RunCallbacks,
+    StopRequest,
+    make_callbacks,
+)
+from rlzoo_plus.training.callbacks.background_evaluator import (
+    EvaluatorBeside,
+    make_evaluation_env,
+    why_not_beside,
+)
+from rlzoo_plus.training.callbacks.evaluation_callback import export_sb3
+from rlzoo_plus.training.callbacks.outputs import make_logger, write_outcome
+from rlzoo_plus.training.evaluation import EvaluationStopped
+from rlzoo_plus.training.profiler import profiled
+from rlzoo_plus.training.resume.resumer import Resumer
+from rlzoo_plus.training.warm_start import begin_from_source
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+log = logging.getLogger(__name__)
+ALL_STEPS = "all steps taken"
+
+
+@dataclass
+class ExpManager:
+    """Trains one run; it parses no configuration and chooses no path.
+
+    In a run directory with checkpoints, training resumes from the newest that is whole.
+
+    Attributes:
+        config: The checked configuration.
+        run_dir: Where everything is written; `run_dir.start` has been called.
+        stop: How the run is asked to stop from outside.
+        progress: What the terminal shows, None for nothing.
+        report: Makes the plot and the video of a finished run; returns the files, for trackers.
+        on_evaluation: Called with each evaluation's record, and whether it is the best so far.
+        files: What `report` has returned.
+    """
+
+    config: RunConfig
+    run_dir: RunDir
+    stop: StopRequest | None = None
+    progress: ProgressCallback | None = None
+    report: Callable[[], list[Path]] | None = None
+    on_evaluation: Callable[[dict[str, Any], bool], None] | None = None
+    files: list[Path] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Complete the configuration, and derive the seeds."""
+        self.config = scheduled(self.config)
+        self.stop = self.stop or StopRequest()
+        self.seeds = SeedStreams.from_seed(self.config.seed)
+
+    def train(self) -> TrainResult:
+        """Train, evaluate and save the policy.
+
+        Raises:
+            ConfigError: The algorithm refuses its configuration.
+            RunError: The run failed; what it saved before stays.
+        """
+        tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
+        try:
+            self._write("status.json", lambda: self._set_status(RUNNING))
+            if tracker is not None:
+                tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
+            try:
+                result = self._train(tracker)
+            except SystemExit as error:
+                # The command must not end as if the run had finished.
+                raise RunError(f"code in the run called sys.exit({error.code!r}).") from error
+        except BaseException as error:
+            is_known = isinstance(error, RunError)
+            message = str(error) if is_known else f"{type(error).__name__}: {error}"
+            try:
+                self._set_status(FAILED, message=message)
+            except OSError as unwritten:
+                log.warning("status.json cannot be written: %s", unwritten)
+            if tracker is not None:
+                tracker.fail(message)
+            raise
+        self._finish(result, tracker)
+        return result
+
+    def _train(self, tracker: Tracker | None) -> TrainResult:
+        fast_math.require(fast=self.config.fast_math)
+        threads, why = thread_policy(self.config)
+        torch.set_num_threads(threads)
+        log.info("threads: %d (%s)", threads, why)
+        seeded = seed_all(self.config.seed)
+        log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
+        resumer = Resumer(self.config, self.run_dir)
+        with contextlib.ExitStack() as stack:
+            try:
+                with self.stop.at_once():
+                    train_env, player = self._make_envs(stack, threads)
+            except StopTraining as stop:
+                reason = f"{stop.reason} while the environments were started"
+                hashed = config_hash(self.config)
+                return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
+            if self.progress is not None:
+                stack.callback(self.progress.close)
+            return_free_memory()
+            agent = make_agent(self.config, train_env, self.seeds.agent)
+            log.info("device: %s", agent.device)
+            if agent.device.type != "cpu":
+                log.info(
+                    "exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it"
+                )
+            train_env.seed(self.seeds.train)
+            agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
+            callbacks = make_callbacks(self.config, self.run_dir, player, self.stop, self.progress)
+            if self.on_evaluation is not None and callbacks.evaluation is not None:
+                callbacks.evaluation.listeners.append(self.on_evaluation)
+            checkpoint = callbacks.checkpoint
+            stack.callback(checkpoint.close)
+            if self.config.init_from is not None and resumer.is_new:
+                begin_from_source(agent, self.config, self.run_dir)
+                checkpoint.saves_first = True
+            resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
+            with profiled(self.config, self.run_dir.path / "profile", agent):
+                return self._learn(agent, callbacks, resumer)
+
+    def _make_envs(
+        self, stack: contextlib.ExitStack, threads: int
+    ) -> tuple[VecEnv, VecEnv | EvaluatorBeside | None]:
+        """Return training environments, and what plays the evaluations; the stack closes them."""
+        config, beside = self.config, None
+        is_evaluated = config.eval.every_steps is not None
+        if is_evaluated:
+            reason = why_not_beside(config, threads, decides=self.on_evaluation is not None)
+            log.debug("evaluation beside training: %s", reason or "yes")
+            if not reason:
+                # Before anything is made that a forked process must not have.
+                beside = EvaluatorBeside(config)
+                stack.callback(beside.close)
+        train_env = make_train_env(config, self.seeds.train, self.run_dir.monitor)
+        stack.callback(train_env.close)
+        if not is_evaluated or beside is not None:
+            return train_env, beside
+        eval_env = make_evaluation_env(config)
+        stack.callback(eval_env.close)
+        return train_env, eval_env
+
+    def _learn(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, resumer: Resumer
+    ) -> TrainResult:
+        ended, checkpoint = resumer.ended, callbacks.checkpoint
+        state, reason = FINISHED, ended or ALL_STEPS
+        all_callbacks = callbacks.as_list()
+        try:
+            try:
+                total = self.config.n_timesteps if ended is None else 0
+                agent.learn(total, all_callbacks, log_interval=self.config.log.interval)
+                resumer.restore_once()  # where there was no iteration left
+                if ended is None and agent.num_timesteps < self.config.n_timesteps:
+                    reason = "a callback ended it"
+            except StopTraining as stop:
+                state = INTERRUPTED if stop.interrupted else FINISHED
+                reason = stop.reason
+                all_callbacks.on_training_end()
+            except KeyboardInterrupt:
+                if callbacks.evaluation is not None:
+                    callbacks.evaluation.pending = None
+                raise
+            finally:
+                if callbacks.evaluation is not None:
+                    callbacks.evaluation.settle(may_end=True)
+        except StopTraining as stop:
+            # The run was asked to stop, and the evaluation beside it takes too long.
+            state, reason = INTERRUPTED, stop.reason
+        finally:
+            checkpoint.wait()
+        if state == FINISHED:
+            try:
+                self._evaluate_and_save(agent, callbacks, reason)
+            except EvaluationStopped:
+                # The run resumes with its last evaluation.
+                if reason == ALL_STEPS:
+                    checkpoint.save_and_wait()
+                else:
+                    # Steps are left: the checkpoint must say why they are not taken.
+                    checkpoint.save_last(reason)
+                state, reason = INTERRUPTED, self.stop.signal_reason
+        agent.logger.close()
+        return self._result(agent, callbacks, state, reason)
+
+    def _evaluate_and_save(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, reason: str
+    ) -> None:
+        """Evaluate the last policy, and save it and a checkpoint.
+
+        Raises:
+            EvaluationStopped: The run was asked to stop during the evaluation.
+        """
+        return_free_memory()
+        record: dict[str, Any] = {}
+        if callbacks.evaluation is not None:
+            callbacks.evaluation.evaluate_now()
+            record = callbacks.evaluation.last or {}
+        callbacks.checkpoint.save_last(reason)
+        save_policy(self.run_dir.final, agent, self.config, {**record, "step": agent.num_timesteps})
+        if self.config.export.sb3_zip:
+            export_sb3(agent, self.run_dir, "final")
+
+    def _result(
+        self, agent: BaseAlgorithm, callbacks: RunCallbacks, state: str, reason: str
+    ) -> TrainResult:
+        evaluation, snapshot = callbacks.evaluation, callbacks.checkpoint.snapshot
+        best = None if evaluation is None else evaluation.best
+        threshold = self.config.env.solved_return
+        is_known = threshold is not None and best is not None
+        return TrainResult(
+            state=state,
+            reason=reason,
+            num_timesteps=agent.num_timesteps,
+            training_time_s=round(snapshot.training_time_s, 3),
+            best=best,
+            final=None if evaluation is None else evaluation.last,
+            solved=bool(best["mean_return"] >= threshold) if is_known else None,
+            config_hash=config_hash(self.config),
+            resumed_at=snapshot.exactness.resumed_at,
+            exact=snapshot.verdict(agent),
+            inexact_since=snapshot.exactness.inexact_since,
+            inexact_because=snapshot.exactness.because,
+        )
+
+    def _finish(self, result: TrainResult, tracker: Tracker | None) -> None:
+        data, is_finished = asdict(result), result.state == FINISHED
+        if is_finished:
+            self._write("result.json", lambda: self.run_dir.write_result(data))
+        details = {"num_timesteps": result.num_timesteps, "message": result.reason}
+        self._write("status.json", lambda: self._set_status(result.state, **details))
+        if is_finished and self.report is not None:
+            self.files = self.report()
+        if is_finished and self.config.log.tensorboard:
+            write_outcome(self.run_dir, self.config, result, self.run_dir.videos / "best.mp4")
+        if tracker is not None and is_finished:
+            tracker.finish(data, [self.run_dir.config_file, *self.files])
+        elif tracker is not None:
+            tracker.fail(result.reason)
+
+    def _write(self, name: str, write: Callable[[], None]) -> None:
+        """Write a file that states what became of the run; without it the run has failed."""
+        try:
+            write()
+        except OSError as error:
+            raise RunError(f"{self.run_dir.path / name} cannot be written: {error}.") from error
+
+    def _set_status(self, state: str, **details: Any) -> None:
+        self.run_dir.write_status(state, n_timesteps=self.config.n_timesteps, **details)

@@ -1,0 +1,126 @@
+"""Resumer: starts a training from scratch, or from the newest whole checkpoint of its run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from rlzoo_plus.artifacts.checkpoint import Checkpoint
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.config.compare import changed_values, describe_changes
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.training.resume.log_rows import CutRows, rewind_logs
+from rlzoo_plus.training.resume.snapshot import RunSnapshot
+
+log = logging.getLogger(__name__)
+
+
+class Resumer:
+    """Finds the checkpoint to resume from, and restores it at the first iteration.
+
+    Attributes:
+        is_new: Whether there is no checkpoint.
+        step: Environment steps taken before, 0 for a new run.
+        ended: Why training had ended already, if the run was killed after its last step.
+    """
+
+    def __init__(self, config: RunConfig, run_dir: RunDir) -> None:
+        """Read the checkpoint, and truncate the logs to its step; nothing may write to them yet.
+
+        Raises:
+            ConfigError: The checkpoint does not fit the run, or the seed was changed.
+        """
+        self._has_begun = False
+        self._checkpoint = checkpoint = run_dir.checkpoints().load_newest()
+        self.is_new = checkpoint is None
+        self.step = 0 if checkpoint is None else checkpoint.step
+        about = {"logs": {}} if checkpoint is None else checkpoint.about
+        self._changes = {} if checkpoint is None else changed_values(about, config)
+        if "seed" in self._changes:
+            # It would have no effect: the random generators are restored.
+            old, new = self._changes["seed"]
+            raise ConfigError(
+                f"seed={new}: the run in {run_dir.path} was begun with seed={printable(old)}, and "
+                f"continues its random numbers. Write seed: {printable(old)} back into its "
+                "config.yaml, or choose another run_dir."
+            )
+        is_as_long = about.get("n_timesteps") == config.n_timesteps
+        self.ended: str | None = about.get("ended") if is_as_long else None
+        self._cut_short: list[str] = []
+        self._cut_rows: CutRows | None = None
+        if "logs" not in about:
+            return  # of schema 1: later records stay
+        try:
+            if checkpoint is not None:
+                self._cut_rows = CutRows.keep(run_dir, about["logs"], checkpoint.step)
+            self._cut_short = rewind_logs(run_dir, about["logs"])
+        except ValueError as error:
+            raise self._misfit(error) from error
+
+    def attach(
+        self,
+        agent: BaseAlgorithm,
+        snapshot: RunSnapshot,
+        on_restored: Callable[[Checkpoint], None],
+        on_iteration: Callable[[], None],
+    ) -> None:
+        """Hook into the top of the agent's loop: restore the first time, then let callbacks act.
+
+        Args:
+            agent: Freshly built.
+            snapshot: Restores the run.
+            on_restored: Called once with the checkpoint that was restored.
+            on_iteration: Called at the top of every iteration, after that.
+        """
+        self._agent, self._snapshot = agent, snapshot
+        self._on_restored, self._on_iteration = on_restored, on_iteration
+        snapshot.cut_rows = self._cut_rows
+        agent.before_iteration = self._before_iteration
+        agent.resume_from = self.step
+
+    def restore_once(self) -> None:
+        """Restore the checkpoint unless that is done already.
+
+        Raises:
+            ConfigError: The checkpoint is of another run, or forged.
+        """
+        checkpoint = self._checkpoint
+        if checkpoint is None:
+            return
+        missing = [f"{name} was cut short: records are missing" for name in self._cut_short]
+        try:
+            self._snapshot.restore(self._agent, checkpoint, missing)
+        except RunError:
+            # The process of an environment ended, which says nothing about the checkpoint.
+            raise
+        # Any part of it may be forged.
+        except Exception as error:
+            log.debug("what does not fit:", exc_info=True)
+            raise self._misfit(error) from error
+        self._checkpoint = None
+        self._on_restored(checkpoint)
+        log.info("resumes from step %s", f"{checkpoint.step:,}")
+
+    def _before_iteration(self) -> None:
+        if not self._has_begun:
+            self._snapshot.begin(self._agent)
+            self._has_begun = True
+        self.restore_once()
+        self._on_iteration()
+
+    def _misfit(self, error: Exception) -> ConfigError:
+        assert self._checkpoint is not None
+        if self._changes:
+            return ConfigError(
+                f"{self._checkpoint.path} cannot be resumed with the changed configuration: "
+                f"{'; '.join(describe_changes(self._changes))} ({one_line(error)}). Change it back "
+                "in config.yaml, or start again with restart=true."
+            )
+        return ConfigError(
+            f"{self._checkpoint.path} does not fit this run: {one_line(error)}. Move it away to "
+            "resume from the one before, or start again with restart=true."
+        )

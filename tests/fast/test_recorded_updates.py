@@ -1,0 +1,360 @@
+"""Updates from recordings give the bits of Stable-Baselines3, or are not made."""
+
+import copy
+import logging
+import zipfile
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from sb3_contrib import TQC
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.vec_env import VecNormalize
+from support.training import assert_same_tree, tiny_config, train_run
+from torch.nn import functional
+
+from rlzoo_plus.agents.factory import make_agent
+from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.doctor.digests import run_digests
+from rlzoo_plus.envs.factory import make_train_env
+from rlzoo_plus.envs.plain_state import to_plain
+from rlzoo_plus.fast.normalize import LeanNormalize
+from rlzoo_plus.fast.recorded import graphs, tape
+from rlzoo_plus.fast.recorded import replayer as replay
+from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
+from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
+
+pytestmark = pytest.mark.training
+
+
+def linear(value):
+    return lambda remaining: value * remaining
+
+
+SCHEDULES = {"learning_rate": linear(1e-3), "clip_range": linear(0.3)}
+CONTINUOUS, DISCRETE, TINY = "Pendulum-v1", "CartPole-v1", "tests/TinyReach-v0"
+GOAL, HINDSIGHT = "tests/TinyGoal-v0", {"replay_buffer_class": HerReplayBuffer}
+GSDE = {"use_sde": True, "sde_sample_freq": 4}
+SMALL = {"n_steps": 64, "batch_size": 48, "n_epochs": 3}  # the last minibatch is smaller
+ONE_STEP = {"learning_starts": 40, "batch_size": 32, "policy_kwargs": {"net_arch": [32, 24]}}
+SIX_STEPS = {**ONE_STEP, "train_freq": 8, "gradient_steps": 6, "learning_rate": linear(1e-3)}
+OFF_POLICY = {
+    "sac": (SAC, TINY, False, ONE_STEP),
+    "sac-gsde-normalized-schedule": (SAC, CONTINUOUS, True, {**SIX_STEPS, "use_sde": True}),
+    "sac-fixed-entropy": (SAC, CONTINUOUS, False, {**SIX_STEPS, "ent_coef": 0.1}),
+    "sac-late-targets": (SAC, CONTINUOUS, False, {**SIX_STEPS, "target_update_interval": 4}),
+    "sac-nstep": (SAC, CONTINUOUS, False, {**SIX_STEPS, "n_steps": 3}),
+    "td3": (TD3, CONTINUOUS, False, ONE_STEP),
+    "td3-tiny-normalized-schedule": (TD3, TINY, True, SIX_STEPS),
+    "tqc": (TQC, CONTINUOUS, False, SIX_STEPS),
+    "tqc-tiny-gsde-normalized": (TQC, TINY, True, {**SIX_STEPS, "use_sde": True}),
+    "dqn": (DQN, DISCRETE, False, {**ONE_STEP, "target_update_interval": 100}),
+    "dqn-normalized-schedule": (DQN, DISCRETE, True, {**SIX_STEPS, "max_grad_norm": 0.5}),
+    "sac-goal-hindsight": (SAC, GOAL, False, {**SIX_STEPS, **HINDSIGHT}),
+    "tqc-goal-normalized-gsde": (TQC, GOAL, True, {**SIX_STEPS, "use_sde": True}),
+    "td3-goal-hindsight-normalized": (TD3, GOAL, True, {**SIX_STEPS, **HINDSIGHT}),
+}
+# For many steps only: a third environment for each, with few updates.
+FEW = {**SIX_STEPS, "train_freq": 16, "gradient_steps": 4}
+FURTHER = {
+    "sac-car-gsde": (SAC, "MountainCarContinuous-v0", False, {**FEW, "use_sde": True}),
+    "td3-car-normalized": (TD3, "MountainCarContinuous-v0", True, FEW),
+    "tqc-car-normalized": (TQC, "MountainCarContinuous-v0", True, FEW),
+    "dqn-acrobot": (DQN, "Acrobot-v1", False, FEW),
+    "dqn-car-normalized": (DQN, "MountainCar-v0", True, FEW),
+}
+CASES = {
+    "ppo": (PPO, CONTINUOUS, False, SMALL),
+    "ppo-discrete-schedules": (PPO, DISCRETE, False, {**SMALL, **SCHEDULES}),
+    "ppo-tiny-normalized": (PPO, TINY, True, {**SMALL, "ent_coef": 0.01}),
+    "ppo-gsde-normalized-schedules": (PPO, CONTINUOUS, True, {**SMALL, **GSDE, **SCHEDULES}),
+    "ppo-early-stop": (PPO, CONTINUOUS, False, {**SMALL, "target_kl": 0.005}),
+    "ppo-value-clip": (PPO, DISCRETE, True, {**SMALL, "clip_range_vf": linear(0.2)}),
+    "a2c": (A2C, CONTINUOUS, False, {"n_steps": 16}),
+    "a2c-discrete-normalized": (
+        A2C,
+        DISCRETE,
+        True,
+        {"n_steps": 16, "learning_rate": linear(1e-3)},
+    ),
+    "a2c-tiny-adam": (A2C, TINY, False, {"n_steps": 16, "use_rms_prop": False}),
+    "ppo-goal-schedules": (PPO, GOAL, False, {**SMALL, **SCHEDULES}),
+    "a2c-goal-normalized-gsde": (A2C, GOAL, True, {"n_steps": 16, **GSDE}),
+    "a2c-gsde": (A2C, CONTINUOUS, True, {"n_steps": 16, **GSDE, "normalize_advantage": True}),
+}
+
+
+def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=None, n_envs=4):
+    torch.set_num_threads(1)
+    venv = make_vec_env(env, n_envs, seed=0)
+    if normalized:
+        venv = LeanNormalize(venv) if recorded else VecNormalize(venv)
+    kind = algorithm
+    if recorded:
+        kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)
+    space, policy = venv.observation_space, "MlpPolicy"
+    if isinstance(space, spaces.Dict):
+        policy = "MultiInputPolicy"
+    elif is_image_space(space):
+        policy = "CnnPolicy"
+    agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
+    if recorded:
+        agent.recorded = RecordedUpdates()
+        if issubclass(algorithm, OnPolicyAlgorithm):
+            agent.rollouts = RecordedRollouts()
+        else:
+            agent.actions = RecordedActions()
+    agent.learn(steps, callback)
+    venv.close()
+    return agent
+
+
+def outcome(agent):
+    return {
+        "parameters": to_plain(agent.get_parameters()),
+        "tensors": [
+            agent.log_ent_coef.detach().numpy()
+            if getattr(agent, "log_ent_coef", None) is not None
+            else np.zeros(1)
+        ],
+        "updates": agent._n_updates,
+        "torch": torch.get_rng_state().numpy(),
+        "numpy": np.random.get_state()[1],
+    }
+
+
+def assert_same_as_sb3(case, steps):
+    algorithm, env, normalized, arguments = case
+    plain = outcome(train(algorithm, env, normalized, arguments, steps, recorded=False))
+    agent = train(algorithm, env, normalized, arguments, steps, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.recorded.reason
+    assert agent.recorded.n_recorded > 2
+    if issubclass(algorithm, OnPolicyAlgorithm):
+        assert not agent.rollouts.reason
+        assert agent.rollouts.n_recorded > 2
+    else:
+        assert not agent.actions.reason
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_are_those_of_stable_baselines3(name):
+    assert_same_as_sb3(CASES[name], 2_000)
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_weights_of_off_policy_algorithms_are_those_of_stable_baselines3(name):
+    assert_same_as_sb3(OFF_POLICY[name], 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CASES, *OFF_POLICY, *FURTHER])
+def test_weights_are_those_of_stable_baselines3_after_many_steps(name):
+    assert_same_as_sb3({**CASES, **OFF_POLICY, **FURTHER}[name], 20_000)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN, SAC])
+def test_updates_from_pictures_are_those_of_stable_baselines3(algorithm):
+    def env():
+        return gym.make("tests/TinyImage-v0", discrete=algorithm is DQN)
+
+    arguments = SMALL if algorithm is PPO else {**FEW, "buffer_size": 500, "policy_kwargs": {}}
+    plain = outcome(train(algorithm, env, False, arguments, 600, recorded=False))
+    agent = train(algorithm, env, False, arguments, 600, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.recorded.reason
+    assert agent.recorded.n_recorded
+    if algorithm is PPO:
+        assert not agent.rollouts.reason
+
+
+class Ascent(PPO):
+    """A loss of its own: half of the usual gradient."""
+
+    def train(self):
+        self.ent_coef = 0.5
+        super().train()
+
+
+def test_an_algorithm_with_its_own_train_is_left_alone(caplog):
+    caplog.set_level(logging.INFO)
+    case = (Ascent, DISCRETE, False, SMALL)
+    plain = outcome(train(*case, 600, recorded=False))
+    agent = train(*case, 600, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert agent.recorded.n_recorded == 0
+    assert "Ascent.train" in caplog.text
+
+
+class OwnLoss(PPO):
+    """A policy gradient of the user, without a ratio, and one pass over the rollout."""
+
+    def train(self):
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        for data in self.rollout_buffer.get(self.batch_size):
+            values, log_prob, _ = self.policy.evaluate_actions(data.observations, data.actions)
+            loss = functional.mse_loss(values.flatten(), data.returns)
+            loss = loss - (log_prob * data.advantages).mean()
+            self.policy.optimizer.zero_grad()
+            loss.backward()
+            self.policy.optimizer.step()
+        self._n_updates += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Ascent, OwnLoss])
+def test_an_algorithm_with_a_loss_of_its_own_is_itself_after_many_steps(kind):
+    case = (kind, CONTINUOUS, True, {**SMALL, **GSDE})
+    plain = outcome(train(*case, 20_000, recorded=False))
+    agent = train(*case, 20_000, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert agent.recorded.n_recorded == 0
+
+
+class OwnPolicy(ActorCriticPolicy):
+    def evaluate_actions(self, obs, actions):
+        values, log_prob, entropy = super().evaluate_actions(obs, actions)
+        return values, log_prob * np.random.default_rng(0).random(), entropy
+
+
+class OwnAdam(torch.optim.Adam):
+    pass
+
+
+@pytest.mark.parametrize("part", ["policy", "optimizer", "hook"])
+def test_code_of_the_user_is_left_alone(part):
+    torch.set_num_threads(1)
+    policy = OwnPolicy if part == "policy" else "MlpPolicy"
+    kwargs = {"policy_kwargs": {"optimizer_class": OwnAdam}} if part == "optimizer" else {}
+    agent = with_iteration_hook(PPO, RecordsUpdates)(
+        policy, make_vec_env(DISCRETE, 2), device="cpu", **SMALL, **kwargs
+    )
+    if part == "hook":
+        agent.policy.action_net.register_forward_hook(lambda module, given, result: result * 1.0)
+    agent.recorded = RecordedUpdates()
+    agent.learn(300)
+    assert agent.recorded.n_recorded == 0
+    assert "yours" in agent.recorded.reason
+
+
+def test_a_wrong_recording_is_noticed_and_not_used(monkeypatch, caplog):
+    case = CASES["ppo-discrete-schedules"]
+    plain = outcome(train(*case, 1_000, recorded=False))
+    monkeypatch.setattr(
+        "rlzoo_plus.fast.recorded.on_policy.F.mse_loss",
+        lambda a, b: functional.smooth_l1_loss(a, b),
+    )
+    # SB3 looks the loss up in the same module.
+    monkeypatch.setattr("stable_baselines3.ppo.ppo.F", _Losses())
+    agent = train(*case, 1_000, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert agent.recorded.n_recorded == 0
+    assert "updates are not recorded" in caplog.text
+
+
+@pytest.mark.parametrize(("target_kl", "epochs"), [(None, 1), (1000.0, 3)])
+def test_only_what_tells_as_much_as_the_whole_is_made_twice(target_kl, epochs, monkeypatch):
+    taken = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda *a, **k: taken.append(step(*a, **k)))
+    arguments = {**SMALL, "target_kl": target_kl}
+    agent = train(PPO, DISCRETE, False, arguments, 256, recorded=True)
+    # Steps of SB3 itself; 256 rows a rollout.
+    assert len(taken) == epochs * len(range(0, 256, SMALL["batch_size"]))
+    assert agent._n_updates == SMALL["n_epochs"]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_call_bound_to_the_wrong_function_is_noticed(compiles, monkeypatch):
+    module, name = (graphs, "_writing") if compiles else (replay, "_fastest")
+    found = getattr(module, name)
+
+    def wrong(call, *others):
+        if compiles:
+            aten = torch.ops.aten
+            return found(aten.sin.default if call is aten.tanh.default else call)
+        return torch.sin if call.name == "tanh" else found(call, *others)
+
+    case = CASES["a2c"]
+    plain = outcome(train(*case, 500, recorded=False))
+    monkeypatch.setattr(module, name, wrong)
+    if not compiles:
+        monkeypatch.setattr(tape, "compiled", not_compiled)
+    agent = train(*case, 500, recorded=True)
+    assert_same_tree(outcome(agent), plain)
+    assert agent.recorded.n_recorded == 0
+    assert "differs from SB3" in agent.recorded.reason
+
+
+def not_compiled(*args):
+    raise graphs.NotCompilableError("TorchScript is not there")
+
+
+class _Losses:
+    mse_loss = staticmethod(functional.mse_loss)
+
+
+class Changes(BaseCallback):
+    """Changes the agent while it trains, as a user's callback may."""
+
+    def _on_step(self):
+        return True
+
+    def _on_rollout_start(self):
+        model = self.model
+        if model._n_updates == 6:
+            model.ent_coef, model.vf_coef, model.max_grad_norm = 0.05, 0.3, 0.1
+        if model._n_updates == 9:
+            model.policy.optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-4)
+        if model._n_updates == 12:
+            model.policy.action_net.bias.requires_grad_(False)
+        if model._n_updates == 15:
+            model.batch_size = 32
+
+
+def test_changes_by_a_callback_have_their_effect():
+    case = CASES["ppo"]
+    plain = outcome(train(*case, 2_048, recorded=False, callback=Changes()))
+    agent = train(*case, 2_048, recorded=True, callback=Changes())
+    assert_same_tree(outcome(agent), plain)
+    assert not agent.recorded.reason
+    assert agent.recorded.n_recorded > 1
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "sac", "td3", "tqc"])
+def test_a_run_writes_the_same_with_and_without(algo, tmp_path):
+    config = tiny_config(algo, TINY, "normalize=true", "n_timesteps=160", "export.sb3_zip=true")
+    off = config.model_copy(update={"record_updates": False})
+    assert config_hash(off) == config_hash(config)
+    digests, zips = [], []
+    for name, one in (("on", config), ("off", off)):
+        run_dir, _ = train_run(tmp_path / name, one)
+        digests.append(run_digests(run_dir))
+        with zipfile.ZipFile(run_dir.path / "final_sb3" / "model.zip") as archive:
+            zips.append({n: archive.read(n) for n in archive.namelist() if n.endswith("pth")})
+    assert digests[0] == digests[1]
+    assert zips[0] == zips[1]
+
+
+def test_frozen_parts_stay_and_the_others_learn_the_same():
+    config = tiny_config("ppo", TINY, "freeze=[action_net]", "n_timesteps=160")
+    results = []
+    for updates in (True, False):
+        chosen = config.model_copy(update={"record_updates": updates})
+        torch.set_num_threads(1)
+        venv = make_train_env(chosen, 1)
+        agent = make_agent(chosen, venv, 1)
+        agent.learn(160)
+        results.append(outcome(agent))
+        venv.close()
+    assert_same_tree(*results)
