@@ -39,7 +39,7 @@ from rlzoo_plus.fast.normalize import LeanNormalize
 from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.fast.serial_vec_env import OneByOne
+from rlzoo_plus.fast.serial_vec_env import SerialVecEnv
 
 PLAIN, RECORDED, FAST, HALF = "plain", "recorded", "true", "bfloat16"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
@@ -150,7 +150,7 @@ def _train(name: str, kind: str) -> tuple[list[float], torch.Tensor]:
     """Return the times of `_MEASURES` [s], and the weights."""
     recorded = kind != PLAIN
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
-    venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=OneByOne if recorded else DummyVecEnv)
+    venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=SerialVecEnv if recorded else DummyVecEnv)
     normalize = LeanNormalize if recorded else VecNormalize
     agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)(
         "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments

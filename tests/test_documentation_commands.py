@@ -113,7 +113,7 @@ BEGINNINGS = (
     "rlzoo_plus.commands.train.plan_run",
     "rlzoo_plus.commands.benchmark.run_suite",
     "rlzoo_plus.commands.inspect._step_through",
-    "rlzoo_plus.doctor.check_jobs.look",
+    "rlzoo_plus.doctor.check_jobs.check_jobs",
     "rlzoo_plus.envs.fit.inspect_env",
     "rlzoo_plus.doctor.inspection.inspect_env",
     "rlzoo_plus.runs.run.Run.open",

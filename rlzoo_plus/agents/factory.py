@@ -92,7 +92,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     except _REFUSALS as error:
         log.debug("why the algorithm cannot be built:", exc_info=True)
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
-    backend.equip(agent, config, spec)
+    backend.attach_accelerators(agent, config, spec)
     if is_hindsight:
         agent.longest = functools.partial(longest_episode, config)  # type: ignore[attr-defined]
     return agent
@@ -117,7 +117,7 @@ def make_policy(
 
 
 def _backend(spec: AlgorithmSpec) -> Any:
-    """Return the module of an algorithm's backend: `mixins`, `equip`, `plan` and so on."""
+    """Return the module of an algorithm's backend: `mixins`, `plan`, `parts` and so on."""
     return import_module(f"rlzoo_plus.agents.{spec.backend}_backend")
 
 

@@ -48,7 +48,7 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
     return found
 
 
-def equip(_agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
+def attach_accelerators(_agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     """Say which settings have no effect on a new agent."""
     for key in ("fast", "fast_math"):
         if value := getattr(config, key):

@@ -53,7 +53,7 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
     }
 
 
-def equip(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
+def attach_accelerators(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     """Freeze parts of a new agent, and let it record what repeats, as the configuration says."""
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:

@@ -196,7 +196,7 @@ class RunDir:
         """Record one more entry of the run's provenance."""
         write_json(self.provenance_file, redact_all({**self.read_provenance(), name: facts}))
 
-    def go_on(
+    def record_resume(
         self, config: dict[str, Any], command: str, env_defaults: Mapping[str, Any] | None = None
     ) -> None:
         """Record that the run is resumed: its present configuration, and one more command line."""

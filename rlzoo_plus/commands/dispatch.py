@@ -13,7 +13,7 @@ from typing import Any
 
 from rlzoo_plus.commands.typed import as_typed, drop_output, tell
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
-from rlzoo_plus.fast.startup import collect_as_usual, collect_rarely
+from rlzoo_plus.fast.startup import pause_gc, resume_gc
 
 # The module of each is `rlzoo_plus.commands.VERB`.
 VERBS = {
@@ -89,7 +89,7 @@ def run(verb: str, arguments: list[str]) -> int:
             raise ConfigError(unknown_name("verb", verb, VERBS, "rlzoo-plus --help"))
         main = main_of(verb)
         if verb not in _TRAINING:
-            collect_as_usual()
+            resume_gc()
         return int(main(arguments) or 0)
     except (ConfigError, RunError, OSError) as error:
         text = _about_path(error) if isinstance(error, OSError) else str(error)
@@ -112,7 +112,7 @@ def entry_point(verb: str | None = None) -> None:
     """Start from the command line: with a fixed verb, or with the first argument as the verb."""
     arguments = sys.argv[1:]
     code: Any = 0
-    collect_rarely()
+    pause_gc()
     try:
         if verb is not None:
             code = run(verb, arguments)

@@ -40,11 +40,11 @@ def main(arguments: list[str]) -> int:
             f"--probe {options.probe:g}: needs at least {_SHORTEST_PROBE_S:g} seconds. "
             "Leave it out with --no-probe."
         )
-    from rlzoo_plus.doctor.check_jobs import look
+    from rlzoo_plus.doctor.check_jobs import check_jobs
     from rlzoo_plus.sweeps.sweep_view import SweepView
 
     # Progress goes to stderr: the output may be JSON.
-    outcome = look(overrides, SweepView(lambda: make_console(stderr=True)), _plan_study)
+    outcome = check_jobs(overrides, SweepView(lambda: make_console(stderr=True)), _plan_study)
     if not options.json:
         _print_findings(outcome)
     if outcome.configs and not outcome.is_refused:

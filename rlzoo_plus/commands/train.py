@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
         from rlzoo_plus.commands.train_multirun import main as multirun
-        from rlzoo_plus.fast.startup import collect_as_usual
+        from rlzoo_plus.fast.startup import resume_gc
 
-        collect_as_usual()
+        resume_gc()
         return multirun(arguments)
     from rlzoo_plus.config.compose import run_hydra
 

@@ -116,7 +116,7 @@ class Outcome:
         return {**data, "plan": self.plan} if self.plan else data
 
 
-def look(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:
+def check_jobs(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:
     """Compose all jobs of a `train` command, where `-m` may be missing, and check them."""
     is_study, has_option = is_search(arguments), any(word in MULTIRUN for word in arguments)
     is_sweep = is_study or has_option or any(map(_is_sweep_override, arguments))

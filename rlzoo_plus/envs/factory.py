@@ -143,9 +143,9 @@ def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
     from stable_baselines3.common.monitor import Monitor
 
-    from rlzoo_plus.fast.serial_vec_env import OneByOne
+    from rlzoo_plus.fast.serial_vec_env import SerialVecEnv
 
-    kind: Any = OneByOne
+    kind: Any = SerialVecEnv
     if chain.vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
 

@@ -1,4 +1,4 @@
-"""`OneByOne`: Stable-Baselines3's `DummyVecEnv` with the same results and fewer copies."""
+"""`SerialVecEnv`: Stable-Baselines3's `DummyVecEnv` with the same results and fewer copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env.util import dict_to_obs
 from rlzoo_plus.envs.infos import independent
 
 
-class OneByOne(DummyVecEnv):
+class SerialVecEnv(DummyVecEnv):
     """Steps environments in turn; whatever it returns belongs to the caller."""
 
     def step_wait(self) -> VecEnvStepReturn:

@@ -41,18 +41,18 @@ _OF_THE_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 _usual_thresholds: tuple[int, int, int] | None = None
 
 
-def collect_rarely() -> None:
+def pause_gc() -> None:
     """Let Python's collector of cycles rest while libraries are imported: it finds nothing there.
 
-    For commands only: `collect_as_usual` ends it.
+    For commands only: `resume_gc` ends it.
     """
     global _usual_thresholds
     _usual_thresholds = gc.get_threshold()
     gc.set_threshold(_MANY)
 
 
-def collect_as_usual() -> None:
-    """End `collect_rarely`, if it has begun; no later collection looks at what exists by now.
+def resume_gc() -> None:
+    """End `pause_gc`, if it has begun; no later collection looks at what exists by now.
 
     The last ones, as the process ends, are the longest.
     """

@@ -147,7 +147,7 @@ def run_plan(
         RunError: The run failed.
     """
     # Importing torch takes a second, so these come after the checks.
-    from rlzoo_plus.fast.startup import collect_as_usual, import_libraries
+    from rlzoo_plus.fast.startup import import_libraries, resume_gc
 
     import_libraries(plan.config)
     from rlzoo_plus.agents.factory import check_device
@@ -156,7 +156,7 @@ def run_plan(
     from rlzoo_plus.training.exp_manager import ExpManager
     from rlzoo_plus.training.media import write_media
 
-    collect_as_usual()
+    resume_gc()
     config = scheduled(plan.config)
     plan = replace(plan, config=config)
     check_device(config.device)
@@ -242,7 +242,7 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
         lock.release()
         raise BusyError(f"run_dir={run_dir.path}: another run has just started there.")
     if plan.start is Start.RESUME:
-        run_dir.go_on(config.whole(), command, defaults_of(config.env))
+        run_dir.record_resume(config.whole(), command, defaults_of(config.env))
     else:
         provenance = _provenance(config, problem)
         run_dir.start(config.whole(), command, provenance, defaults_of(config.env))

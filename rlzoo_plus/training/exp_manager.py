@@ -32,9 +32,9 @@ from rlzoo_plus.training.callbacks import (
     make_callbacks,
 )
 from rlzoo_plus.training.callbacks.background_evaluator import (
-    EvaluatorBeside,
+    BackgroundEvaluator,
+    background_eval_blocker,
     make_evaluation_env,
-    why_not_beside,
 )
 from rlzoo_plus.training.callbacks.evaluation_callback import export_sb3
 from rlzoo_plus.training.callbacks.outputs import make_logger, write_outcome
@@ -152,16 +152,18 @@ class ExpManager:
 
     def _make_envs(
         self, stack: contextlib.ExitStack, threads: int
-    ) -> tuple[VecEnv, VecEnv | EvaluatorBeside | None]:
+    ) -> tuple[VecEnv, VecEnv | BackgroundEvaluator | None]:
         """Return training environments, and what plays the evaluations; the stack closes them."""
         config, beside = self.config, None
         is_evaluated = config.eval.every_steps is not None
         if is_evaluated:
-            reason = why_not_beside(config, threads, decides=self.on_evaluation is not None)
+            reason = background_eval_blocker(
+                config, threads, decides=self.on_evaluation is not None
+            )
             log.debug("evaluation beside training: %s", reason or "yes")
             if not reason:
                 # Before anything is made that a forked process must not have.
-                beside = EvaluatorBeside(config)
+                beside = BackgroundEvaluator(config)
                 stack.callback(beside.close)
         train_env = make_train_env(config, self.seeds.train, self.run_dir.monitor)
         stack.callback(train_env.close)

@@ -87,7 +87,7 @@ def key_on(machine):
 
 
 def test_a_sweep_survives_a_notice_and_a_machine_that_vanishes(project, tmp_path):
-    rlzoo(tmp_path / "undisturbed", "train", "-m", *RUNS, "sweep=first", "infra.workers=2")
+    rlzoo(tmp_path / "uninterrupted", "train", "-m", *RUNS, "sweep=first", "infra.workers=2")
     ami = aws.client("ec2").describe_images(
         Filters=[{"Name": "architecture", "Values": ["x86_64"]}]
     )
@@ -109,15 +109,15 @@ def test_a_sweep_survives_a_notice_and_a_machine_that_vanishes(project, tmp_path
     assert keeper.fleets("active", "submitted", "modifying") == []
     shown = rlzoo(home, "sweep", "status", f"{project.store}/first")
     assert "2 done" in shown, shown
-    found = (tmp_path / "undisturbed/outputs/sweeps/first").glob("*/*/*/config.yaml")
+    found = (tmp_path / "uninterrupted/outputs/sweeps/first").glob("*/*/*/config.yaml")
     keys = ["/".join(path.parts[-4:-1]) for path in found]
     assert len(keys) == 2
     for key in keys:
         run = tmp_path / "pulled" / key
         rlzoo(home, "pull", f"{project.store}/runs/first/{key}", "--to", str(run))
-        undisturbed = tmp_path / "undisturbed/outputs/sweeps/first" / key
+        uninterrupted = tmp_path / "uninterrupted/outputs/sweeps/first" / key
         for name in SAME:
-            assert (run / name).read_bytes() == (undisturbed / name).read_bytes(), (key, name)
+            assert (run / name).read_bytes() == (uninterrupted / name).read_bytes(), (key, name)
     store = open_store(project.store)
     data, _ = store.get(lease_name(f"first/{interrupted}"), LARGEST_BYTES)
     attempts, spent = read_attempts(read_record(data))

@@ -13,7 +13,7 @@ from support.training import assert_same_tree
 
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.fast.normalize import LeanNormalize, update_statistics
-from rlzoo_plus.fast.serial_vec_env import OneByOne
+from rlzoo_plus.fast.serial_vec_env import SerialVecEnv
 
 SPACES = {
     "float32": spaces.Box(-np.inf, np.inf, (5,), np.float32),
@@ -95,17 +95,17 @@ def _statistics(statistics):
 @pytest.mark.parametrize("space", SPACES)
 def test_environments_are_stepped_as_by_dummy_vec_env(space):
     expected = play(make(DummyVecEnv, SPACES[space]), 60)
-    assert_same_tree(play(make(OneByOne, SPACES[space]), 60), expected)
+    assert_same_tree(play(make(SerialVecEnv, SPACES[space]), 60), expected)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_episodes_are_recorded_as_by_a_monitor(space):
-    lean = OneByOne([lambda: EpisodeMonitor(Scripted(space)) for _ in range(3)])
+    lean = SerialVecEnv([lambda: EpisodeMonitor(Scripted(space)) for _ in range(3)])
     assert_same_tree(play(lean, 60), play(make(DummyVecEnv, space), 60))
 
 
 def test_what_is_returned_belongs_to_the_caller():
-    venv = make(OneByOne, SPACES["float32"])
+    venv = make(SerialVecEnv, SPACES["float32"])
     venv.seed(1)
     first = venv.reset().copy()
     observations, rewards, _, infos = venv.step([0, 1, 0])

@@ -232,7 +232,7 @@ def test_the_library_finds_the_monitor_of_each_environment(make):
 
 # Which kind is taken
 
-BATCHED, ONE_BY_ONE = "BatchedRobots", "OneByOne"
+BATCHED, ONE_BY_ONE = "BatchedRobots", "SerialVecEnv"
 SWITCHED = "env.wrappers=[{mask_observation: {hidden: [1]}}]"
 
 

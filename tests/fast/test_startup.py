@@ -173,10 +173,10 @@ def test_collections_are_rare_until_a_command_has_imported():
 import gc
 from rlzoo_plus import startup
 usual = gc.get_threshold()
-startup.collect_rarely()
+startup.pause_gc()
 assert gc.isenabled()
 assert gc.get_threshold()[0] > 100 * usual[0]
-startup.collect_as_usual()
+startup.resume_gc()
 assert gc.get_threshold() == usual
 assert gc.get_freeze_count() > 0
 """)
@@ -187,7 +187,7 @@ def test_a_program_that_uses_the_package_keeps_its_own_collections():
 import gc
 from rlzoo_plus import startup
 usual = gc.get_threshold()
-startup.collect_as_usual()
+startup.resume_gc()
 assert gc.get_freeze_count() == 0
 assert gc.get_threshold() == usual
 """)

@@ -80,7 +80,7 @@ def test_a_longer_run_keeps_the_cadence_of_its_evaluations(begin, make):
 
 def test_a_run_killed_before_it_became_longer_is_not_taken_for_done(begin, make):
     run = begin("finished", steps=(100_096,))
-    run.go_on(plan_run(make("n_timesteps=200000")).config.model_dump(mode="json"), "again")
+    run.record_resume(plan_run(make("n_timesteps=200000")).config.model_dump(mode="json"), "again")
     assert plan_run(make("n_timesteps=200000")).start is Start.RESUME
 
 

@@ -30,13 +30,13 @@ def more_memory_after(action):
 def test_a_command_is_added_to_a_huge_file_without_reading_it(tmp_path):
     run = stopped(make_sweep(tmp_path / "s"))
     sparse(run.command_file)
-    assert more_memory_after(lambda: run.go_on({"a": 1}, "the command")) < 2**27
+    assert more_memory_after(lambda: run.record_resume({"a": 1}, "the command")) < 2**27
     assert run.command_file.stat().st_size == HUGE + len("\nthe command\n")
 
 
 def test_a_command_is_added_behind_the_first(tmp_path):
     run = stopped(make_sweep(tmp_path / "s"))
-    run.go_on({"a": 1}, "the second")
+    run.record_resume({"a": 1}, "the second")
     assert run.command_file.read_text() == "a command\nthe second\n"
 
 

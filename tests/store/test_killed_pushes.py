@@ -87,7 +87,7 @@ class Pusher:
 
 @pytest.fixture(scope="module", params=_ALGOS)
 def grown(request, tmp_path_factory):
-    """Return the states of a growing run, a directory each, and that run undisturbed."""
+    """Return the states of a growing run, a directory each, and that run uninterrupted."""
     from rlzoo_plus.training.exp_manager import ExpManager
 
     folder = tmp_path_factory.mktemp(request.param)
@@ -172,7 +172,7 @@ def test_a_killed_push_leaves_a_store_that_restores(kind, grown, tmp_path, monke
 
 
 def _check_goes_on(manager, config, path, whole):
-    """Resume a run that was restored, and compare its end bit for bit with the undisturbed one."""
+    """Resume a restored run, and compare its end bit for bit with the uninterrupted one."""
     result = manager(config, RunDir(path)).train()
     assert result.state == "finished"
     assert result.exact, result.inexact_because

@@ -208,7 +208,7 @@ def test_a_budget_ends_all_runs_half_way_and_a_larger_one_finishes_the_same_bits
     ]
     whole = open_store(tmp_path / "whole")
     keys = submit(whole, *map(run_record, configs))
-    assert make_worker(whole, tmp_path / "undisturbed").run() == 0
+    assert make_worker(whole, tmp_path / "uninterrupted").run() == 0
     took = [state_of(whole, key) for key in keys]
     half_s = min(each["spent"]["seconds"] - each["training_time_s"] / 2 for each in took)
     cap, store, folder = 0.10, open_store(tmp_path / "store"), tmp_path / "here"
@@ -232,7 +232,7 @@ def test_a_budget_ends_all_runs_half_way_and_a_larger_one_finishes_the_same_bits
         record = state_of(store, key)
         assert (record["state"], record["spent"]["attempts"]) == ("finished", 2)
         assert run_digests(RunDir(elsewhere / key)) == run_digests(
-            RunDir(tmp_path / "undisturbed" / key)
+            RunDir(tmp_path / "uninterrupted" / key)
         )
 
 

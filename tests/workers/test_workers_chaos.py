@@ -131,11 +131,11 @@ def test_every_run_is_trained_by_one_worker_at_a_time_bit_for_bit(tmp_path, monk
     logs = [(tmp_path / f"{name}.log").read_text() for name, _ in workers.values()]
     assert any("goes on from step" in log for log in logs)
     with commands_in(tmp_path) as start:
-        where = ("infra=local", "infra.workers=2", "sweep=undisturbed")
+        where = ("infra=local", "infra.workers=2", "sweep=uninterrupted")
         output_of(start(*PLUS, "train", "-m", *TINY, *where))
     for run in sorted(runs):
         _, _, key = run.partition("/")
-        expected = RunDir(tmp_path / "outputs" / "sweeps" / "undisturbed" / key)
+        expected = RunDir(tmp_path / "outputs" / "sweeps" / "uninterrupted" / key)
         found = RunDir(tmp_path / "pulled" / run)
         for which in ("best", "final"):
             assert_same_tree(

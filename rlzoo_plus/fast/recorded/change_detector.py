@@ -137,7 +137,7 @@ class ChangeDetector:
     def fits_if_due(self, agent: Any) -> bool:
         """Look if it is time to; return whether no change is known."""
         is_same = agent.policy is self.network
-        return is_same and (not self.is_due(agent.undisturbed) or self.fits(agent))
+        return is_same and (not self.is_due(agent.trusted_code_token) or self.fits(agent))
 
     def set_training(self, mode: bool) -> None:
         """Do what `set_training_mode` of the network does, which leaves target networks alone."""

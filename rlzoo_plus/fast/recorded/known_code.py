@@ -71,24 +71,24 @@ class RecordingMixin:
     """The base of all mixins: in a class with some, it comes after them, before the algorithm.
 
     Attributes:
-        undisturbed: Identifies a training in which only known code has the agent, see
+        trusted_code_token: Identifies a training in which only known code has the agent, see
             `ChangeDetector.is_due`; None in any other, and when none is under way.
     """
 
-    undisturbed: object | None = None
+    trusted_code_token: object | None = None
 
     def learn(self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Learn."""
         classes = [kind for kind in type(self).__mro__ if kind not in (ABC, object)]
         has_known_code = all(map(is_known, classes)) and _are_known(callback)
-        self.undisturbed = object() if has_known_code else None
+        self.trusted_code_token = object() if has_known_code else None
         try:
             return super().learn(total_timesteps, callback, *args, **kwargs)  # type: ignore[misc]
         finally:
-            self.undisturbed = None
+            self.trusted_code_token = None
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "undisturbed"]  # type: ignore[misc]
+        return [*super()._excluded_save_params(), "trusted_code_token"]  # type: ignore[misc]
 
 
 def owner_of(kind: type, method: str) -> str:
@@ -200,7 +200,7 @@ class Recorder:
 
     def why_not(self, agent: Any) -> str:
         """Return why an agent's work cannot be recorded, empty if it may be."""
-        if self._changes_left <= 0 and agent.undisturbed is None:
+        if self._changes_left <= 0 and agent.trusted_code_token is None:
             return "the agent is changed again and again"
         if agent.device.type != "cpu":
             return f"they are on the CPU only, and the device is {agent.device}"

@@ -140,9 +140,9 @@ class RecordedUpdates(Recorder):
             plain(*args, **kwargs)
             return
         self._check(agent, plain, *args, **kwargs)
-        if agent.undisturbed is not None:
+        if agent.trusted_code_token is not None:
             # Weights may have been given another place in memory.
-            agent.undisturbed = object()
+            agent.trusted_code_token = object()
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Let the algorithm update itself, then do the same from a recording, and compare.
@@ -231,7 +231,9 @@ class RecordedUpdates(Recorder):
     def _is_current(self, agent: Any) -> bool:
         assert self._update is not None
         assert self.detector is not None
-        if agent.policy is self.detector.network and not self.detector.is_due(agent.undisturbed):
+        if agent.policy is self.detector.network and not self.detector.is_due(
+            agent.trusted_code_token
+        ):
             return True
         return self.detector.fits(agent) and self._update.is_current()
 

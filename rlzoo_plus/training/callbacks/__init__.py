@@ -15,7 +15,7 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import where_raised
-from rlzoo_plus.training.callbacks.background_evaluator import EvaluatorBeside
+from rlzoo_plus.training.callbacks.background_evaluator import BackgroundEvaluator
 from rlzoo_plus.training.callbacks.base import (
     EpisodeInterruptCallback,
     InterruptCallback,
@@ -63,7 +63,7 @@ class RunCallbacks:
 def make_callbacks(
     config: RunConfig,
     run_dir: RunDir,
-    player: VecEnv | EvaluatorBeside | None,
+    player: VecEnv | BackgroundEvaluator | None,
     stop: StopRequest,
     progress: ProgressCallback | None,
 ) -> RunCallbacks:

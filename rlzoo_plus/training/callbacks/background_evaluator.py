@@ -52,7 +52,7 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 _LOOK_S = 0.2
 
 
-def why_not_beside(config: RunConfig, threads: int, *, decides: bool) -> str:
+def background_eval_blocker(config: RunConfig, threads: int, *, decides: bool) -> str:
     """Return why a run is evaluated by its own process, empty if another one may do it.
 
     Args:
@@ -154,7 +154,7 @@ def load_accounts(venv: VecEnv, accounts: list[dict[str, Any]]) -> None:
             raise ValueError(f"evaluation environment {rank}: {problem}")
 
 
-class EvaluatorBeside:
+class BackgroundEvaluator:
     """A process, forked from this one, that plays one evaluation at a time.
 
     If it dies, this process plays the same episodes instead.

@@ -21,7 +21,7 @@ from rlzoo_plus.envs.finite import require_finite
 from rlzoo_plus.envs.seeding import evaluation_seeds
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.training.callbacks.background_evaluator import (
-    EvaluatorBeside,
+    BackgroundEvaluator,
     Outcome,
     Request,
     load_accounts,
@@ -69,7 +69,7 @@ class EvaluationCallback(RunCallback):
         self,
         config: RunConfig,
         run_dir: RunDir,
-        player: VecEnv | EvaluatorBeside,
+        player: VecEnv | BackgroundEvaluator,
         stop: StopRequest | None = None,
     ) -> None:
         """Create the callback; `player` is what plays beside, or environments to play in here."""
@@ -98,7 +98,7 @@ class EvaluationCallback(RunCallback):
             self.settle(may_end=True)
         if self.pending is not None or self._next is None or self.model.num_timesteps < self._next:
             return
-        if isinstance(self.player, EvaluatorBeside):
+        if isinstance(self.player, BackgroundEvaluator):
             if not self._is_signalled():  # else still due, as below
                 self._begin(self.player)
             return
@@ -120,7 +120,7 @@ class EvaluationCallback(RunCallback):
             return self.last
         require_finite(self.model)
         policy = Request.of_agent(self.model)
-        if isinstance(self.player, EvaluatorBeside):
+        if isinstance(self.player, BackgroundEvaluator):
             self.player.begin(policy)
             outcome = self.player.result(self._is_signalled)
         else:
@@ -139,7 +139,7 @@ class EvaluationCallback(RunCallback):
         pending, player = self.pending, self.player
         if pending is None:
             return
-        assert isinstance(player, EvaluatorBeside)
+        assert isinstance(player, BackgroundEvaluator)
         has_limit = longest_episode(self.config) is not None
         patience_s = _PATIENCE_S if has_limit else _PATIENCE_WITHOUT_LIMIT_S
         until = time.monotonic() + patience_s
@@ -168,7 +168,7 @@ class EvaluationCallback(RunCallback):
         pending.on_known(False)
         raise StopTraining(self.stop.signal_reason, interrupted=True)
 
-    def _begin(self, player: EvaluatorBeside) -> None:
+    def _begin(self, player: BackgroundEvaluator) -> None:
         """Begin an evaluation; what is logged meanwhile waits for its record."""
         require_finite(self.model)
         self.pending = Pending(self.model.num_timesteps, Request.of_agent(self.model))
@@ -177,7 +177,7 @@ class EvaluationCallback(RunCallback):
 
     def _is_awaited(self, pending: Pending) -> bool:
         """Return whether an evaluation is done, or must be before the run goes on."""
-        assert isinstance(self.player, EvaluatorBeside)
+        assert isinstance(self.player, BackgroundEvaluator)
         following = self._following(pending.step)
         is_next_due = following is not None and self.model.num_timesteps >= following
         return is_next_due or self._is_signalled() or self.player.is_done()
@@ -251,7 +251,7 @@ class EvaluationCallback(RunCallback):
         if not all(type(number) is int for number in (self.since_best, self._next or 0)):
             raise ValueError("the step of the next evaluation is not a whole number")
         self._accounts = state.get("accounts", [])
-        if isinstance(self.player, EvaluatorBeside):
+        if isinstance(self.player, BackgroundEvaluator):
             self.player.load_accounts(self._accounts)
         else:
             load_accounts(self.player, self._accounts)

@@ -7,7 +7,10 @@ from support.training import start_run, tiny_config, train_run
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.training.callbacks import background_evaluator as beside
-from rlzoo_plus.training.callbacks.background_evaluator import EvaluatorBeside, why_not_beside
+from rlzoo_plus.training.callbacks.background_evaluator import (
+    BackgroundEvaluator,
+    background_eval_blocker,
+)
 from rlzoo_plus.training.exp_manager import ExpManager
 
 pytestmark = pytest.mark.training
@@ -26,12 +29,12 @@ def processes(monkeypatch):
     """The evaluators that were made."""
     made = []
 
-    class Noted(EvaluatorBeside):
+    class Noted(BackgroundEvaluator):
         def __init__(self, config):
             super().__init__(config)
             made.append(self)
 
-    monkeypatch.setattr("rlzoo_plus.training.exp_manager.EvaluatorBeside", Noted)
+    monkeypatch.setattr("rlzoo_plus.training.exp_manager.BackgroundEvaluator", Noted)
     return made
 
 
@@ -110,7 +113,7 @@ def test_an_evaluation_that_takes_too_long_ends_the_run_where_it_began(tmp_path,
     plain, _ = train_run(tmp_path / "in_line", in_line(config))
     run_dir = start_run(tmp_path / "slow", config)
     with monkeypatch.context() as patch:
-        patch.setattr(EvaluatorBeside, "is_done", lambda *_: False)
+        patch.setattr(BackgroundEvaluator, "is_done", lambda *_: False)
         patch.setattr("rlzoo_plus.training.callbacks.evaluation_callback._PATIENCE_S", 0.2)
         stopped = ExpManager(config, run_dir, StopAfter(6)).train()
     assert stopped.state == "interrupted"
@@ -180,15 +183,17 @@ def test_the_training_evaluates_by_itself_if_the_process_dies(tmp_path, processe
 def test_where_it_is_not_certain_to_be_the_same_the_run_evaluates_by_itself(overrides, told):
     chosen = {word.partition("=")[0] for word in overrides}
     words = [word for word in SHORT if word.partition("=")[0] not in chosen]
-    reason = why_not_beside(tiny_config("ppo", "CartPole-v1", *words, *overrides), 1, decides=False)
+    reason = background_eval_blocker(
+        tiny_config("ppo", "CartPole-v1", *words, *overrides), 1, decides=False
+    )
     assert told in reason
     assert bool(reason) == bool(told)
 
 
 def test_a_core_must_be_free_and_nobody_may_wait_for_each_result(monkeypatch):
     config = config_of()
-    assert "decides" in why_not_beside(config, 1, decides=True)
-    assert "core" in why_not_beside(config, 2, decides=False)
-    assert "buffer" in why_not_beside(config_of("sac", "Pendulum-v1"), 1, decides=False)
+    assert "decides" in background_eval_blocker(config, 1, decides=True)
+    assert "core" in background_eval_blocker(config, 2, decides=False)
+    assert "buffer" in background_eval_blocker(config_of("sac", "Pendulum-v1"), 1, decides=False)
     monkeypatch.setattr(beside, "usable_cores", lambda: 1)
-    assert "core" in why_not_beside(config, 1, decides=False)
+    assert "core" in background_eval_blocker(config, 1, decides=False)

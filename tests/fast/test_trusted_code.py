@@ -37,7 +37,7 @@ class MyPPO(PPO):
 
 
 class Asks(CheckpointCallback):
-    """Notes whether the agent is undisturbed."""
+    """Notes whether only known code has the agent."""
 
     __module__ = "stable_baselines3.common.callbacks"
 
@@ -46,7 +46,7 @@ class Asks(CheckpointCallback):
         self.seen = seen
 
     def _on_rollout_start(self):
-        self.seen.append(self.model.undisturbed is not None)
+        self.seen.append(self.model.trusted_code_token is not None)
 
 
 def no_stop(_locals, _globals):
@@ -75,20 +75,20 @@ def test_who_has_the_agent_decides(others, kind, expected):
     agent = small_ppo(kind)
     agent.learn(96, CallbackList([Asks(seen), *others]))
     assert seen == [expected] * 3
-    assert agent.undisturbed is None
+    assert agent.trusted_code_token is None
 
 
 def test_a_function_is_code_of_the_user():
     agent, seen = small_ppo(), []
 
     def note(local, _):
-        seen.append(local["self"].undisturbed is not None)
+        seen.append(local["self"].trusted_code_token is not None)
         return True
 
     agent.learn(32, note)
     assert seen == [False] * 32
     agent.learn(32, callback=[CheckpointCallback(10**9, "unused")])
-    assert agent.undisturbed is None
+    assert agent.trusted_code_token is None
 
 
 def test_it_is_looked_at_first_and_then_seldom():
