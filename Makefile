@@ -28,12 +28,22 @@ help:
 
 setup: $(STAMP)
 
+# PyBullet's wheels end with Python 3.11; this one compiles it from the extra `bullet`.
+define NEWER
+$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 12))' || { \
+  echo "make: PyBullet has no wheel for this Python and is compiled now: about ten minutes on one core."; \
+  echo "make: Python 3.11 needs no compiling: make PYTHON=/path/to/python3.11 after make clean."; \
+  command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || { \
+    echo "make: that needs a C++ compiler: apt-get install build-essential"; exit 1; }; }
+endef
+
 # An older pip takes twice as long to choose versions. Then torch, alone: its version decides between a small
 # and a very large build.
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is needed: install it or call make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || "$$(command -v $(PYTHON) || command -v python3)" -m venv $(VENV)
+	@$(NEWER)
 	$(INSTALL) "$$(grep '^pip==' constraints.txt)"
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'

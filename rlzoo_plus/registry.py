@@ -36,7 +36,8 @@ _PIP_NAMES = {
     **{"skimage": "scikit-image", "yaml": "pyyaml", "Box2D": "'gymnasium[box2d]'"},
     **{"ale_py": "'rlzoo-plus[atari]'", "mujoco": "'rlzoo-plus[mujoco]'"},
     **{"panda_gym": "'rlzoo-plus[panda]'", "OpenGL": "PyOpenGL", "dm_control": "dm_control"},
-    **{"pybullet_envs_gymnasium": "'rlzoo-plus[bullet]'", "google": "protobuf"},
+    **{"pybullet": "'rlzoo-plus[bullet]'", "google": "protobuf"},
+    "pybullet_envs_gymnasium": "'rlzoo-plus[bullet]'",
 }
 # Keys that list what other libraries have as classes, and that is a key of its own here.
 _LISTS = ("env.wrappers", "callbacks")

@@ -18,7 +18,10 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import Registry, import_user_module
 
 # Packages of environments that conf/env names, and the extra that brings each.
-EXTRAS = {"pybullet_envs_gymnasium": "bullet", "panda_gym": "panda", "ale_py": "atari"}
+EXTRAS = {
+    **{"pybullet": "bullet", "pybullet_envs_gymnasium": "bullet"},
+    **{"panda_gym": "panda", "ale_py": "atari"},
+}
 _SHIPPED_PACKAGES = (*EXTRAS, "robots")
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)
 _HARMLESS = re.compile(

@@ -193,10 +193,9 @@ def import_packages(spec: EnvConfig) -> None:
     register_without_velocities()
     # PyBullet prints its build time when it is imported.
     early = ["pybullet"] if spec.id.startswith("robots/") else []
-    extras = {"pybullet": "", **{name: f"[{extra}]" for name, extra in EXTRAS.items()}}
     for name in [*early, *spec.packages]:
-        extra = extras.get(name.partition(".")[0])
-        install = None if extra is None else f"Install it: pip install 'rlzoo-plus{extra}'"
+        extra = EXTRAS.get(name.partition(".")[0])
+        install = None if extra is None else f"Install it: pip install 'rlzoo-plus[{extra}]'"
         with native_output_hidden():
             import_user_module("env.packages", name, install)
 
@@ -230,7 +229,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
             if creator is not None:
                 _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
                 options = with_sequences(creator, options)
-            if "pybullet" in sys.modules:
+            if sys.modules.get("pybullet") is not None:
                 from robots.memory import keep_worlds_small
 
                 keep_worlds_small()

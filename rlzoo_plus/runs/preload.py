@@ -12,10 +12,14 @@ with contextlib.suppress(ConfigError):
     load_switch(compiles=False)
 
 with native_output_hidden():
-    import pybullet  # noqa: F401
     import sb3_contrib  # noqa: F401
     import torch.utils.tensorboard  # noqa: F401
 
+    import rlzoo_plus.runs.train_job
+    import rlzoo_plus.training.exp_manager  # noqa: F401
+
+    with contextlib.suppress(ImportError):
+        import pybullet  # noqa: F401
 
 # They never collect it, so its pages stay shared.
 gc.freeze()
