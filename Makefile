@@ -1,10 +1,11 @@
-# make train · make test · make check · make docs · make bench: each sets up what it needs.
+# make train · make test · make quick · make check · make docs · make bench: each sets up what it needs.
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 # What training needs; what the tests and checks need besides.
 READY  := $(VENV)/.ready
 STAMP  := $(VENV)/.installed
+NEWEST ?= .venv-newest
 ARGS   ?= algo=ppo env=cartpole_bullet
 EXTRAS := bullet,classic,panda,tune
 # A broken link or anchor fails the build; the variable silences an advertisement of the theme.
@@ -14,12 +15,14 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILE = nohup nice -n 19 $(BIN)/python -m compileall -q $(VENV)/lib rlzoo_plus robots hydra_plugins >/dev/null 2>&1 &
 
-.PHONY: help setup train test check docs format bench clean
+.PHONY: help setup train test quick check newest docs format bench clean
 
 help:
 	@echo "make train        set up, train PPO on the PyBullet cart-pole, draw the curve, record a video"
 	@echo "make train ARGS='algo=sac env=halfcheetah_bullet'"
 	@echo "make test         run all tests (a rotating sample of the slow ones)"
+	@echo "make quick        lint, types and the fast tests nearest to what you have changed (a minute)"
+	@echo "make newest       the same for all of it, with the newest versions that pyproject.toml allows"
 	@echo "make check        run ruff, mypy, import-linter, the documentation build, the fast tests"
 	@echo "make docs         build the documentation site into build/site"
 	@echo "make format       format and fix with ruff"
@@ -61,6 +64,15 @@ train: $(READY)
 test: setup
 	$(BIN)/python scripts/run_tests.py all
 
+quick: setup
+	$(BIN)/python scripts/quick.py $(if $(SINCE),--since $(SINCE))
+
+# In a virtual environment of its own, without constraints.txt.
+newest:
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[dev]'
+	$(NEWEST)/bin/python scripts/quick.py --all
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -81,4 +93,4 @@ bench: setup
 	$(BIN)/python -m benchmarks.side_by_side $(BENCH)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) $(NEWEST) .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

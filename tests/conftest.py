@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 # A shell starts what runs in the background with Ctrl-C ignored; tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_BEGUN = time.monotonic()
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--time-limit", type=float, default=None, help="seconds after which no further test begins"
+    )
+
+
+def pytest_runtest_setup(item):
+    limit = item.config.getoption("--time-limit")
+    if limit is not None and time.monotonic() - _BEGUN > limit:
+        pytest.skip(f"no time left of {limit:.0f} s; make check runs it")
 
 
 @pytest.fixture
