@@ -394,9 +394,10 @@ class Machine:
     @contextmanager
     def training(self):
         """Let RUN train on."""
-        words = ["resume", NAMED_RUN, "n_timesteps=100000000", "eval.every_steps=null"]
-        with running_command(words, self.folder) as (_, output):
+        words = ["resume", NAMED_RUN, "n_timesteps=100000000"]
+        with running_command(words, self.folder) as (process, output):
             while not output.exists() or "resumed" not in output.read_text():
+                assert process.is_alive(), output.read_text()
                 time.sleep(0.1)
             yield
 
