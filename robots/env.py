@@ -1,7 +1,7 @@
 """The Gymnasium environment: a world and a task."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from inspect import signature
 from typing import Any, Literal, Unpack
 
@@ -16,7 +16,7 @@ from robots.rendering import View, aim_window
 from robots.robot import Robot, RobotSpec
 from robots.safety import REASON, Broken, needs_efforts
 from robots.simulation import Simulation
-from robots.state import ExactState
+from robots.state import Episode, ExactState
 from robots.task import Task
 from robots.terrain import TerrainSpec
 from robots.world import World, WorldSpec
@@ -31,23 +31,6 @@ class EnvOptions(ConditionOptions, total=False):
     render_width: int
     render_height: int
     renderer: Literal["tiny", "egl"]
-
-
-@dataclass(slots=True)
-class Episode:
-    """Record of an episode since its reset.
-
-    Attributes:
-        start: State and seed of the environment's generator before it; None before the first.
-        terms: Weighted terms of the reward, summed.
-        actions: What ``step`` was given, as plain numbers.
-        num_steps: Steps taken.
-    """
-
-    start: dict[str, Any] | None
-    terms: dict[str, float]
-    actions: list[Any] = field(default_factory=list)
-    num_steps: int = 0
 
 
 Action = NDArray[np.floating[Any]] | np.integer[Any]

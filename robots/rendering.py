@@ -10,6 +10,7 @@ import pybullet
 from numpy.typing import NDArray
 
 from robots.camera import Camera, Colour, Vector3
+from robots.pictures import camera_image
 from robots.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -59,32 +60,6 @@ def move(simulation: Simulation, body: int, position: Vector3) -> None:
 def paint(simulation: Simulation, body: int, link: int, colour: Colour) -> None:
     """Colour one link; -1 is the base."""
     simulation.bind(pybullet.changeVisualShape)(body, link, rgbaColor=colour)
-
-
-def camera_image(simulation: Simulation, camera: Camera) -> NDArray[np.uint8]:
-    """Return what a camera sees as RGB, shape (height, width, 3)."""
-    view = pybullet.computeViewMatrixFromYawPitchRoll(
-        camera.target, camera.distance_m, camera.yaw_deg, camera.pitch_deg, 0, 2
-    )
-    aspect = camera.width / camera.height
-    projection = pybullet.computeProjectionMatrixFOV(camera.fov_deg, aspect, 0.1, 100)
-    hardware = simulation.hardware_pictures
-    image = simulation.bind(pybullet.getCameraImage)(
-        camera.width,
-        camera.height,
-        view,
-        projection,
-        lightDirection=(1.5, -3.0, 6.0),
-        lightDistance=6.0,
-        shadow=0,  # Shadows triple the time of a frame.
-        lightAmbientCoeff=0.65,
-        lightDiffuseCoeff=0.5,
-        lightSpecularCoeff=0.05,
-        flags=pybullet.ER_NO_SEGMENTATION_MASK,
-        renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if hardware else pybullet.ER_TINY_RENDERER,
-    )[2]
-    rgba = np.asarray(image, np.uint8).reshape(camera.height, camera.width, 4)
-    return rgba[:, :, :3].copy()
 
 
 def aim_window(simulation: Simulation, camera: Camera) -> None:

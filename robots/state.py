@@ -6,6 +6,7 @@ The readers raise a ValueError that names the part, the rule and the fix, and ch
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,6 @@ from robots.distributions import read_number
 
 if TYPE_CHECKING:
     from robots.conditions import Conditions
-    from robots.env import BaseRobotEnv, Episode
     from robots.randomization import Randomizer
     from robots.world import World
 
@@ -27,6 +27,23 @@ _KEYS = ("env", "step_s", "start", "actions", "readings", "np_random", "np_rando
 
 class InexactStateError(RuntimeError):
     """The state of an environment cannot be given exactly; replay the episode's actions instead."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """Record of an episode since its reset.
+
+    Attributes:
+        start: State and seed of the environment's generator before it; None before the first.
+        terms: Weighted terms of the reward, summed.
+        actions: What ``step`` was given, as plain numbers.
+        num_steps: Steps taken.
+    """
+
+    start: dict[str, Any] | None
+    terms: dict[str, float]
+    actions: list[Any] = field(default_factory=list)
+    num_steps: int = 0
 
 
 class ExactState(gymnasium.Env[Any, Any]):
@@ -99,7 +116,7 @@ class ExactState(gymnasium.Env[Any, Any]):
                 is then as it was.
         """
         self._require_exact_state()
-        parts = _read_state(cast("BaseRobotEnv", self), state)
+        parts = _read_state(self, state)
         progress, randomizer = parts.get("randomization"), self.randomizer
         if randomizer is not None and progress is not None:
             randomizer.restore(progress)
@@ -137,7 +154,7 @@ class ExactState(gymnasium.Env[Any, Any]):
             )
 
 
-def _read_state(env: BaseRobotEnv, state: object) -> dict[str, Any]:
+def _read_state(env: Any, state: object) -> dict[str, Any]:
     """Return the parts of a state that ``env.state_dict`` may have returned; change nothing."""
     further = () if env.randomizer is None else ("randomization",)
     parts = _read_entries("state", state, (*_KEYS, *further))

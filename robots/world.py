@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robots.camera import Colour, Quaternion, Vector3
 from robots.client import Physics, load_egl
 from robots.drives import JoinedDrive
-from robots.rendering import camera_image
+from robots.pictures import camera_image
 from robots.robot import ActionMode, InitialState, Robot, RobotSpec
 from robots.sensors import Floats, Sensors, State
 from robots.simulation import Simulation
