@@ -21,7 +21,7 @@ needs_amd = pytest.mark.skipif(not _CAN_BE, reason="needs an AMD processor and a
 # Processes forked from one that has imported PyTorch, as the jobs of a sweep are.
 _FORKS = """
 import os, sys
-from rlzoo_plus import fast_math
+from rlzoo_plus.fast import fast_math
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.resume.fingerprint import numeric_fingerprint
 fast_math.load_switch(compiles=True)

@@ -171,7 +171,7 @@ def test_a_training_with_code_of_the_user_gets_all_of_pytorch(tmp_path):
 def test_collections_are_rare_until_a_command_has_imported():
     _run("""
 import gc
-from rlzoo_plus import startup
+from rlzoo_plus.fast import startup
 usual = gc.get_threshold()
 startup.pause_gc()
 assert gc.isenabled()
@@ -185,7 +185,7 @@ assert gc.get_freeze_count() > 0
 def test_a_program_that_uses_the_package_keeps_its_own_collections():
     _run("""
 import gc
-from rlzoo_plus import startup
+from rlzoo_plus.fast import startup
 usual = gc.get_threshold()
 startup.resume_gc()
 assert gc.get_freeze_count() == 0
