@@ -70,7 +70,7 @@ def build(overrides: list[str], folder: Path) -> Bench:
 
 def learn(bench: Bench, before_iteration: Callable[[], None]) -> None:
     """Run the algorithm's own loop until the hook ends it."""
-    bench.agent.before_iteration = before_iteration
+    bench.agent.before_iteration = [before_iteration]
     with contextlib.suppress(StopTraining):
         bench.agent.learn(bench.config.n_timesteps, bench.callbacks.as_list())
 
@@ -145,7 +145,7 @@ def bytes_written(folder: Path) -> None:
         agent = bench.agent
         if agent.num_timesteps and agent.num_timesteps % SAVE_EVERY == 0:
             before = names(folder)
-            bench.saving.save_and_wait()
+            bench.saving.save(waits=True)
             written.append(sum(size for name, size in names(folder).items() if name not in before))
         if len(written) == 4:
             raise StopTraining("measured")
@@ -163,7 +163,7 @@ def names(folder: Path) -> dict[str, int]:
 
 def resume(bench: Bench) -> None:
     """Print how long it takes to go on with a full buffer."""
-    bench.saving.save_and_wait()
+    bench.saving.save(waits=True)
     again = build(SAC, bench.run_dir.path)
     started = time.perf_counter()
     checkpoint = again.run_dir.checkpoints().load_newest()

@@ -82,7 +82,7 @@ def buffer_of_a_million(url: str, run: Path, steps: int) -> None:
 
     def _save_and_push(what: str) -> None:
         before = sizes(run)
-        sac.saving.save_and_wait()
+        sac.saving.save(waits=True)
         wrote = sum(size for path, size in sizes(run).items() if path not in before)
         print(f"{what}: the checkpoint wrote {wrote / 1e6:.2f} MB", flush=True)
         push(url, run)

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
-from rlzoo_plus.agents.hooks import WaitsForEpisode, with_iteration_hook
+from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.catalog import (
     ACTION_NOISES,
@@ -80,11 +80,10 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     }
     backend = _backend(spec)
     is_hindsight = hasattr(arguments.get("replay_buffer_class"), "truncate_last_trajectory")
-    waits = [WaitsForEpisode] if is_hindsight else []
-    kind = with_iteration_hook(algorithm, *waits, *backend.mixins(config))
+    kind: Any = with_iteration_hook(algorithm, *backend.mixins(config))
     try:
         with AllocationLimit.of_machine():
-            agent = kind(policy_class, venv, **arguments)
+            agent: Any = kind(policy_class, venv, **arguments)
     except (NetworkTooLargeError, MemoryError) as error:
         raise ConfigError(_too_large(config, error)) from error
     except ConfigError:
@@ -94,8 +93,9 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
         raise ConfigError(f"{spec.name} refuses its configuration: {one_line(error)}") from error
     backend.attach_accelerators(agent, config, spec)
     if is_hindsight:
-        agent.longest = functools.partial(longest_episode, config)  # type: ignore[attr-defined]
-    return agent
+        agent.has_episode = False
+        agent.longest = functools.partial(longest_episode, config)
+    return cast("BaseAlgorithm", agent)
 
 
 def make_policy(

@@ -29,7 +29,6 @@ from rlzoo_plus.errors import ConfigError, RunError, unknown_name
 
 if TYPE_CHECKING:
     import torch
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
 log = logging.getLogger(__name__)
 # An extractor of its own for the policy or the value, and the target of a network.
@@ -51,21 +50,32 @@ class StopTraining(Exception):  # noqa: N818 - a signal, not an error
 
 
 class IterationHook:
-    """Mixin for an algorithm: calls `before_iteration` at the top of its loop.
+    """What wraps an algorithm: evaluation, checkpoints, stopping and resuming act through it.
 
     Attributes:
-        before_iteration: What to call.
+        before_iteration: What to call at the top of the loop, in this order.
         resume_from: Environment steps that were taken before this process began.
         log_every: Iterations between two dumps of an on-policy algorithm's log.
         iterations: Iterations started so far; SB3 counts them in a variable that a resume loses.
         logged_at: Environment steps at the newest row of the log.
+        has_episode: False as long as hindsight replay, which samples from whole episodes alone, has
+            none.
+        is_waiting: Whether it was said that updates begin later.
+        longest: Returns the steps of the longest possible episode, None if there is no limit; None
+            itself if it is not known.
+        held: Frozen tensors that follow no gradient: targets, which follow another network, and
+            running statistics.
     """
 
-    before_iteration: Callable[[], None] | None = None
+    before_iteration: Sequence[Callable[[], None]] = ()
     resume_from: int = 0
     log_every: int = 1
     iterations: int = 0
     logged_at: int = -1
+    has_episode: bool = True
+    is_waiting: bool = False
+    longest: Callable[[], int | None] | None = None
+    held: Sequence[torch.Tensor] = ()
 
     def learn(
         self, total_timesteps: int, callback: Any = None, log_interval: int = 1, **kwargs: Any
@@ -105,14 +115,63 @@ class IterationHook:
         return result
 
     def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the hook, then collect experience; on- and off-policy algorithms pass here."""
-        self._begin_iteration()
+        """Act, then collect experience; on- and off-policy algorithms pass here."""
+        # Not in a function of its own: every evaluation and checkpoint would be a frame deeper.
+        for act in (self._check_losses, *self.before_iteration):
+            act()
+        self.iterations += 1
         return super().collect_rollouts(*args, **kwargs)  # type: ignore[misc]
 
     def _do_one_update(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the hook, then update once; augmented random search passes here."""
-        self._begin_iteration()
+        """Act, then update once; augmented random search passes here."""
+        for act in (self._check_losses, *self.before_iteration):
+            act()
+        self.iterations += 1
         return super()._do_one_update(*args, **kwargs)  # type: ignore[misc]
+
+    def train(self, *args: Any, **kwargs: Any) -> None:
+        """Update the networks; what is frozen is afterwards as it was before.
+
+        Raises:
+            ConfigError: The replay buffer of hindsight replay is shorter than an episode.
+        """
+        if not self.has_episode and self._awaits_episode():
+            return
+        before = [tensor.clone() for tensor in self.held]
+        try:
+            super().train(*args, **kwargs)  # type: ignore[misc]
+        except RuntimeError as error:
+            lengths = getattr(getattr(self, "replay_buffer", None), "ep_length", None)
+            if lengths is None or np.any(lengths):
+                raise
+            raise self._too_short() from error
+        for tensor, value in zip(self.held, before, strict=True):
+            # An average of a tensor and an equal one differs in the last bit.
+            tensor.data.copy_(value)
+
+    def _awaits_episode(self) -> bool:
+        """Return whether hindsight replay has nothing to sample from."""
+        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
+        self.has_episode = bool(np.any(buffer.ep_length))
+        if not self.has_episode and buffer.full:
+            raise self._too_short()
+        if not (self.has_episode or self.is_waiting):
+            log.info("hindsight replay: updates begin with the end of the first episode")
+            self.is_waiting = True
+        return not self.has_episode
+
+    def _too_short(self) -> ConfigError:
+        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
+        rows, n_envs = buffer.buffer_size, buffer.n_envs
+        longest = None if self.longest is None else self.longest()
+        fix = f"n_envs={n_envs} times the longest episode"
+        if longest is not None:
+            fix = f"{longest * n_envs} (n_envs={n_envs} times {longest} steps)"
+        return ConfigError(
+            f"algo.hyperparams.buffer_size={rows * n_envs} holds {rows} steps of each environment, "
+            "less than an episode, and hindsight replay needs whole ones. Set it to at least "
+            f"{fix}."
+        )
 
     def dump_logs(self, *iteration: int) -> None:
         """Write the log; an on-policy algorithm passes its iteration, which is counted here."""
@@ -133,16 +192,12 @@ class IterationHook:
         if has_log and self.iterations and self.logged_at != self.num_timesteps:
             self._write_log(*([self.iterations] if isinstance(self, OnPolicyAlgorithm) else []))
 
-    def _begin_iteration(self) -> None:
+    def _check_losses(self) -> None:
         if has_lost_a_loss(self):  # type: ignore[arg-type]
             require_finite(self)  # type: ignore[arg-type]
-        if self.before_iteration is not None:
-            self.before_iteration()
-        self.iterations += 1
 
     def _excluded_save_params(self) -> list[str]:
-        mine = ["before_iteration", "resume_from", "log_every", "iterations", "logged_at"]
-        return [*super()._excluded_save_params(), *mine]  # type: ignore[misc]
+        return [*super()._excluded_save_params(), *IterationHook.__annotations__]  # type: ignore[misc]
 
 
 def with_iteration_hook(algorithm: type, *mixins: type) -> type:
@@ -152,86 +207,11 @@ def with_iteration_hook(algorithm: type, *mixins: type) -> type:
     return type(algorithm.__name__, bases, own)
 
 
-class WaitsForEpisode:
-    """Mixin for an algorithm with hindsight replay, which samples from whole episodes alone.
-
-    Attributes:
-        has_episode: Whether its buffer has held one.
-        is_waiting: Whether it was said that updates begin later.
-        longest: Returns the steps of the longest possible episode, None if there is no limit; None
-            itself if it is not known.
-    """
-
-    has_episode = is_waiting = False
-    longest: Callable[[], int | None] | None = None
-
-    def train(self, *args: Any, **kwargs: Any) -> None:
-        """Update the networks; before the end of the first episode, leave them as they are.
-
-        Raises:
-            ConfigError: The replay buffer is shorter than an episode.
-        """
-        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
-        if not self.has_episode:
-            if not np.any(buffer.ep_length):
-                if buffer.full:
-                    raise self._too_short()
-                if not self.is_waiting:
-                    log.info("hindsight replay: updates begin with the end of the first episode")
-                self.is_waiting = True
-                return
-            self.has_episode = True
-        try:
-            super().train(*args, **kwargs)  # type: ignore[misc]
-        except RuntimeError as error:
-            if np.any(buffer.ep_length):
-                raise
-            raise self._too_short() from error
-
-    def _too_short(self) -> ConfigError:
-        buffer: Any = self.replay_buffer  # type: ignore[attr-defined]
-        rows, n_envs = buffer.buffer_size, buffer.n_envs
-        longest = None if self.longest is None else self.longest()
-        fix = f"n_envs={n_envs} times the longest episode"
-        if longest is not None:
-            fix = f"{longest * n_envs} (n_envs={n_envs} times {longest} steps)"
-        return ConfigError(
-            f"algo.hyperparams.buffer_size={rows * n_envs} holds {rows} steps of each environment, "
-            "less than an episode, and hindsight replay needs whole ones. Set it to at least "
-            f"{fix}."
-        )
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "has_episode", "is_waiting", "longest"]  # type: ignore[misc]
-
-
-class KeepsFrozen:
-    """Mixin for an algorithm whose networks are partly frozen.
-
-    Attributes:
-        held: Frozen tensors that follow no gradient: targets, which follow another network, and
-            running statistics.
-    """
-
-    held: Sequence[torch.Tensor] = ()
-
-    def train(self, *args: Any, **kwargs: Any) -> None:
-        """Update the networks; what is frozen is afterwards as it was before."""
-        before = [tensor.clone() for tensor in self.held]
-        super().train(*args, **kwargs)  # type: ignore[misc]
-        for tensor, value in zip(self.held, before, strict=True):
-            # An average of a tensor and an equal one differs in the last bit.
-            tensor.data.copy_(value)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "held"]  # type: ignore[misc]
-
-
-def freeze(agent: BaseAlgorithm, names: Sequence[str]) -> None:
+def freeze(agent: Any, names: Sequence[str]) -> None:
     """Let parts of an agent's networks keep their weights.
 
     Args:
-        agent: Of a class with the mixin `KeepsFrozen`.
+        agent: From `make_agent`.
         names: Each the name of a module or parameter, or of several in a row: `features_extractor`
             is that of the policy, of the critic and of its target, `actor.latent_pi.0` one layer.
 

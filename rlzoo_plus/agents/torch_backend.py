@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.agents.hooks import KeepsFrozen, freeze
+from rlzoo_plus.agents.hooks import freeze
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def mixins(config: RunConfig) -> list[type]:
-    """Return what an algorithm's class gets: frozen parts, and recordings of what repeats."""
-    frozen: list[type] = [KeepsFrozen] if config.freeze else []
-    return [*frozen, RecordsRollouts, RecordsActions, RecordsUpdates]
+def mixins(_config: RunConfig) -> list[type]:
+    """Return what an algorithm's class gets: recordings of what repeats."""
+    return [RecordsRollouts, RecordsActions, RecordsUpdates]
 
 
 def policy_class(

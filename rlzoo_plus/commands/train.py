@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import program_path, tell
-from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
+from rlzoo_plus.runs.printing import set_up_logging
 from rlzoo_plus.runs.train_job import check_before_building
 
 if TYPE_CHECKING:
@@ -40,34 +41,36 @@ def main(arguments: list[str]) -> int:
         return multirun(arguments)
     from rlzoo_plus.config.compose import run_hydra
 
-    codes: list[int] = []
-    errors: list[ConfigError | RunError] = []
+    found: list[Composed] = []
+    variables: dict[str, str] = {}
 
     def job(composed: Composed) -> None:
-        # Hydra would add a line of its own to an error that passes through it.
-        try:
-            codes.append(_run_single(composed, arguments))
-        except (ConfigError, RunError) as error:
-            errors.append(error)
+        found.append(composed)
+        variables.update(os.environ)
 
+    # Nothing is trained inside of Hydra, which would only be between the command and the run.
     run_hydra(job, arguments)
-    if errors:
-        raise errors[0]
-    return max(codes, default=0)
+    if not found:
+        return 0
+    # Those of hydra.job.env_set are for the training.
+    os.environ.update(variables)
+    from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.commands.typed import make_console
+
+    config, notes = _checked(found[0], arguments)
+    console = make_console()
+    set_up_logging(config.log.level, console)
+    command = command_line(["rlzoo-plus", "train", *arguments])
+    return train_plan(plan_run(config), console, command, notes)
 
 
-def _run_single(composed: Composed, arguments: list[str]) -> int:
+def _checked(composed: Composed, arguments: list[str]) -> tuple[RunConfig, list[str]]:
+    """Return the configuration of a single run, and notes for the user."""
+    from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
+    from rlzoo_plus.config.resolve import settings_of
     from rlzoo_plus.runs.compose import Resolver
 
     config, warnings = Resolver(arguments).resolve(composed)
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.typed import make_console
-    from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
-    from rlzoo_plus.config.resolve import settings_of
-    from rlzoo_plus.runs.printing import set_up_logging
-
-    console = make_console()
-    set_up_logging(config.log.level, console)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
     if config.infra.name in IN_CLOUD and settings_of(config.infra).dry_run:
@@ -77,8 +80,7 @@ def _run_single(composed: Composed, arguments: list[str]) -> int:
     if config.infra.name in ON_WORKERS:
         what = f"infra={config.infra.name} is for sweeps and studies"
         warnings.append(f"{what}: add -m. This run trains here")
-    command = command_line(["rlzoo-plus", "train", *arguments])
-    return train_plan(plan_run(config), console, command, warnings)
+    return config, warnings
 
 
 def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] = ()) -> int:

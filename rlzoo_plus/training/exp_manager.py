@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ class ExpManager:
 
     config: RunConfig
     run_dir: RunDir
-    stop: StopRequest | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
     progress: ProgressCallback | None = None
     report: Callable[[], list[Path]] | None = None
     on_evaluation: Callable[[dict[str, Any], bool], None] | None = None
@@ -78,7 +78,6 @@ class ExpManager:
     def __post_init__(self) -> None:
         """Complete the configuration, and derive the seeds."""
         self.config = scheduled(self.config)
-        self.stop = self.stop or StopRequest()
         self.seeds = SeedStreams.from_seed(self.config.seed)
 
     def train(self) -> TrainResult:
@@ -88,13 +87,38 @@ class ExpManager:
             ConfigError: The algorithm refuses its configuration.
             RunError: The run failed; what it saved before stays.
         """
-        tracker = None if self.config.tracker is None else make_tracker(self.config.tracker)
-        try:
+        config = self.config
+        tracker = None if config.tracker is None else make_tracker(config.tracker)
+        with self._failure_recorded(tracker), contextlib.ExitStack() as stack:
             self._write("status.json", lambda: self._set_status(RUNNING))
             if tracker is not None:
-                tracker.start(self.config.model_dump(mode="json"), self.run_dir.path)
+                tracker.start(config.model_dump(mode="json"), self.run_dir.path)
+            threads = self._set_up_process()
+            resumer = Resumer(config, self.run_dir)
             try:
-                result = self._train(tracker)
+                with self.stop.at_once():
+                    train_env, player = self._make_envs(stack, threads)
+            except StopTraining as stop:
+                reason = f"{stop.reason} while the environments were started"
+                hashed = config_hash(config)
+                result = TrainResult(
+                    INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed
+                )
+            else:
+                return_free_memory()
+                agent = make_agent(config, train_env, self.seeds.agent)
+                callbacks = self._attach(stack, agent, player, resumer, tracker)
+                with profiled(config, self.run_dir.path / "profile", agent):
+                    result = self._learn(agent, callbacks, resumer)
+        self._finish(result, tracker)
+        return result
+
+    @contextlib.contextmanager
+    def _failure_recorded(self, tracker: Tracker | None) -> Iterator[None]:
+        """Write to status.json, and tell the tracker, why a block has failed."""
+        try:
+            try:
+                yield
             except SystemExit as error:
                 # The command must not end as if the run had finished.
                 raise RunError(f"code in the run called sys.exit({error.code!r}).") from error
@@ -108,47 +132,44 @@ class ExpManager:
             if tracker is not None:
                 tracker.fail(message)
             raise
-        self._finish(result, tracker)
-        return result
 
-    def _train(self, tracker: Tracker | None) -> TrainResult:
+    def _set_up_process(self) -> int:
+        """Decide how this process computes, and seed it; return torch's threads."""
         fast_math.require(fast=self.config.fast_math)
         threads, why = thread_policy(self.config)
         torch.set_num_threads(threads)
         log.info("threads: %d (%s)", threads, why)
         seeded = seed_all(self.config.seed)
         log.debug("seeds: %s, environments from %d", seeded, self.seeds.train)
-        resumer = Resumer(self.config, self.run_dir)
-        with contextlib.ExitStack() as stack:
-            try:
-                with self.stop.at_once():
-                    train_env, player = self._make_envs(stack, threads)
-            except StopTraining as stop:
-                reason = f"{stop.reason} while the environments were started"
-                hashed = config_hash(self.config)
-                return TrainResult(INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed)
-            if self.progress is not None:
-                stack.callback(self.progress.close)
-            return_free_memory()
-            agent = make_agent(self.config, train_env, self.seeds.agent)
-            log.info("device: %s", agent.device)
-            if agent.device.type != "cpu":
-                log.info(
-                    "exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it"
-                )
-            train_env.seed(self.seeds.train)
-            agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
-            callbacks = make_callbacks(self.config, self.run_dir, player, self.stop, self.progress)
-            if self.on_evaluation is not None and callbacks.evaluation is not None:
-                callbacks.evaluation.listeners.append(self.on_evaluation)
-            checkpoint = callbacks.checkpoint
-            stack.callback(checkpoint.close)
-            if self.config.init_from is not None and resumer.is_new:
-                begin_from_source(agent, self.config, self.run_dir)
-                checkpoint.saves_first = True
-            resumer.attach(agent, checkpoint.snapshot, checkpoint.start_at, callbacks.on_iteration)
-            with profiled(self.config, self.run_dir.path / "profile", agent):
-                return self._learn(agent, callbacks, resumer)
+        return threads
+
+    def _attach(
+        self,
+        stack: contextlib.ExitStack,
+        agent: Any,
+        player: VecEnv | BackgroundEvaluator | None,
+        resumer: Resumer,
+        tracker: Tracker | None,
+    ) -> RunCallbacks:
+        """Let evaluation, checkpoints, stopping and resuming act between the agent's iterations."""
+        if self.progress is not None:
+            stack.callback(self.progress.close)
+        log.info("device: %s", agent.device)
+        if agent.device.type != "cpu":
+            log.info("exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it")
+        agent.env.seed(self.seeds.train)
+        agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
+        callbacks = make_callbacks(self.config, self.run_dir, player, self.stop, self.progress)
+        if self.on_evaluation is not None and callbacks.evaluation is not None:
+            callbacks.evaluation.listeners.append(self.on_evaluation)
+        stack.callback(callbacks.checkpoint.close)
+        if self.config.init_from is not None and resumer.is_new:
+            begin_from_source(agent, self.config, self.run_dir)
+            callbacks.checkpoint.saves_first = True
+        resumer.attach(agent, callbacks.checkpoint)
+        acting = [callback.on_iteration for callback in callbacks.acting]
+        agent.before_iteration = [resumer.on_iteration, *acting]
+        return callbacks
 
     def _make_envs(
         self, stack: contextlib.ExitStack, threads: int
@@ -195,8 +216,7 @@ class ExpManager:
                     callbacks.evaluation.pending = None
                 raise
             finally:
-                if callbacks.evaluation is not None:
-                    callbacks.evaluation.settle(may_end=True)
+                checkpoint.settle(may_end=True)
         except StopTraining as stop:
             # The run was asked to stop, and the evaluation beside it takes too long.
             state, reason = INTERRUPTED, stop.reason
@@ -208,7 +228,7 @@ class ExpManager:
             except EvaluationStopped:
                 # The run resumes with its last evaluation.
                 if reason == ALL_STEPS:
-                    checkpoint.save_and_wait()
+                    checkpoint.save(waits=True)
                 else:
                     # Steps are left: the checkpoint must say why they are not taken.
                     checkpoint.save_last(reason)

@@ -151,14 +151,10 @@ def _trace(folder: Path, agent: Any) -> Iterator[None]:
     def finish(trace: Any) -> None:
         _write(folder / "trace.json", lambda path: trace.export_chrome_trace(str(path)))
 
-    def iteration() -> None:
-        before()
-        trace.step()
-
     plan = schedule(wait=_TRACE_WAIT, warmup=1, active=_TRACE_ITERATIONS, repeat=1)
-    before = agent.before_iteration or (lambda: None)
+    before = agent.before_iteration
     with profile(activities=activities, schedule=plan, on_trace_ready=finish) as trace:
-        agent.before_iteration = iteration
+        agent.before_iteration = [*before, trace.step]
         try:
             yield
         finally:

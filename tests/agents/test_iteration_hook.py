@@ -23,7 +23,7 @@ def steps_at_hook():
             if stop_at is not None and agent.num_timesteps >= stop_at:
                 raise StopTraining("enough")
 
-        agent.before_iteration = hook
+        agent.before_iteration = [hook]
         try:
             agent.learn(config.n_timesteps)
         except StopTraining:

@@ -10,7 +10,7 @@ from rlzoo_plus.envs.episodes import EpisodeLimit, layers_of
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.runs.plan import plan_run
 from rlzoo_plus.training import evaluation
-from rlzoo_plus.training.callbacks import StopRequest, base
+from rlzoo_plus.training.callbacks import StopRequest, stopping
 from rlzoo_plus.training.callbacks.background_evaluator import make_evaluation_env
 from rlzoo_plus.training.exp_manager import ExpManager
 
@@ -151,7 +151,7 @@ BY_EPISODE = {
 
 @pytest.mark.parametrize("algo", BY_EPISODE)
 def test_an_iteration_without_end_is_broken_off(tmp_path, monkeypatch, algo):
-    monkeypatch.setattr(base, "_PATIENCE_AT_FIRST_S", 0.0)
+    monkeypatch.setattr(stopping, "_PATIENCE_AT_FIRST_S", 0.0)
     config = tiny_config(algo, "tests/TinyEndless-v0", *BY_EPISODE[algo], "n_timesteps=1000")
     run_dir = start_run(tmp_path / "run", config)
     result = ExpManager(config, run_dir, StopAtQuestion(20)).train()
@@ -162,8 +162,8 @@ def test_an_iteration_without_end_is_broken_off(tmp_path, monkeypatch, algo):
 
 
 def test_a_run_broken_off_in_an_episode_is_the_same_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(base, "_PATIENCE_AT_FIRST_S", 0.0)
+    monkeypatch.setattr(stopping, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(stopping, "_PATIENCE_AT_FIRST_S", 0.0)
     often = ("n_timesteps=300", "eval.every_steps=100", "checkpoint.every_steps=50")
     config = tiny_config("ars", "tests/TinyReach-v0", *BY_EPISODE["ars"], *often)
     whole, _ = train_run(tmp_path / "whole", config)

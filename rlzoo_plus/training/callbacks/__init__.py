@@ -16,16 +16,16 @@ from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.registry import where_raised
 from rlzoo_plus.training.callbacks.background_evaluator import BackgroundEvaluator
-from rlzoo_plus.training.callbacks.base import (
-    EpisodeInterruptCallback,
-    InterruptCallback,
-    RunCallback,
-    StopCallback,
-    StopRequest,
-)
+from rlzoo_plus.training.callbacks.base import RunCallback
+from rlzoo_plus.training.callbacks.base import StopRequest as StopRequest
 from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
 from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.callbacks.progress_display import BarProgress, LineProgress
+from rlzoo_plus.training.callbacks.stopping import (
+    EpisodeInterruptCallback,
+    InterruptCallback,
+    StopCallback,
+)
 from rlzoo_plus.training.metrics import load_metrics
 
 if TYPE_CHECKING:
@@ -53,11 +53,6 @@ class RunCallbacks:
     def as_list(self) -> CallbackList:
         """Return what `learn()` takes."""
         return CallbackList([*self.acting, *self.user])
-
-    def on_iteration(self) -> None:
-        """Act between two iterations."""
-        for callback in self.acting:
-            callback.on_iteration()
 
 
 def make_callbacks(

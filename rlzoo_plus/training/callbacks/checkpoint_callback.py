@@ -59,34 +59,32 @@ class CheckpointCallback(RunCallback):
             return
         if self.saves_first:
             self.saves_first = False
-            self.save_and_wait()
+            self.save(waits=True)
         pending = None if self.evaluation is None else self.evaluation.pending
         if pending is not None and pending.step == step:
             self._save_when_known(pending)
         elif self._kept_as(step) is not None or self._is_due(step) or self._is_requested():
             self.save()
 
-    def save(self) -> None:
+    def save(self, *, waits: bool = False) -> None:
         """Take a checkpoint of this moment, unless there is one, and begin to write it.
 
-        A disk that is full does not end the training. An evaluation beside it is waited for.
+        A disk that is full does not end the training. An evaluation beside it is waited for, and
+        with `waits` also until the checkpoint is on the disk, or could not be written.
 
         Raises:
             RunError: A weight is NaN or infinite.
             StopTraining: The run is to end, and the evaluation takes too long.
         """
-        self._settle(may_end=True)
+        self.settle(may_end=True)
         self.wait()
         try:
             self._begin(None)
         except OSError as error:
             step = self.model.num_timesteps
             log.error("no checkpoint at step %d: %s; training goes on", step, error)
-
-    def save_and_wait(self) -> None:
-        """Take a checkpoint, and return when it is on the disk, or could not be written."""
-        self.save()
-        self.wait()
+        if waits:
+            self.wait()
 
     def save_last(self, reason: str) -> None:
         """Take the last checkpoint of a run; `reason` is why training is over.
@@ -94,7 +92,7 @@ class CheckpointCallback(RunCallback):
         Raises:
             RunError: It cannot be written; those before are as they were.
         """
-        self._settle()
+        self.settle()
         self.wait()
         # Chunks that somebody deleted are noticed by the first attempt, and written again.
         for is_last_attempt in (False, True):
@@ -105,6 +103,11 @@ class CheckpointCallback(RunCallback):
             except OSError as error:
                 if is_last_attempt:
                     raise RunError(f"the last checkpoint cannot be written: {error}.") from error
+
+    def settle(self, *, may_end: bool = False) -> None:
+        """Wait for an evaluation beside the training; see `EvaluationCallback.settle`."""
+        if self.evaluation is not None:
+            self.evaluation.settle(may_end=may_end)
 
     def wait(self) -> None:
         """Wait for the checkpoint that is being written; log an error if it fails."""
@@ -131,10 +134,6 @@ class CheckpointCallback(RunCallback):
         self._writer.submit(lambda: self._write(snapshot, kept_as, answers_request))
         self.last_step, self._saved_step, self._saved_as = step, step, kept_as
         self._last_time = time.monotonic()
-
-    def _settle(self, *, may_end: bool = False) -> None:
-        if self.evaluation is not None:
-            self.evaluation.settle(may_end=may_end)
 
     def _save_when_known(self, pending: Pending) -> None:
         """Copy this moment; it is written once the evaluation that has begun at it is known.

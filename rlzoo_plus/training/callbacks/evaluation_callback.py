@@ -124,7 +124,15 @@ class EvaluationCallback(RunCallback):
             self.player.begin(policy)
             outcome = self.player.result(self._is_signalled)
         else:
-            outcome = self._play(self.player)
+            result = evaluate(
+                Policy.of_agent(self.model),
+                self.player,
+                self.seeds,
+                deterministic=self.config.eval.deterministic,
+                metrics=self.metrics,
+                is_asked_to_stop=self._is_signalled,
+            )
+            outcome = result, self.player.env_method("accounts")
         return self._conclude(step, policy, outcome)
 
     def settle(self, *, may_end: bool = False) -> None:
@@ -194,17 +202,6 @@ class EvaluationCallback(RunCallback):
         """Return when the next evaluation after one at `step` is due."""
         every = self.config.eval.every_steps
         return (step // every + 1) * every if isinstance(every, int) else None
-
-    def _play(self, venv: VecEnv) -> Outcome:
-        result = evaluate(
-            Policy.of_agent(self.model),
-            venv,
-            self.seeds,
-            deterministic=self.config.eval.deterministic,
-            metrics=self.metrics,
-            is_asked_to_stop=self._is_signalled,
-        )
-        return result, venv.env_method("accounts")
 
     def _conclude(self, step: int, policy: Request, outcome: Outcome) -> EvaluationRecord:
         """Record an evaluation, and keep the policy if it is the best."""

@@ -33,7 +33,7 @@ _NOT_STATE = {
     *("start_time", "verbose", "tensorboard_log", "log_every", "_custom_logger"),
     *("policy_kwargs", "replay_buffer_kwargs", "rollout_buffer_kwargs"),
     *("before_iteration", "resume_from", "_total_timesteps", "_num_timesteps_at_start"),
-    *("recorded", "rollouts", "actions", "trusted_code_token"),
+    *("recorded", "rollouts", "actions", "trusted_code_token", "held"),
 }
 
 
@@ -127,7 +127,9 @@ def restore_attributes(agent: BaseAlgorithm, attributes: dict[str, Any]) -> None
         ValueError: They do not fit the agent.
     """
     _, tensor_names = agent._get_torch_save_params()
-    replace_attributes(agent, attributes, {*_NOT_STATE, *tensor_names})
+    # An empty `held` is in checkpoints of earlier versions.
+    values = {name: value for name, value in attributes.items() if name != "held"}
+    replace_attributes(agent, values, {*_NOT_STATE, *tensor_names})
     for buffer in (agent.ep_info_buffer, agent.ep_success_buffer):
         for item in buffer or ():
             if not all(map(_is_number, item.values() if isinstance(item, dict) else [item])):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import Any
 
-from stable_baselines3.common.base_class import BaseAlgorithm
-
-from rlzoo_plus.artifacts.checkpoint import Checkpoint
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import changed_values, describe_changes
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
 from rlzoo_plus.training.resume.log_rows import CutRows, rewind_logs
-from rlzoo_plus.training.resume.snapshot import RunSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -61,26 +58,18 @@ class Resumer:
         except ValueError as error:
             raise self._misfit(error) from error
 
-    def attach(
-        self,
-        agent: BaseAlgorithm,
-        snapshot: RunSnapshot,
-        on_restored: Callable[[Checkpoint], None],
-        on_iteration: Callable[[], None],
-    ) -> None:
-        """Hook into the top of the agent's loop: restore the first time, then let callbacks act.
-
-        Args:
-            agent: Freshly built.
-            snapshot: Restores the run.
-            on_restored: Called once with the checkpoint that was restored.
-            on_iteration: Called at the top of every iteration, after that.
-        """
-        self._agent, self._snapshot = agent, snapshot
-        self._on_restored, self._on_iteration = on_restored, on_iteration
-        snapshot.cut_rows = self._cut_rows
-        agent.before_iteration = self._before_iteration
+    def attach(self, agent: Any, saving: CheckpointCallback) -> None:
+        """Restore a freshly built agent at the top of its first iteration, with what saves it."""
+        self._agent, self._saving = agent, saving
+        saving.snapshot.cut_rows = self._cut_rows
         agent.resume_from = self.step
+
+    def on_iteration(self) -> None:
+        """Restore the first time; nothing else may act before."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._saving.snapshot.begin(self._agent)
+        self.restore_once()
 
     def restore_once(self) -> None:
         """Restore the checkpoint unless that is done already.
@@ -93,7 +82,7 @@ class Resumer:
             return
         missing = [f"{name} was cut short: records are missing" for name in self._cut_short]
         try:
-            self._snapshot.restore(self._agent, checkpoint, missing)
+            self._saving.snapshot.restore(self._agent, checkpoint, missing)
         except RunError:
             # The process of an environment ended, which says nothing about the checkpoint.
             raise
@@ -102,15 +91,8 @@ class Resumer:
             log.debug("what does not fit:", exc_info=True)
             raise self._misfit(error) from error
         self._checkpoint = None
-        self._on_restored(checkpoint)
+        self._saving.start_at(checkpoint)
         log.info("resumes from step %s", f"{checkpoint.step:,}")
-
-    def _before_iteration(self) -> None:
-        if not self._has_begun:
-            self._snapshot.begin(self._agent)
-            self._has_begun = True
-        self.restore_once()
-        self._on_iteration()
 
     def _misfit(self, error: Exception) -> ConfigError:
         assert self._checkpoint is not None
