@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from gymnasium import spaces
@@ -40,7 +40,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
 
     def __init__(
         self,
-        observation_space: spaces.Space,
+        observation_space: spaces.Space[Any],
         width: int = 64,
         heads: int = 4,
         layers: int = 2,
@@ -110,7 +110,7 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
 
     def __init__(
         self,
-        observation_space: spaces.Space,
+        observation_space: spaces.Space[Any],
         element_arch: Sequence[int] = (64, 64),
         pool: str = "mean",
         masks: Mapping[str, str] | None = None,
@@ -152,7 +152,7 @@ class DeepSetsExtractor(BaseFeaturesExtractor):
         widths = (get_flattened_obs_dim(parts[key]) // _rows(parts[key]) for key in sets)
         self.elements = nn.ModuleList(nn.Sequential(*create_mlp(k, -1, arch)) for k in widths)
         self.plain = nn.ModuleList(
-            NatureCNN(space, cnn_output_dim) if is_image_space(space) else nn.Flatten()  # type: ignore[arg-type]
+            NatureCNN(space, cnn_output_dim) if is_image_space(space) else nn.Flatten()
             for space in others.values()
         )
 
@@ -172,7 +172,7 @@ class _Tokens(nn.Module):
     """The tokens of one entry plus its positions, which also distinguish entries."""
 
     def __init__(
-        self, space: spaces.Space, width: int, n_frames: int, *, is_one: bool, ordered: bool
+        self, space: spaces.Space[Any], width: int, n_frames: int, *, is_one: bool, ordered: bool
     ) -> None:
         super().__init__()
         size, frames = (
@@ -198,7 +198,8 @@ class _Tokens(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         tokens = self.embed(values.reshape(-1, *self.shape))
-        return tokens.reshape(-1, self.count, tokens.shape[-1]) + self.position
+        placed: Tensor = tokens.reshape(-1, self.count, tokens.shape[-1]) + self.position
+        return placed
 
 
 class _EncoderLayer(nn.Module):
@@ -223,19 +224,23 @@ class _EncoderLayer(nn.Module):
             scores = scores + (1.0 - present)[:, None, None, :] * _MASKED
         mixed = torch.matmul(torch.softmax(scores, dim=-1), value)
         tokens = tokens + self.dropout(self.join(mixed.transpose(1, 2).flatten(2)))
-        return tokens + self.dropout(self.each(self.norm_tokens(tokens)))
+        result: Tensor = tokens + self.dropout(self.each(self.norm_tokens(tokens)))
+        return result
 
 
 def _pooled(values: Tensor, present: Tensor | None, pool: str) -> Tensor:
     """Reduce (batch, n, width) to (batch, width), over what is present; 0 where nothing is."""
     if present is None:
-        return {"mean": values.mean, "sum": values.sum, "max": values.amax}[pool](dim=1)
+        whole: Tensor = getattr(values, "amax" if pool == "max" else pool)(dim=1)
+        return whole
     weights = present[..., None]
     if pool == "max":
         largest = (values + (1.0 - weights) * _MASKED).amax(dim=1)
         return largest * weights.amax(dim=1)
-    total = (values * weights).sum(dim=1)
-    return total / weights.sum(dim=1).clamp(min=1.0) if pool == "mean" else total
+    total: Tensor = (values * weights).sum(dim=1)
+    if pool == "mean":
+        total = total / weights.sum(dim=1).clamp(min=1.0)
+    return total
 
 
 def _present(entries: dict[str, Tensor], mask: str | None, values: Tensor) -> Tensor:
@@ -245,21 +250,21 @@ def _present(entries: dict[str, Tensor], mask: str | None, values: Tensor) -> Te
     return (entries[mask] > 0.5).to(values.dtype)
 
 
-def _parts(space: spaces.Space) -> dict[str, spaces.Space]:
+def _parts(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {_ONLY: space}
 
 
-def _rows(space: spaces.Space) -> int:
+def _rows(space: spaces.Space[Any]) -> int:
     """Return the number of rows of an (n, k) box; 0 for any other space."""
     return space.shape[0] if isinstance(space, spaces.Box) and len(space.shape) == 2 else 0
 
 
-def _tables(parts: Mapping[str, spaces.Space]) -> list[str]:
+def _tables(parts: Mapping[str, spaces.Space[Any]]) -> list[str]:
     return [key for key, space in parts.items() if _rows(space)]
 
 
 def _checked_masks(
-    parts: Mapping[str, spaces.Space], masks: Mapping[str, str] | None
+    parts: Mapping[str, spaces.Space[Any]], masks: Mapping[str, str] | None
 ) -> dict[str, str]:
     masks = dict(masks or {})
     _check_known("masks", masks, _tables(parts))

@@ -99,7 +99,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
 
 
 def make_policy(
-    config: RunConfig, observation_space: spaces.Space, action_space: spaces.Space
+    config: RunConfig, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
 ) -> BasePolicy:
     """Build an untrained policy for inference, on the CPU, without an environment."""
     spec = get_algorithm(config.algo.name)
@@ -131,7 +131,7 @@ def algorithm_class(spec: AlgorithmSpec) -> type[BaseAlgorithm]:
     root = module.partition(".")[0]
     if root not in sys.modules and find_spec(root) is None:
         raise missing_package(root)
-    return getattr(import_module(module), name)
+    return cast("type[BaseAlgorithm]", getattr(import_module(module), name))
 
 
 def check_device(name: str) -> None:
@@ -176,8 +176,10 @@ def _too_large(config: RunConfig, error: Exception) -> str:
     else:
         values = config.network.model_dump()
         values |= {f"lstm.{key}": value for key, value in values["lstm"].items()}
-        keys = ("net_arch", "lstm.hidden_size", "lstm.n_layers", "n_critics", "n_quantiles")
-        keys += ("features_extractor_kwargs", "policy_kwargs")
+        keys = (
+            *("net_arch", "lstm.hidden_size", "lstm.n_layers", "n_critics", "n_quantiles"),
+            *("features_extractor_kwargs", "policy_kwargs"),
+        )
         sizes = {f"network.{key}": values[key] for key in keys}
     shown = ", ".join(f"{key}={value}" for key, value in sizes.items() if value)
     total = (total_memory_bytes() or 0) / GIB
@@ -188,7 +190,7 @@ def _too_large(config: RunConfig, error: Exception) -> str:
 
 
 def _algorithm_arguments(
-    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space
+    algo: AlgoConfig, spec: AlgorithmSpec, action_space: spaces.Space[Any]
 ) -> dict[str, Any]:
     arguments = dict(algo.hyperparams)
     for key in spec.schedules:
@@ -212,7 +214,7 @@ def policy_class_of(
     network: NetworkConfig,
     spec: AlgorithmSpec,
     aliases: Mapping[str, type[BasePolicy]],
-    space: spaces.Space,
+    space: spaces.Space[Any],
 ) -> type[BasePolicy]:
     """Return the class of the policy: the user's, or one of `aliases`, the algorithm's own.
 
@@ -228,11 +230,11 @@ def policy_class_of(
             )
     else:
         found = aliases[_chosen_alias(network, spec, aliases, space)]
-    return _backend(spec).policy_class(found, spec, space)
+    return cast("type[BasePolicy]", _backend(spec).policy_class(found, spec, space))
 
 
 def _chosen_alias(
-    network: NetworkConfig, spec: AlgorithmSpec, known: Iterable[str], space: spaces.Space
+    network: NetworkConfig, spec: AlgorithmSpec, known: Iterable[str], space: spaces.Space[Any]
 ) -> str:
     names = {kind: alias for kind, alias in spec.policies if alias in known}
     kind = policy_kind(space) if network.policy == "auto" else network.policy
@@ -248,7 +250,9 @@ def _chosen_alias(
     return names[kind]
 
 
-def _check_reads(key: str, value: str | None, needs: dict[str, str], space: spaces.Space) -> None:
+def _check_reads(
+    key: str, value: str | None, needs: dict[str, str], space: spaces.Space[Any]
+) -> None:
     """Check that a part of the network that was chosen by hand can read the observations."""
     need = needs.get(value or "")
     is_image = isinstance(space, spaces.Box) and len(space.shape) == 3

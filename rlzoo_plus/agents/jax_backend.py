@@ -22,7 +22,7 @@ def mixins(_config: RunConfig) -> list[type]:
     return [JaxAgent]
 
 
-def policy_class(chosen: type, spec: AlgorithmSpec, space: spaces.Space) -> type:
+def policy_class(chosen: type, spec: AlgorithmSpec, space: spaces.Space[Any]) -> type:
     """Return the class of the policy: the chosen one, with networks that are plain arrays.
 
     Raises:

@@ -61,12 +61,12 @@ class Policy:
         self.about = dict(about or {})
 
     @property
-    def observation_space(self) -> spaces.Space:
+    def observation_space(self) -> spaces.Space[Any]:
         """Space of the raw observations."""
         return self.network.observation_space
 
     @property
-    def action_space(self) -> spaces.Space:
+    def action_space(self) -> spaces.Space[Any]:
         """Space of the actions that `predict` returns."""
         return self.network.action_space
 
@@ -231,10 +231,10 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
 
 def _build(
     config: RunConfig,
-    observation_space: spaces.Space,
-    action_space: spaces.Space,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
     weights: dict[str, Any],
-) -> BasePolicy:
+) -> Any:
     from rlzoo_plus.agents.allocation import AllocationLimit
     from rlzoo_plus.agents.factory import make_policy
 
@@ -242,7 +242,7 @@ def _build(
         raise ConfigError("the weights do not fit the network: they are no arrays.")
     try:
         with AllocationLimit.of_weights(weights):
-            network = make_policy(config, observation_space, action_space)
+            network: Any = make_policy(config, observation_space, action_space)
             load_weights(network, weights)
             if config.algo.hyperparams.get("use_sde"):
                 # Drawn when the network was built, from the deviation before training.

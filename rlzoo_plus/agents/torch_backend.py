@@ -33,7 +33,7 @@ def mixins(_config: RunConfig) -> list[type]:
 
 
 def policy_class(
-    chosen: type[BasePolicy], _spec: AlgorithmSpec, _space: spaces.Space
+    chosen: type[BasePolicy], _spec: AlgorithmSpec, _space: spaces.Space[Any]
 ) -> type[BasePolicy]:
     """Return the class of the policy, which is the chosen one."""
     return chosen

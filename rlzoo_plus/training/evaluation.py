@@ -148,9 +148,9 @@ def evaluate(
                 _warn_of_a_long_episode()
             if watch is not None:
                 watch(step, left > 0)
-            for rank in np.flatnonzero(left > 0) if metrics else ():
+            for rank in np.flatnonzero(left > 0).tolist() if metrics else ():
                 meters[rank].step(*_row(step, rank))
-            for rank in np.flatnonzero(step.done & (left > 0)):
+            for rank in np.flatnonzero(step.done & (left > 0)).tolist():
                 measured = meters[rank].end()
                 # A vectorised environment may need a step between two episodes.
                 if "episode" in step.infos[rank]:
@@ -165,7 +165,8 @@ def evaluate(
 
 def play(policy: Policy, venv: VecEnv, *, deterministic: bool = True) -> Iterator[Step]:
     """Reset, act and yield every step, for as long as the caller asks for more."""
-    observation, state = venv.reset(), None
+    observation: Any = venv.reset()
+    state = None
     starts = np.ones(venv.num_envs, dtype=bool)
     while True:
         masks = np.stack(venv.env_method("action_masks")) if policy.maskable else None

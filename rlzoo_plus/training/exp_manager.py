@@ -14,7 +14,7 @@ import torch
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
-from rlzoo_plus.artifacts.result import TrainResult
+from rlzoo_plus.artifacts.result import EvaluationRecord, TrainResult
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, INTERRUPTED, RUNNING, RunDir
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
@@ -69,15 +69,16 @@ class ExpManager:
 
     config: RunConfig
     run_dir: RunDir
-    stop: StopRequest = field(default_factory=StopRequest)
+    stop: StopRequest | None = None
     progress: ProgressCallback | None = None
     report: Callable[[], list[Path]] | None = None
-    on_evaluation: Callable[[dict[str, Any], bool], None] | None = None
+    on_evaluation: Callable[[EvaluationRecord, bool], None] | None = None
     files: list[Path] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Complete the configuration, and derive the seeds."""
         self.config = scheduled(self.config)
+        self._stop = self.stop or StopRequest()
         self.seeds = SeedStreams.from_seed(self.config.seed)
 
     def train(self) -> TrainResult:
@@ -96,7 +97,7 @@ class ExpManager:
             threads = self._set_up_process()
             resumer = Resumer(config, self.run_dir)
             try:
-                with self.stop.at_once():
+                with self._stop.at_once():
                     train_env, player = self._make_envs(stack, threads)
             except StopTraining as stop:
                 reason = f"{stop.reason} while the environments were started"
@@ -159,7 +160,7 @@ class ExpManager:
             log.info("exact resume is certified on the CPU only; rlzoo-plus verify-resume tests it")
         agent.env.seed(self.seeds.train)
         agent.set_logger(make_logger(self.config.log, self.run_dir, tracker))
-        callbacks = make_callbacks(self.config, self.run_dir, player, self.stop, self.progress)
+        callbacks = make_callbacks(self.config, self.run_dir, player, self._stop, self.progress)
         if self.on_evaluation is not None and callbacks.evaluation is not None:
             callbacks.evaluation.listeners.append(self.on_evaluation)
         stack.callback(callbacks.checkpoint.close)
@@ -232,7 +233,7 @@ class ExpManager:
                 else:
                     # Steps are left: the checkpoint must say why they are not taken.
                     checkpoint.save_last(reason)
-                state, reason = INTERRUPTED, self.stop.signal_reason
+                state, reason = INTERRUPTED, self._stop.signal_reason
         agent.logger.close()
         return self._result(agent, callbacks, state, reason)
 
@@ -245,12 +246,12 @@ class ExpManager:
             EvaluationStopped: The run was asked to stop during the evaluation.
         """
         return_free_memory()
-        record: dict[str, Any] = {}
+        about: dict[str, Any] = {}
         if callbacks.evaluation is not None:
-            callbacks.evaluation.evaluate_now()
-            record = callbacks.evaluation.last or {}
+            about |= callbacks.evaluation.evaluate_now()
         callbacks.checkpoint.save_last(reason)
-        save_policy(self.run_dir.final, agent, self.config, {**record, "step": agent.num_timesteps})
+        about["step"] = agent.num_timesteps
+        save_policy(self.run_dir.final, agent, self.config, about)
         if self.config.export.sb3_zip:
             export_sb3(agent, self.run_dir, "final")
 
@@ -260,7 +261,9 @@ class ExpManager:
         evaluation, snapshot = callbacks.evaluation, callbacks.checkpoint.snapshot
         best = None if evaluation is None else evaluation.best
         threshold = self.config.env.solved_return
-        is_known = threshold is not None and best is not None
+        solved = None
+        if threshold is not None and best is not None:
+            solved = bool(best["mean_return"] >= threshold)
         return TrainResult(
             state=state,
             reason=reason,
@@ -268,7 +271,7 @@ class ExpManager:
             training_time_s=round(snapshot.training_time_s, 3),
             best=best,
             final=None if evaluation is None else evaluation.last,
-            solved=bool(best["mean_return"] >= threshold) if is_known else None,
+            solved=solved,
             config_hash=config_hash(self.config),
             resumed_at=snapshot.exactness.resumed_at,
             exact=snapshot.verdict(agent),

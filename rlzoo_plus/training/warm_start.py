@@ -261,9 +261,10 @@ def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
         rms.count = normalizer.count[key]
 
 
-def _take_buffer(agent: BaseAlgorithm, checkpoint: Checkpoint) -> None:
+def _take_buffer(agent: Any, checkpoint: Checkpoint | None) -> None:
     from rlzoo_plus.training.resume import replay_rows
 
+    assert checkpoint is not None
     buffer, state = agent.replay_buffer, checkpoint.state["buffer"]
     if state is None:
         raise ValueError("it has none")

@@ -50,7 +50,7 @@ class CheckpointCallback(RunCallback):
 
     def _on_training_start(self) -> None:
         # Before anybody edits a file of what runs here.
-        self.snapshot.code.look(self.model.env)
+        self.snapshot.code.look(self.training_env)
 
     def on_iteration(self) -> None:
         """Save if there is a reason to."""

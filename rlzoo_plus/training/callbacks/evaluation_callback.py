@@ -86,7 +86,7 @@ class EvaluationCallback(RunCallback):
         self._accounts: list[dict[str, Any]] = []
         self._has_told_of_cuts = False
         self.listeners: list[Callable[[EvaluationRecord, bool], None]] = []
-        self._next = 0 if config.eval.at_start else config.eval.every_steps
+        self._next = 0 if config.eval.at_start else self._following(0)
 
     def on_iteration(self) -> None:
         """Evaluate if it is time, or begin to.
@@ -255,11 +255,11 @@ class EvaluationCallback(RunCallback):
 
     def missing_best(self) -> list[str]:
         """Return a text if best/ is lost, else nothing."""
-        try:
-            if self.best is not None:
+        if self.best is not None:
+            try:
                 load_bundle(self.run_dir.best)
-        except DamagedFolderError:
-            return [f"best/ of step {self.best['step']} is missing or damaged"]
+            except DamagedFolderError:
+                return [f"best/ of step {self.best['step']} is missing or damaged"]
         return []
 
     def keep_saved_best(self) -> None:

@@ -99,7 +99,7 @@ class QValues(_Regularly):
         model: Any = self.model
         if hasattr(model, "rollout_buffer"):
             return _moments("train/value", model.rollout_buffer.values)
-        buffer = getattr(model, "replay_buffer", None)
+        buffer: Any = getattr(model, "replay_buffer", None)
         size = 0 if buffer is None else buffer.size()
         if not size:
             return {}
@@ -120,7 +120,7 @@ def _rows(stored: Any, places: np.ndarray) -> Any:
     return stored[places, 0]
 
 
-def _action_values(model: Any, observations: Any, actions: Tensor) -> Tensor:
+def _action_values(model: Any, observations: Any, actions: Tensor) -> Any:
     if hasattr(model, "critic"):
         found = model.critic(observations, actions)
         # Several critics, or quantiles of shape (batch, critics, quantiles).

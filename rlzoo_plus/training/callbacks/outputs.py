@@ -77,7 +77,7 @@ class RunLogger(Logger):
         rows, self._held = self._held or (), None
         for values, excluded, step in rows if write else ():
             for output in self.output_formats:
-                output.write(values, excluded, step)  # type: ignore[union-attr]
+                output.write(values, excluded, step)
 
 
 class NumberWriter(KVWriter):
@@ -148,7 +148,8 @@ def _make_tensorboard(run_dir: RunDir) -> KVWriter | None:
 
 def _open_tensorboard(run_dir: RunDir) -> TensorBoardOutputFormat:
     output = TensorBoardOutputFormat(str(run_dir.tensorboard))
-    records = output.writer.file_writer.event_writer._async_writer._writer
+    file: Any = output.writer.file_writer
+    records = file.event_writer._async_writer._writer
     # Its thread would end at the first error, and a flush would then never return.
     records._writer = _OneTryFile(records._writer, "tensorboard/")
     return output
@@ -174,7 +175,8 @@ def write_outcome(run_dir: RunDir, config: RunConfig, result: TrainResult, video
                 values = {**metrics, "hparams": HParam(_hyperparameters(config), metrics)}
                 output.write(values, dict.fromkeys(values, ()), result.num_timesteps)
             if video.is_file():
-                output.writer.file_writer.add_summary(_video_summary(video), result.num_timesteps)
+                file: Any = output.writer.file_writer
+                file.add_summary(_video_summary(video), result.num_timesteps)
     except Exception as error:
         log.warning("tensorboard/ lacks the outcome: %s: %s", type(error).__name__, error)
 

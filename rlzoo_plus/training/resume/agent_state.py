@@ -184,7 +184,9 @@ def _check_optimizers(
     torch itself checks the number of tensors only. An agent that keeps its settings takes over from
     older versions of torch, whose optimizers have fewer.
     """
-    own = {k: v for k, v in agent.get_parameters().items() if "param_groups" in v}
+    own: dict[str, Any] = {
+        name: part for name, part in agent.get_parameters().items() if "param_groups" in part
+    }
     if not own.keys() <= saved.keys():
         raise ValueError(f"it has no {' and no '.join(own.keys() - saved.keys())}")
     for name, part in own.items():
@@ -200,9 +202,10 @@ def _check_optimizers(
                 raise ValueError(f"{name} is of {there} parameters there, of {here} here")
             for key in old:
                 fitted(new[key], old[key], f"the optimizer's {key}")
-        groups = attrgetter(name)(agent).param_groups
+        groups: Any = attrgetter(name)(agent).param_groups
         shapes = [tuple(parameter.shape) for group in groups for parameter in group["params"]]
-        for number, entry in saved[name]["state"].items():
+        state: dict[int, dict[str, Any]] = saved[name]["state"]
+        for number, entry in state.items():
             for key, value in entry.items():
                 is_array = isinstance(value, np.ndarray)
                 if is_array and value.size > 1 and value.shape != shapes[number]:

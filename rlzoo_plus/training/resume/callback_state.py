@@ -94,7 +94,7 @@ def _attributes(callback: BaseCallback) -> list[tuple[str, Any]]:
     return [(n, v) for n, v in vars(callback).items() if n not in _OF_THE_PROCESS]
 
 
-def _walk(callbacks: Sequence[BaseCallback], path: str = "") -> Iterator[tuple[str, BaseCallback]]:
+def _walk(callbacks: Sequence[Any], path: str = "") -> Iterator[tuple[str, Any]]:
     for number, callback in enumerate(callbacks):
         here = f"{path}{number}:{type(callback).__name__}"
         yield here, callback

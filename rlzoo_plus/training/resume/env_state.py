@@ -137,7 +137,7 @@ def normalize_settings(venv: VecEnv) -> dict[str, Any]:
     return {name: getattr(layers[0], name) for name in _NORMALIZE_SETTINGS} if layers else {}
 
 
-def _layers(venv: VecEnv) -> tuple[list[Any], VecEnv]:
+def _layers(venv: Any) -> tuple[list[Any], Any]:
     wrappers: list[Any] = []
     while isinstance(venv, VecEnvWrapper):
         if not isinstance(venv, FiniteVecEnv):  # it has no state

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, StrictInt
 from pydantic.dataclasses import dataclass as checked_dataclass
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlzoo_plus.artifacts.checkpoint import Checkpoint, CheckpointStore
@@ -99,12 +98,12 @@ class RunSnapshot:
         """Seconds of training, of all processes of the run together."""
         return time.monotonic() - self._started
 
-    def begin(self, agent: BaseAlgorithm) -> None:
+    def begin(self, agent: Any) -> None:
         """Note the agent's parts; called once, before its first iteration."""
         self._parts = agent_state.parts_of(agent)
         self._settings = env_state.normalize_settings(agent.env)
 
-    def verdict(self, agent: BaseAlgorithm) -> bool | str:
+    def verdict(self, agent: Any) -> bool | str:
         """Return whether the run is the one that it would have been without interruptions.
 
         That is certain for our own environments with a state, on the CPU, without user code;
@@ -117,7 +116,7 @@ class RunSnapshot:
         is_ours = not own_code(self.config) and agent.device.type == "cpu"
         return (is_ours and all(agent.env.get_attr("has_state"))) or NO_DIFFERENCE
 
-    def take(self, agent: BaseAlgorithm, ended: str | None = None) -> Snapshot:
+    def take(self, agent: Any, ended: str | None = None) -> Snapshot:
         """Copy everything that decides how the run continues.
 
         Args:
@@ -160,9 +159,7 @@ class RunSnapshot:
         }
         return Snapshot(agent.num_timesteps, state, about, chunks)
 
-    def completed(
-        self, snapshot: Snapshot, agent: BaseAlgorithm, callback: BaseCallback
-    ) -> Snapshot:
+    def completed(self, snapshot: Snapshot, agent: Any, callback: BaseCallback) -> Snapshot:
         """Return a snapshot with what was not known yet when it was taken: a callback's outcome.
 
         The run has gone on since then, but logged nothing except episodes.
@@ -188,9 +185,7 @@ class RunSnapshot:
         self.written = chunks
         self._written_at = self._pending_at
 
-    def restore(
-        self, agent: BaseAlgorithm, checkpoint: Checkpoint, problems: Sequence[str] = ()
-    ) -> None:
+    def restore(self, agent: Any, checkpoint: Checkpoint, problems: Sequence[str] = ()) -> None:
         """Restore a freshly built run from a checkpoint, as exactly as possible.
 
         Args:
@@ -247,7 +242,7 @@ class RunSnapshot:
         log.warning("not exactly as if never stopped: %s", reason)
 
     def _restore_all(
-        self, agent: BaseAlgorithm, checkpoint: Checkpoint, changes: Mapping[str, Any]
+        self, agent: Any, checkpoint: Checkpoint, changes: Mapping[str, Any]
     ) -> list[str]:
         """Restore every part; return what could not be restored exactly."""
         state, prefix = checkpoint.state, "algo.hyperparams."
@@ -276,7 +271,7 @@ class RunSnapshot:
         return problems
 
     def _new_chunks(
-        self, agent: BaseAlgorithm, past: Mapping[str, tuple[int, dict[str, Any]]]
+        self, agent: Any, past: Mapping[str, tuple[int, dict[str, Any]]]
     ) -> dict[str, PendingChunks]:
         """Copy the rows of running episodes and of the replay buffer that the disk lacks."""
         position, steps, starts = self._written_at
@@ -299,13 +294,13 @@ class RunSnapshot:
             pending[name] = store.snapshot(group.columns, group.used, rows, before)
         return pending
 
-    def _fingerprint_of(self, agent: BaseAlgorithm) -> dict[str, str]:
+    def _fingerprint_of(self, agent: Any) -> dict[str, str]:
         if not self._fingerprint:
             packages = getattr(agent, "numeric_packages", ())
             self._fingerprint = numeric_fingerprint(str(agent.device), packages)
         return self._fingerprint
 
-    def _unsaved(self, agent: BaseAlgorithm, replaced: Sequence[str]) -> list[str]:
+    def _unsaved(self, agent: Any, replaced: Sequence[str]) -> list[str]:
         """Return what the checkpoint misses, a text for each."""
         missed = [*unsaved(self.callbacks), *env_state.unrecorded_calls(agent.env)]
         lost = [f"model.{name} was replaced" for name in replaced]
@@ -318,14 +313,14 @@ class RunSnapshot:
         return missed + replay_rows.unsaved_parts(getattr(agent, "replay_buffer", None))
 
 
-def _flush(agent: BaseAlgorithm) -> None:
+def _flush(agent: Any) -> None:
     """Write what the outputs of the log keep in memory."""
     for output in agent.logger.output_formats:
         if hasattr(output, "flush"):
             output.flush()
 
 
-def _start_new_episodes(agent: BaseAlgorithm) -> None:
+def _start_new_episodes(agent: Any) -> None:
     """Abandon the running episodes where they cannot be restored."""
     agent._last_obs = agent.env.reset()
     agent._last_episode_starts = np.ones((agent.n_envs,), dtype=bool)
