@@ -127,9 +127,14 @@ def save_policy(path: Path, agent: BaseAlgorithm, config: RunConfig, about: dict
         RunError: A weight is NaN or infinite, or the disk refuses; an earlier bundle stays.
     """
     require_finite(agent)
-    normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
-    weights = {k: v.detach().cpu().numpy() for k, v in agent.policy.state_dict().items()}
-    save_weights(path, agent, config, about, weights, normalizer)
+    save_weights(path, agent, config, about, *weights_of(agent))
+
+
+def weights_of(agent: BaseAlgorithm) -> tuple[dict[str, Any], ObservationNormalizer | None]:
+    """Return copies of the policy's parameters by name, and of its normalisation statistics."""
+    state = agent.policy.state_dict().items()
+    weights = {name: value.detach().cpu().numpy().copy() for name, value in state}
+    return weights, ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
 
 
 def save_weights(

@@ -24,7 +24,7 @@ import torch
 from stable_baselines3.common.utils import get_device
 
 from rlzoo_plus.agents.factory import make_policy
-from rlzoo_plus.agents.policy import Policy, load_weights
+from rlzoo_plus.agents.policy import Policy, load_weights, weights_of
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.own_code import own_code, packages_of
 from rlzoo_plus.config.schema import RunConfig
@@ -96,10 +96,7 @@ class Request:
     @classmethod
     def of_agent(cls, agent: BaseAlgorithm) -> Request:
         """Copy what is needed."""
-        state = agent.policy.state_dict().items()
-        weights = {name: value.detach().cpu().numpy().copy() for name, value in state}
-        normalizer = ObservationNormalizer.from_vec_normalize(agent.get_vec_normalize_env())
-        return cls(weights, normalizer, generator_states())
+        return cls(*weights_of(agent), generator_states())
 
 
 def make_evaluation_env(config: RunConfig) -> VecEnv:

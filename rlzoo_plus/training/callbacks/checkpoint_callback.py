@@ -36,7 +36,7 @@ class CheckpointCallback(RunCallback):
         super().__init__()
         self.config, self.run_dir, self.evaluation = config.checkpoint, run_dir, evaluation
         self.store = run_dir.checkpoints(config.checkpoint.keep)
-        self.snapshot = RunSnapshot(config, run_dir, self.store)
+        self.snapshot = RunSnapshot(config, run_dir, self.store, evaluation)
         self.last_step, self.saves_first = 0, False
         self._saved_step: int | None = None
         self._saved_as: str | None = None
@@ -155,17 +155,13 @@ class CheckpointCallback(RunCallback):
             self.last_step, self._last_time = step, now
 
         def write(is_known: bool) -> None:
-            evaluation = self.evaluation
-            assert evaluation is not None
-            best = evaluation.best
-            is_best = self.config.keep_best and best is not None and best["step"] == step
-            kept_as = "best" if is_best else "milestone" if is_milestone else None
-            if is_known and not is_due and not is_best:
+            kept_as = "best" if self._is_best(step) else "milestone" if is_milestone else None
+            if is_known and not is_due and kept_as != "best":
                 return
             try:
                 whole = snapshot
                 if is_known:
-                    whole = self.snapshot.completed(snapshot, self.model, evaluation)
+                    whole = self.snapshot.with_evaluation(snapshot, self.model)
                 self._writer.submit(lambda: self._write(whole, kept_as, answers_request))
             except OSError as error:
                 log.error("no checkpoint at step %d: %s; training goes on", step, error)
@@ -189,10 +185,13 @@ class CheckpointCallback(RunCallback):
         return step == self._saved_step and self._kept_as(step) in (None, self._saved_as)
 
     def _kept_as(self, step: int) -> str | None:
-        best = None if self.evaluation is None else self.evaluation.best
-        if self.config.keep_best and best is not None and best["step"] == step:
+        if self._is_best(step):
             return "best"
         return "milestone" if self._passes(self.config.milestone_steps, step) else None
+
+    def _is_best(self, step: int) -> bool:
+        best = None if self.evaluation is None else self.evaluation.best
+        return self.config.keep_best and best is not None and best["step"] == step
 
     def _passes(self, every: int | None, step: int) -> bool:
         """Return whether a multiple of `every` came up since the last checkpoint."""

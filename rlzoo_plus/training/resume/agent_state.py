@@ -220,7 +220,8 @@ def restore_random(agent: BaseAlgorithm, state: dict[str, Any]) -> None:
     version, key, gauss = state["python"]
     random.setstate((version, tuple(key.tolist()), gauss))
     # NumPy itself would read beyond the generator's memory.
-    if not 0 <= int(state["numpy"][2]) <= len(np.random.get_state()[1]):
+    generator: Any = np.random.get_state()
+    if not 0 <= int(state["numpy"][2]) <= len(generator[1]):
         raise ValueError("the position of NumPy's generator is out of range")
     np.random.set_state(state["numpy"])
     torch.set_rng_state(torch.from_numpy(state["torch"]))

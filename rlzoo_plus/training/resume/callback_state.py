@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import gymnasium as gym
 from stable_baselines3.common.callbacks import BaseCallback
@@ -23,17 +23,6 @@ from rlzoo_plus.envs.plain_state import is_plain, replace_attributes, to_plain
 _OF_THE_PROCESS = {"locals", "globals", "model", "parent", "verbose"}
 # Settings, and parts of Stable-Baselines3 that are restored elsewhere.
 _CONSTANT = (Path, BuiltinFunctionType, FunctionType, MethodType, ModuleType, Logger, type)
-
-
-@runtime_checkable
-class KeepsBest(Protocol):
-    """A callback that saves the best policy in a folder of its own, beside the checkpoints."""
-
-    def missing_best(self) -> list[str]:
-        """Return what is missing of it, a text for each."""
-
-    def keep_saved_best(self) -> None:
-        """Accept the saved policy as the best if it is better than the callback's state says."""
 
 
 def capture_callbacks(callbacks: Sequence[BaseCallback]) -> dict[str, dict[str, Any]]:

@@ -26,9 +26,9 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.envs.spaces import encode_space
+from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.resume import agent_state, env_state, replay_rows
 from rlzoo_plus.training.resume.callback_state import (
-    KeepsBest,
     capture_callbacks,
     restore_callbacks,
     unsaved,
@@ -70,16 +70,22 @@ class RunSnapshot:
 
     Attributes:
         exactness: The run's resumes.
+        evaluation: The callback that evaluates the run, and keeps its best policy.
         callbacks: All callbacks of the run, in their order.
         code: The user's code that the run executes.
         written: The chunks of the newest written checkpoint.
         cut_rows: The log rows from before the last stop that are to be logged again.
     """
 
-    def __init__(self, config: RunConfig, run_dir: RunDir, store: CheckpointStore) -> None:
-        self.config = config
-        self.run_dir = run_dir
-        self.store = store
+    def __init__(
+        self,
+        config: RunConfig,
+        run_dir: RunDir,
+        store: CheckpointStore,
+        evaluation: EvaluationCallback | None = None,
+    ) -> None:
+        self.config, self.run_dir, self.store = config, run_dir, store
+        self.evaluation = evaluation
         self.exactness = Exactness()
         self.callbacks: list[BaseCallback] = []
         self.written: Mapping[str, ChunkIndex] = {}
@@ -159,19 +165,20 @@ class RunSnapshot:
         }
         return Snapshot(agent.num_timesteps, state, about, chunks)
 
-    def completed(self, snapshot: Snapshot, agent: Any, callback: BaseCallback) -> Snapshot:
-        """Return a snapshot with what was not known yet when it was taken: a callback's outcome.
+    def with_evaluation(self, snapshot: Snapshot, agent: Any) -> Snapshot:
+        """Return a snapshot with what was not known when it was taken: its evaluation's outcome.
 
         The run has gone on since then, but logged nothing except episodes.
 
         Raises:
             OSError: The log files cannot be made durable.
         """
+        assert self.evaluation is not None
         self._compare_rows()
         _flush(agent)
         states, before = dict(snapshot.state["callbacks"]), snapshot.about["logs"]
-        ((path, now),) = capture_callbacks([callback]).items()
-        path = path.replace("0", str(self.callbacks.index(callback)), 1)
+        ((path, now),) = capture_callbacks([self.evaluation]).items()
+        path = path.replace("0", str(self.callbacks.index(self.evaluation)), 1)
         states[path] = {**now, "n_calls": states[path]["n_calls"]}
         logs = {
             name: before.get(name, 0) if name.startswith(f"{self.run_dir.monitor.name}/") else size
@@ -217,14 +224,13 @@ class RunSnapshot:
         reasons += effects
         reasons += differences(about.get("fingerprint", {}), self._fingerprint_of(agent))
         reasons += [printable(reason) for reason in about.get("unsaved", [])]
-        keepers = [callback for callback in self.callbacks if isinstance(callback, KeepsBest)]
-        for keeper in keepers:
-            reasons += keeper.missing_best()
+        if self.evaluation is not None:
+            reasons += self.evaluation.missing_best()
         self.exactness.note_resume(checkpoint.step, reasons)
         self._compare_rows()
         # The lost steps may not come again, and with them the best policy.
-        for keeper in keepers if reasons else ():
-            keeper.keep_saved_best()
+        if self.evaluation is not None and reasons:
+            self.evaluation.keep_saved_best()
         self._started = time.monotonic() - state.get("clock", {}).get("training_s", 0.0)
         for reason in reasons:
             if reason == extended:
