@@ -45,15 +45,15 @@ MODULES = (
 VERBS = ("record", "runs", "plot", "resume", "verify_resume", "checkpoint", "export", "train")
 VERBS += ("typed",)
 MODULES += (*(f"rlzoo_plus.commands.{verb}" for verb in VERBS), "rlzoo_plus.export.writing")
-MODULES += tuple(
-    f"rlzoo_plus.runs.{name}" for name in ("plan", "open", "job", "printing", "media", "run")
-)
+MODULES += tuple(f"rlzoo_plus.runs.{name}" for name in ("plan", "train_job", "printing", "run"))
 MODULES += (
     "rlzoo_plus.export.sb3_format",
     "rlzoo_plus.training.callbacks",
     "rlzoo_plus.analysis.curves",
+    "rlzoo_plus.training.media",
+    "rlzoo_plus.training.warm_start",
+    "rlzoo_plus.tuning.experiment_file",
 )
-MODULES += ("rlzoo_plus.training.warm_start", "rlzoo_plus.tuning.experiment_file")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LIMIT_S = 60
 ROOM_BYTES = 3 * 2**30
