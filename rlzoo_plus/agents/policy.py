@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium import spaces
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
@@ -30,7 +31,6 @@ from rlzoo_plus.envs.spaces import decode_space, encode_space
 from rlzoo_plus.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from gymnasium import spaces
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.policies import BasePolicy
 
