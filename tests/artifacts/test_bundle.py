@@ -63,18 +63,13 @@ def test_a_changed_file_is_noticed(tmp_path, name):
         load_bundle(tmp_path / "best")
 
 
-def test_a_bundle_of_a_newer_schema_is_refused(tmp_path):
-    write_folder(tmp_path / "best", {"policy.json": b"{}"}, {"schema": 2})
-    with pytest.raises(DamagedFolderError, match="schema 2"):
-        load_bundle(tmp_path / "best")
-
-
-def test_another_kind_of_folder_is_no_bundle(tmp_path):
-    write_folder(tmp_path / "best", pack({"agent": {}}), {"schema": 1})
-    with pytest.raises(DamagedFolderError):
-        load_bundle(tmp_path / "best")
-
-
-def test_a_missing_bundle_is_damaged_and_not_a_crash(tmp_path):
-    with pytest.raises(DamagedFolderError):
+@pytest.mark.parametrize(
+    ("files", "schema", "message"),
+    [({"policy.json": b"{}"}, 2, "schema 2"), (pack({"agent": {}}), 1, None), (None, 1, None)],
+    ids=["a newer schema", "another kind of folder", "nothing"],
+)
+def test_what_is_no_bundle_is_damaged_and_not_a_crash(tmp_path, files, schema, message):
+    if files is not None:
+        write_folder(tmp_path / "best", files, {"schema": schema})
+    with pytest.raises(DamagedFolderError, match=message):
         load_bundle(tmp_path / "best")

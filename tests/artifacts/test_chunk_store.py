@@ -104,30 +104,26 @@ def test_rows_can_be_read_into_a_larger_buffer(store):
     assert np.array_equal(larger["observations"][:20], columns["observations"])
 
 
-def test_a_row_that_is_there_already_is_not_written_again(store):
+@pytest.mark.parametrize(
+    ("before", "used", "changed", "written"),
+    [
+        (40, 50, [range(40, 50)], [5, 6]),
+        (43, 45, [range(43, 45)], [5]),  # the partly filled chunk again
+        (43, 50, [], [5, 6]),  # rows beyond those of before are new even if nobody says so
+        (100, 100, [], []),
+    ],
+)
+def test_only_chunks_that_have_changed_are_written(store, before, used, changed, written):
     columns = make_columns()
-    first = save(store, columns, 40)
-    pending = store.snapshot(columns, 50, [range(40, 50)], first)
-    assert sorted(pending.copied) == [5, 6]
+    first = save(store, columns, before)
+    pending = store.snapshot(columns, used, changed, first)
+    assert sorted(pending.copied) == written
     second = store.write(pending)
-    assert second.names[:5] == first.names
-    assert len(files(store)) == 7
-    assert_read_back(store, second, columns)
-
-
-def test_the_partly_filled_chunk_is_written_again(store):
-    columns = make_columns()
-    first = save(store, columns, 43)
-    pending = store.snapshot(columns, 45, [range(43, 45)], first)
-    assert sorted(pending.copied) == [5]
-    assert_read_back(store, store.write(pending), columns)
-    assert_read_back(store, first, columns)
-
-
-def test_rows_beyond_those_of_the_save_before_are_new_even_if_nobody_says_so(store):
-    columns = make_columns()
-    pending = store.snapshot(columns, 50, [], save(store, columns, 43))
-    assert sorted(pending.copied) == [5, 6]
+    n_kept = written[0] if written else len(first.names)
+    assert second.names[:n_kept] == first.names[:n_kept]
+    assert files(store) == {*first.names, *second.names}
+    for index in (first, second):
+        assert_read_back(store, index, columns)
 
 
 def test_fewer_rows_in_use_than_before_are_saved_rightly(store):
@@ -136,14 +132,6 @@ def test_fewer_rows_in_use_than_before_are_saved_rightly(store):
     for used in (0, 5, 40, 43):
         index = save(store, columns, used, [], before)
         assert_read_back(store, index, columns)
-
-
-def test_nothing_changed_writes_nothing(store):
-    columns = make_columns()
-    first = save(store, columns, 100)
-    pending = store.snapshot(columns, 100, [], first)
-    assert not pending.copied
-    assert store.write(pending) == first
 
 
 @pytest.mark.parametrize("other", ["rows", "columns", "order", "unknown"])
@@ -243,6 +231,7 @@ def test_a_chunk_that_vanishes_after_the_snapshot_is_an_error_and_the_next_save_
 
 
 def test_garbage_is_what_no_index_names_and_what_killed_writers_left(store):
+    assert store.collect_garbage([]) == 0  # of a store that was never written
     columns = make_columns()
     first = save(store, columns, 20)
     columns["rewards"][0] += 1
@@ -253,10 +242,6 @@ def test_garbage_is_what_no_index_names_and_what_killed_writers_left(store):
     assert store.collect_garbage([second]) == 1
     assert files(store) == {*second.names, "notes.txt"}
     store.verify(second)
-
-
-def test_a_store_that_was_never_written_has_no_garbage(store):
-    assert store.collect_garbage([]) == 0
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "grow", "delete", "link", "folder"])

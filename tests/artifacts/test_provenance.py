@@ -38,18 +38,15 @@ def test_a_clean_checkout_gives_its_commit(git, tmp_path):
     assert state == {"commit": git("rev-parse", "HEAD"), "dirty": False, "diff": "", "cut": False}
 
 
-def test_a_changed_checkout_gives_the_difference(git, tmp_path):
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_changed_checkout_gives_the_difference(git, tmp_path, staged):
     (tmp_path / "code.py").write_text("x = 2\n")
+    if staged:
+        git("add", ".")
     state = git_state(tmp_path / "code.py")
     assert state["dirty"]
     assert "-x = 1\n+x = 2" in state["diff"]
     assert not state["cut"]
-
-
-def test_a_change_that_is_staged_counts(git, tmp_path):
-    (tmp_path / "code.py").write_text("x = 2\n")
-    git("add", ".")
-    assert git_state(tmp_path)["dirty"]
 
 
 def test_a_package_that_its_repository_ignores_is_no_part_of_it(git, tmp_path):
@@ -95,18 +92,14 @@ def test_a_change_in_another_encoding_does_not_stop_the_run(git, tmp_path):
     assert git_state(tmp_path)["dirty"]
 
 
-def test_outside_of_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert git_state(tmp_path) == {}
-
-
-def test_a_repository_without_commits_has_none(tmp_path, monkeypatch):
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    assert git_state(tmp_path) == {}
-
-
-def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.mark.parametrize("lacks", ["a checkout", "commits", "git"])
+def test_without_a_commit_there_is_no_state(tmp_path, monkeypatch, lacks):
+    if lacks == "commits":
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    name, value = (
+        ("PATH", tmp_path) if lacks == "git" else ("GIT_CEILING_DIRECTORIES", tmp_path.parent)
+    )
+    monkeypatch.setenv(name, str(value))
     assert git_state(tmp_path) == {}
 
 

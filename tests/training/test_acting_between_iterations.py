@@ -6,8 +6,9 @@ import signal
 import pytest
 from support.training import evaluations, start_run, tiny_config, train_run
 
+from rlzoo_plus.agents.factory import make_agent
 from rlzoo_plus.artifacts.records import read_records
-from rlzoo_plus.envs.factory import make_eval_env
+from rlzoo_plus.envs.factory import make_eval_env, make_train_env
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.training.callbacks import StopRequest
 from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
@@ -20,39 +21,35 @@ def _train(path, *overrides, algo="ppo", **options):
     return train_run(path, tiny_config(algo, "tests/TinyReach-v0", *overrides), **options)
 
 
+def replaced(usual, chosen):
+    """Return overrides, of which the chosen ones replace the usual."""
+    return list({text.partition("=")[0]: text for text in (*usual, *chosen)}.values())
+
+
 def _steps(run_dir):
     return [record["step"] for record in evaluations(run_dir)]
 
 
-@pytest.mark.parametrize("n_envs", [1, 2, 4])
-def test_evaluations_count_environment_steps_however_many_environments(tmp_path, n_envs):
-    # Known trap of Stable-Baselines3: the frequency is multiplied by n_envs.
-    run_dir, _ = _train(
-        tmp_path,
-        f"n_envs={n_envs}",
-        f"algo.hyperparams.n_steps={32 // n_envs}",
-        "n_timesteps=256",
-        "eval.every_steps=64",
-    )
-    assert _steps(run_dir) == [64, 128, 192, 256]
-
-
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_evaluations_of_an_off_policy_run_count_environment_steps_too(tmp_path, n_envs):
-    run_dir, _ = _train(
-        tmp_path, f"n_envs={n_envs}", "n_timesteps=64", "eval.every_steps=16", algo="sac"
-    )
-    assert _steps(run_dir) == [16, 32, 48, 64]
-
-
-def test_a_cadence_between_rollouts_takes_the_next_rollout(tmp_path):
-    run_dir, _ = _train(tmp_path, "n_timesteps=192", "eval.every_steps=40")
-    assert _steps(run_dir) == [64, 96, 128, 160, 192]
-
-
-def test_the_untrained_policy_is_evaluated_on_request(tmp_path):
-    run_dir, _ = _train(tmp_path, "eval.every_steps=64", "eval.at_start=true")
-    assert _steps(run_dir) == [0, 64]
+@pytest.mark.parametrize(
+    ("algo", "overrides", "steps"),
+    [
+        # Known trap of Stable-Baselines3: the frequency is multiplied by n_envs.
+        *(
+            ("ppo", (f"n_envs={n}", f"algo.hyperparams.n_steps={32 // n}"), [64, 128, 192, 256])
+            for n in (1, 2, 4)
+        ),
+        ("sac", ("n_envs=1", "n_timesteps=64", "eval.every_steps=16"), [16, 32, 48, 64]),
+        ("sac", ("n_envs=2", "n_timesteps=64", "eval.every_steps=16"), [16, 32, 48, 64]),
+        # Between two rollouts: the next one counts.
+        ("ppo", ("n_timesteps=192", "eval.every_steps=40"), [64, 96, 128, 160, 192]),
+        ("ppo", ("n_timesteps=64", "eval.at_start=true"), [0, 64]),
+        ("ars", ("n_timesteps=96", "eval.every_steps=32"), [32, 64, 96]),
+    ],
+)
+def test_evaluations_count_environment_steps(tmp_path, algo, overrides, steps):
+    usual = ("n_timesteps=256", "eval.every_steps=64")
+    run_dir, _ = _train(tmp_path, *replaced(usual, overrides), algo=algo)
+    assert _steps(run_dir) == steps
 
 
 def test_no_evaluation_at_all_on_request(tmp_path):
@@ -62,13 +59,9 @@ def test_no_evaluation_at_all_on_request(tmp_path):
     assert run_dir.final.is_dir()
 
 
-def test_random_search_is_evaluated_between_updates(tmp_path):
-    run_dir, _ = _train(tmp_path, "n_timesteps=96", "eval.every_steps=32", algo="ars")
-    assert _steps(run_dir) == [32, 64, 96]
-
-
-def test_an_evaluation_s_record_has_the_promised_keys(tmp_path):
-    run_dir, _ = _train(tmp_path)
+def test_what_is_recorded_has_the_promised_keys(tmp_path):
+    run_dir, result = _train(tmp_path, "eval.every_steps=32")
+    assert (result.state, result.reason) == ("finished", "all steps taken")
     promised = {
         "step", "returns", "mean_return", "std_return", "iqm_return", "success_rate",
         "episode_lengths",
@@ -76,75 +69,53 @@ def test_an_evaluation_s_record_has_the_promised_keys(tmp_path):
     for record in evaluations(run_dir):
         assert set(record) >= promised
         assert len(record["returns"]) == len(record["episode_lengths"]) == 2
-
-
-def test_a_metric_is_one_record_of_five_keys(tmp_path):
-    run_dir, _ = _train(tmp_path, "eval.every_steps=32")
     records = read_records(run_dir.metrics_file)
     assert all(set(r) == {"ts", "step", "key", "value", "tags"} for r in records)
+    assert all(isinstance(record["value"], float) for record in records)
     keys = {record["key"] for record in records}
     assert {"eval/mean_return", "eval/success_rate", "train/loss", "rollout/ep_rew_mean"} <= keys
     evaluated = [r["step"] for r in records if r["key"] == "eval/mean_return"]
     assert evaluated == [32, 64]
 
 
-def test_checkpoints_come_by_steps_and_the_newest_stay(tmp_path):
-    run_dir, _ = _train(
-        tmp_path, "n_timesteps=256", "checkpoint.every_steps=64", "checkpoint.keep=2"
-    )
-    assert run_dir.checkpoints().steps() == [192, 256]
+@pytest.mark.parametrize(
+    ("overrides", "steps"),
+    [
+        (("checkpoint.every_steps=64", "checkpoint.keep=2"), [192, 256]),
+        (
+            ("n_envs=2", "algo.hyperparams.n_steps=16", "checkpoint.every_steps=64"),
+            [64, 128, 192, 256],
+        ),
+        (("n_timesteps=96", "checkpoint.every_minutes=1e-9"), [0, 32, 64, 96]),
+    ],
+)
+def test_checkpoints_come_by_environment_steps_and_by_time(tmp_path, overrides, steps):
+    usual = ("n_timesteps=256", "checkpoint.keep=9")
+    run_dir, _ = _train(tmp_path, *replaced(usual, overrides))
+    assert run_dir.checkpoints().steps() == steps
 
 
-def test_checkpoints_count_environment_steps(tmp_path):
-    run_dir, _ = _train(
-        tmp_path,
-        "n_timesteps=256",
-        "n_envs=2",
-        "algo.hyperparams.n_steps=16",
-        "checkpoint.every_steps=64",
-        "checkpoint.keep=9",
-    )
-    assert run_dir.checkpoints().steps() == [64, 128, 192, 256]
-
-
-def test_checkpoints_come_by_time(tmp_path):
-    run_dir, _ = _train(
-        tmp_path, "n_timesteps=96", "checkpoint.every_minutes=1e-9", "checkpoint.keep=9"
-    )
-    assert run_dir.checkpoints().steps() == [0, 32, 64, 96]
-
-
-def test_a_run_stops_when_the_return_is_good_enough(tmp_path):
-    run_dir, result = _train(
-        tmp_path, "n_timesteps=640", "eval.every_steps=32", "stop.reward_threshold=-1e6"
-    )
-    assert result.num_timesteps == 32
-    assert "stop.reward_threshold" in result.reason
+@pytest.mark.parametrize(
+    ("overrides", "steps", "reason"),
+    [
+        (("eval.every_steps=32", "stop.reward_threshold=-1e6"), 32, "stop.reward_threshold"),
+        (
+            (
+                *("eval.every_steps=32", "algo.hyperparams.learning_rate=0"),
+                "stop.no_improvement_evals=3",
+            ),
+            32 * 4,
+            "no better evaluation",
+        ),
+        (("n_timesteps=6400", "stop.wall_clock_minutes=0.001"), None, "wall_clock_minutes"),
+    ],
+)
+def test_a_run_stops_for_a_reason(tmp_path, overrides, steps, reason):
+    run_dir, result = _train(tmp_path, *replaced(["n_timesteps=640"], overrides))
+    assert result.num_timesteps == (steps or result.num_timesteps) < 6400
+    assert reason in result.reason
     assert run_dir.read_status()["state"] == "finished"
     assert run_dir.final.is_dir()
-
-
-def test_a_run_stops_when_nothing_improves(tmp_path):
-    _, result = _train(
-        tmp_path,
-        "n_timesteps=640",
-        "eval.every_steps=32",
-        "algo.hyperparams.learning_rate=0",
-        "stop.no_improvement_evals=3",
-    )
-    assert result.num_timesteps == 32 * 4
-    assert "no better evaluation" in result.reason
-
-
-def test_a_run_stops_when_its_time_is_over(tmp_path):
-    _, result = _train(tmp_path, "n_timesteps=6400", "stop.wall_clock_minutes=0.001")
-    assert result.num_timesteps < 6400
-    assert "wall_clock_minutes" in result.reason
-
-
-def test_a_run_that_took_all_steps_says_so(tmp_path):
-    _, result = _train(tmp_path)
-    assert (result.state, result.reason) == ("finished", "all steps taken")
 
 
 def test_a_request_to_stop_writes_a_checkpoint_and_no_result(tmp_path):
@@ -168,11 +139,15 @@ class Recorder:
         return Evaluation([mean, mean], [8, 8], [None, None])
 
 
-def _best_steps(tmp_path, monkeypatch, means):
-    """Feed figures to the callback; return the step of `best/` after each of them."""
-    from rlzoo_plus.agents.factory import make_agent
-    from rlzoo_plus.envs.factory import make_train_env
-
+@pytest.mark.parametrize(
+    ("means", "best"),
+    [
+        ([1.0, 3.0, 2.0, 4.0], [100, 200, 200, 400]),
+        ([1.0, 1.0], [100, 100]),  # the first of equals
+        ([float("nan"), 1.0], [100, 200]),
+    ],
+)
+def test_the_best_is_replaced_by_a_better_one_only(tmp_path, monkeypatch, means, best):
     config = tiny_config("ppo", "tests/TinyReach-v0", "eval.every_steps=32")
     run_dir = start_run(tmp_path, config)
     train, venv = make_train_env(config, 0), make_eval_env(config.env, 1)
@@ -190,24 +165,7 @@ def _best_steps(tmp_path, monkeypatch, means):
         steps.append(json.loads((run_dir.best / "MANIFEST.json").read_text())["about"]["step"])
     train.close()
     venv.close()
-    return steps
-
-
-def test_the_best_is_not_replaced_by_a_worse_one(tmp_path, monkeypatch):
-    assert _best_steps(tmp_path, monkeypatch, [1.0, 3.0, 2.0, 4.0]) == [100, 200, 200, 400]
-
-
-def test_the_first_of_equals_stays_the_best(tmp_path, monkeypatch):
-    assert _best_steps(tmp_path, monkeypatch, [1.0, 1.0]) == [100, 100]
-
-
-def test_a_figure_that_is_no_number_is_beaten_by_any_number(tmp_path, monkeypatch):
-    assert _best_steps(tmp_path, monkeypatch, [float("nan"), 1.0]) == [100, 200]
-
-
-def test_a_policy_is_not_evaluated_twice_at_the_same_step(tmp_path):
-    run_dir, _ = _train(tmp_path, "eval.every_steps=64")
-    assert _steps(run_dir) == [64]
+    assert steps == best
 
 
 USER = """
