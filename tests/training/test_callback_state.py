@@ -97,8 +97,7 @@ def test_a_callback_that_gives_its_own_account_is_asked_for_it():
     callback.kept = {"numbers": [1, 2], "best": 0.5}
     callback.history = ["not asked for"]
     restore_callbacks([fresh], through_a_file([callback]))
-    assert fresh.kept == {"numbers": [1, 2], "best": 0.5}
-    assert fresh.history == []
+    assert (fresh.kept, fresh.history) == ({"numbers": [1, 2], "best": 0.5}, [])
 
 
 @pytest.mark.parametrize("value", [object(), {1}, torch.zeros(1), np.array([{}])])
@@ -120,15 +119,6 @@ def test_half_an_account_is_none():
     assert fresh.history == [1]
 
 
-def test_a_callback_that_was_added_later_begins_anew():
-    fresh, added = Plain(), Keeper()
-    callback = Plain()
-    callback.best = 1.0
-    restore_callbacks([fresh, added], capture_callbacks([callback]))
-    assert fresh.best == 1.0
-    assert added.kept == {"numbers": []}
-
-
 def test_two_callbacks_of_a_class_are_told_apart():
     callbacks, fresh = [Plain(), Plain()], [Plain(), Plain()]
     callbacks[0].best, callbacks[1].best = 1.0, 2.0
@@ -136,11 +126,13 @@ def test_two_callbacks_of_a_class_are_told_apart():
     assert [callback.best for callback in fresh] == [1.0, 2.0]
 
 
-def test_another_class_at_the_same_place_gets_nothing():
-    callback, fresh = Plain(), Keeper()
+def test_an_added_callback_and_another_class_at_the_same_place_begin_anew():
+    callback, fresh, added, other = Plain(), Plain(), Keeper(), Keeper()
     callback.best = 1.0
-    restore_callbacks([fresh], capture_callbacks([callback]))
-    assert fresh.kept == {"numbers": []}
+    restore_callbacks([fresh, added], capture_callbacks([callback]))
+    restore_callbacks([other], capture_callbacks([callback]))
+    assert fresh.best == 1.0
+    assert added.kept == other.kept == {"numbers": []}
 
 
 # Callbacks inside others
@@ -192,20 +184,10 @@ def test_an_attribute_that_happens_to_be_called_callbacks_does_no_harm(value):
 # What is missed
 
 
-def test_callbacks_that_are_saved_whole_have_nothing_to_tell():
-    assert unsaved([Plain(), Keeper(), *nested(), StopTrainingOnMaxEpisodes(2)]) == []
-
-
 def test_an_attribute_that_is_not_plain_is_told_with_its_callback():
-    callback = Plain()
-    callback.pool = {1, 2}
-    assert unsaved([callback]) == ["callback Plain keeps pool, a set, and has no state_dict"]
-
-
-def test_it_is_told_of_a_callback_inside_another_too():
     callbacks = nested()
-    callbacks[0].callbacks[1].callbacks[0].pool = object()
-    assert unsaved(callbacks) == ["callback Plain keeps pool, a object, and has no state_dict"]
+    callbacks[0].callbacks[1].callbacks[0].pool = {1, 2}
+    assert unsaved(callbacks) == ["callback Plain keeps pool, a set, and has no state_dict"]
 
 
 @pytest.mark.parametrize("make", [lambda: DummyVecEnv([TinyReach]), TinyReach])
@@ -219,11 +201,11 @@ def test_an_evaluation_of_stable_baselines_is_told():
     assert any("eval_env" in text for text in unsaved([evaluating()]))
 
 
-def test_functions_modules_and_classes_are_settings_and_not_told():
+def test_what_is_saved_whole_and_what_is_a_setting_is_not_told():
     callback = Plain()
     callback.function, callback.module, callback.kind = len, gym, Plain
     callback.method = callback._on_step
-    assert unsaved([callback]) == []
+    assert unsaved([callback, Keeper(), *nested(), StopTrainingOnMaxEpisodes(2)]) == []
 
 
 # Ours

@@ -101,15 +101,6 @@ def test_what_hindsight_replay_rewrites_is_a_group_of_its_own():
 
 
 @EVERY
-def test_columns_are_the_arrays_themselves(case):
-    buffer = make(case)
-    for name, array in columns_of(buffer).items():
-        attribute, _, key = name.partition("/")
-        value = getattr(buffer, attribute)
-        assert array is (value[key] if key else value)
-
-
-@EVERY
 @pytest.mark.parametrize("n_steps", [0, 1, 7, 15, 16, 17, 40])
 def test_rows_beyond_those_in_use_hold_nothing(case, n_steps):
     buffer = make(case)
@@ -209,35 +200,21 @@ def test_an_episode_that_is_given_up_changes_only_rows_that_are_told(n_steps):
     assert changed <= _told(buffer, position, 0)
 
 
-def test_few_rows_are_told_after_few_steps():
-    buffer = make("flat", size=1000)
-    add(buffer, np.random.default_rng(0), 500)
-    position = buffer.pos
-    add(buffer, np.random.default_rng(1), 10)
-    assert len(_told(buffer, position, 10)) <= 12
-
-
-def test_steps_that_went_around_the_end_are_told_at_both_ends():
-    buffer = make("flat")
-    add(buffer, np.random.default_rng(0), 14)
-    position = buffer.pos
-    add(buffer, np.random.default_rng(1), 5)
-    told = _told(buffer, position, 5)
-    assert {13, 14, 15, 0, 1, 2} <= told
-    assert 8 not in told
-
-
-@pytest.mark.parametrize("n_added", [16, 17, 40])
-def test_after_a_whole_round_no_row_is_known_to_be_unchanged(n_added):
-    buffer = make("flat")
-    add(buffer, np.random.default_rng(0), n_added)
-    assert changed_rows(buffer, 0, n_added) is None
-
-
-def test_a_count_that_does_not_fit_the_position_tells_nothing():
-    buffer = make("flat")
-    add(buffer, np.random.default_rng(0), 5)
-    assert changed_rows(buffer, 0, 4) is None
+@pytest.mark.parametrize(
+    ("size", "before", "n_added", "told"),
+    [
+        (1000, 500, 10, {*range(499, 511)}),
+        (16, 14, 5, {13, 14, 15, 0, 1, 2, 3}),  # around the end
+        *((16, 0, n_added, None) for n_added in (16, 17, 40)),  # a whole round
+    ],
+)
+def test_rows_that_may_have_changed_are_told(size, before, n_added, told):
+    buffer = make("flat", size=size)
+    add(buffer, np.random.default_rng(0), before + n_added)
+    ranges = changed_rows(buffer, before, n_added)
+    assert told == (None if ranges is None else {row for part in ranges for row in part})
+    # A count that does not fit the position tells nothing.
+    assert changed_rows(buffer, before, n_added - 1) is None
 
 
 @EVERY

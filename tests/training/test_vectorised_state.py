@@ -1,7 +1,5 @@
 """Vectorised environments, with every wrapper around them, go on from a state in fresh ones."""
 
-import warnings
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -56,10 +54,12 @@ def in_a_fresh_one(state, *overrides, **options):
     return venv
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("case", list(CASES))
 def test_fresh_environments_go_on_from_the_same_moment(case):
     venv = underway(*CASES[case])
     fresh = in_a_fresh_one(capture_envs(venv), *CASES[case])
+    assert fresh.get_attr("total_steps") == [13, 13, 13]
     assert_same_tree(play(fresh, 20, seed=2), play(venv, 20, seed=2))
 
 
@@ -116,11 +116,6 @@ def test_a_robot_goes_on():
     fresh.close()
 
 
-def test_a_state_survives_a_file_bit_for_bit():
-    state = capture_envs(underway("tests/TinyDict-v0", "normalize=true"))
-    assert_same_tree(unpack(pack(state)), state)
-
-
 def test_a_state_does_not_change_while_the_environments_go_on():
     venv = underway("tests/TinyDict-v0", "normalize=true")
     state = capture_envs(venv)
@@ -157,12 +152,6 @@ def test_the_time_of_an_episode_counts_from_the_start_of_the_first_process():
     assert 1000.0 <= infos[0]["episode"]["t"] < 1100.0
 
 
-def test_steps_are_counted_on():
-    venv = underway("tests/TinyReach-v0", n_steps=13)
-    fresh = in_a_fresh_one(capture_envs(venv), "tests/TinyReach-v0")
-    assert fresh.get_attr("total_steps") == [13, 13, 13]
-
-
 @pytest.mark.parametrize(
     ("env_id", "told"),
     [
@@ -178,10 +167,3 @@ def test_each_environment_that_is_not_the_same_is_told_with_its_number(env_id, t
     problems = restore_envs(fresh, capture_envs(venv))
     assert [p.split(":")[0] for p in problems] == ["environment 0", "environment 1"]
     assert all(told in problem for problem in problems)
-
-
-def test_nothing_warns():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        venv = underway("tests/TinyReach-v0", "normalize=true")
-        in_a_fresh_one(capture_envs(venv), "tests/TinyReach-v0", "normalize=true")
