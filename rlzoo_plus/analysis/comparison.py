@@ -36,27 +36,16 @@ _SIZES: list[int] = sorted({*range(2, 21), *np.geomspace(20, _MOST_SEEDS, 48).as
 
 @dataclass(frozen=True)
 class Comparison:
-    """What runs show about one set against another; None where they are too few to tell.
+    """What runs show about one set against another; None where they are too few to tell."""
 
-    Attributes:
-        difference: Of the interquartile means, first less second.
-        low: Lower end of its 95 % interval.
-        high: Upper end of that interval.
-        probability: That a run of the first set scores higher than one of the second.
-        p_value: Of the test that the sets do not differ, two-sided, not corrected.
-        smallest_p: The smallest p-value that so many runs can give.
-        n_first: Runs in the first set.
-        n_second: Runs in the second set.
-    """
-
-    difference: float
-    low: float | None
-    high: float | None
-    probability: float
-    p_value: float | None
-    smallest_p: float
-    n_first: int
-    n_second: int
+    difference: float  # Of the interquartile means, first less second
+    low: float | None  # Lower end of its 95 % interval
+    high: float | None  # Upper end of that interval
+    probability: float  # That a run of the first set scores higher than one of the second
+    p_value: float | None  # Of the test that the sets do not differ, two-sided, not corrected
+    smallest_p: float  # The smallest p-value that so many runs can give
+    n_first: int  # Runs in the first set
+    n_second: int  # Runs in the second set
 
 
 def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> Comparison:

@@ -32,23 +32,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides.
+    """Two sides."""
 
-    Attributes:
-        first: Name of the first side.
-        second: Name of the second side.
-        rows: One for each environment; of several, the last one is over all.
-        normalised: The last row on the normalised scale.
-        p_holm: Its p-value, corrected for the number of pairs; None with too few runs.
-        more_seeds: About how many more seeds a side and environment would be needed, 0 if it is
-            decided, None if more than 200 or not known.
-    """
-
-    first: str
-    second: str
-    rows: tuple[Row, ...]
-    normalised: Comparison
-    p_holm: float | None
+    first: str  # Name of the first side
+    second: str  # Name of the second side
+    rows: tuple[Row, ...]  # One for each environment; of several, the last one is over all
+    normalised: Comparison  # The last row on the normalised scale
+    p_holm: float | None  # Its p-value, corrected for the number of pairs; None with too few runs
+    # About how many more seeds a side and environment would be needed, 0 if it is decided, None if
+    # more than 200 or not known
     more_seeds: int | None
 
     @property

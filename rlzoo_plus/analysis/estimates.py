@@ -13,23 +13,14 @@ ENOUGH_SEEDS = 5
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interquartile mean over seeds.
+    """An interquartile mean over seeds."""
 
-    Attributes:
-        iqm: The mean.
-        low: Lower end of its 95 % bootstrap interval, None below five seeds.
-        high: Upper end of that interval.
-        lowest: Of the seeds.
-        highest: Of the seeds.
-        n: Number of seeds.
-    """
-
-    iqm: float
-    low: float | None
-    high: float | None
-    lowest: float
-    highest: float
-    n: int
+    iqm: float  # The mean
+    low: float | None  # Lower end of its 95 % bootstrap interval, None below five seeds
+    high: float | None  # Upper end of that interval
+    lowest: float  # Of the seeds
+    highest: float  # Of the seeds
+    n: int  # Number of seeds
 
 
 def estimate(values: Sequence[float | None]) -> Estimate | None:

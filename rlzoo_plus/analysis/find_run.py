@@ -24,19 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run, or one of its policies, is.
+    """Where a run, or one of its policies, is."""
 
-    Attributes:
-        path: A run directory; or a bundle outside of one, as a folder or a zip.
-        which: The policy that was named: `best`, `final` or the step of a checkpoint.
-        is_bundle: Whether it is a bundle.
-        url: Of the run in S3 that the path is a copy of, without its checkpoints; empty if it is
-            no copy.
-    """
-
-    path: Path
-    which: str = "best"
-    is_bundle: bool = False
+    path: Path  # A run directory; or a bundle outside of one, as a folder or a zip
+    which: str = "best"  # The policy that was named: `best`, `final` or the step of a checkpoint
+    is_bundle: bool = False  # Whether it is a bundle
+    # Of the run in S3 that the path is a copy of, without its checkpoints; empty if it is no copy
     url: str = ""
 
     @property

@@ -22,17 +22,11 @@ MOST_EVALUATIONS, LARGEST_EVALUATIONS = 200, 48_000
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes:
-        steps: Environment steps taken, as far as recorded.
-        rate: Environment steps per second recently, None if not known.
-        mean_return: Mean return of the last evaluation, None if there is none.
-    """
-
-    steps: int = 0
-    rate: float | None = None
-    mean_return: float | None = None
+    steps: int = 0  # Environment steps taken, as far as recorded
+    rate: float | None = None  # Environment steps per second recently, None if not known
+    mean_return: float | None = None  # Mean return of the last evaluation, None if there is none
 
     def left_s(self, n_timesteps: int) -> float | None:
         """Return the time that the rest will take [s], None if that is not known."""

@@ -30,14 +30,10 @@ _NUMBERS = re.compile(rf"({_NUMBER.pattern.replace('(', '(?:')})")
 
 @dataclass
 class Side:
-    """The runs of one variant, or of one variant on each environment.
+    """The runs of one variant, or of one variant on each environment."""
 
-    Attributes:
-        name: What sets it apart from the other sides.
-        runs: The runs that count by environment and seed.
-    """
-
-    name: str
+    name: str  # What sets it apart from the other sides
+    # The runs that count by environment and seed
     runs: dict[str, dict[int | None, RunEntry]] = field(default_factory=dict)
 
     def scores(self, env: str, which: Which) -> list[float]:

@@ -31,17 +31,13 @@ Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 @dataclass
 class CallRecord:
-    """The calls that one environment received.
+    """The calls that one environment received."""
 
-    Attributes:
-        before: Those before the running episode's reset, each with how often it came in a row.
-        during: Those since, each with the steps taken in the episode before it.
-        dropped: How many are missing, because they were too many.
-    """
-
+    # Those before the running episode's reset, each with how often it came in a row
     before: list[tuple[Call, int]] = field(default_factory=list)
+    # Those since, each with the steps taken in the episode before it
     during: list[tuple[Call, int]] = field(default_factory=list)
-    dropped: int = 0
+    dropped: int = 0  # How many are missing, because they were too many
     _count: int = 0
 
     def note(self, call: Call, step: int) -> None:

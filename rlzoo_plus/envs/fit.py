@@ -36,24 +36,15 @@ _PER_TRANSITION, _PER_ROLLOUT_STEP = 12, 24
 
 @dataclass(frozen=True)
 class EnvFacts:
-    """What one instance of the environment showed.
+    """What one instance of the environment showed."""
 
-    Attributes:
-        observation_space: Space of the observations, behind the wrappers.
-        action_space: Space of the actions.
-        can_render: Whether it can render images.
-        replay_problem: Why a run with it cannot be resumed bit for bit, None if a short trial found
-            no reason.
-        has_exact_state: Whether it gives its state itself, so that nothing has to be tried.
-        warnings: What else is doubtful.
-    """
-
-    observation_space: spaces.Space
-    action_space: spaces.Space
-    can_render: bool
+    observation_space: spaces.Space  # Space of the observations, behind the wrappers
+    action_space: spaces.Space  # Space of the actions
+    can_render: bool  # Whether it can render images
+    # Why a run with it cannot be resumed bit for bit, None if a short trial found no reason
     replay_problem: str | None
-    has_exact_state: bool
-    warnings: tuple[str, ...] = ()
+    has_exact_state: bool  # Whether it gives its state itself, so that nothing has to be tried
+    warnings: tuple[str, ...] = ()  # What else is doubtful
 
     @property
     def all_warnings(self) -> list[str]:

@@ -17,21 +17,14 @@ _WHOLE = ""
 
 @dataclass(frozen=True)
 class ObservationNormalizer:
-    """Normalises observations exactly as `VecNormalize` did at one moment.
+    """Normalises observations exactly as `VecNormalize` did at one moment."""
 
-    Attributes:
-        mean: Running mean by key of a dictionary observation; the key is empty for a flat one.
-        var: Running variance, the same way.
-        count: Number of samples behind them, the same way.
-        clip: Normalised observations are clipped to +-clip.
-        epsilon: Added to the variance.
-    """
-
+    # Running mean by key of a dictionary observation; the key is empty for a flat one
     mean: dict[str, np.ndarray]
-    var: dict[str, np.ndarray]
-    count: dict[str, float]
-    clip: float
-    epsilon: float
+    var: dict[str, np.ndarray]  # Running variance, the same way
+    count: dict[str, float]  # Number of samples behind them, the same way
+    clip: float  # Normalised observations are clipped to +-clip
+    epsilon: float  # Added to the variance
 
     @classmethod
     def from_vec_normalize(cls, venv: VecNormalize | None) -> ObservationNormalizer | None:

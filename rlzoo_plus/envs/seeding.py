@@ -17,15 +17,10 @@ _TRAIN, _EVAL, _TEST = (0, 2**29), (2**29, 2**30), (2**30, 2**31 - 1)
 
 @dataclass(frozen=True)
 class SeedStreams:
-    """The seeds derived from a run's seed.
+    """The seeds derived from a run's seed."""
 
-    Attributes:
-        agent: Seeds Python, NumPy, torch and the action space.
-        train: Seed of the first training environment; the next ones count up.
-    """
-
-    agent: int
-    train: int
+    agent: int  # Seeds Python, NumPy, torch and the action space
+    train: int  # Seed of the first training environment; the next ones count up
 
     @classmethod
     def from_seed(cls, seed: int) -> SeedStreams:

@@ -34,34 +34,21 @@ _OTHER_ZIPS = re.compile(r"best_model|rl_model_\d+_steps|train_eval_metrics")
 
 @dataclass(frozen=True)
 class AgentFiles:
-    """The files of one agent.
+    """The files of one agent."""
 
-    Attributes:
-        archive: The zip of its policy.
-        statistics: The statistics of its observations, None if there are none.
-        settings: The folder of `config.yml` and `args.yml`, None if there is none.
-    """
-
-    archive: Path
-    statistics: Path | None
-    settings: Path | None
+    archive: Path  # The zip of its policy
+    statistics: Path | None  # The statistics of its observations, None if there are none
+    settings: Path | None  # The folder of `config.yml` and `args.yml`, None if there is none
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What `config.yml` and `args.yml` say, in the terms of this project.
+    """What `config.yml` and `args.yml` say, in the terms of this project."""
 
-    Attributes:
-        algo: The algorithm.
-        values: Values of a configuration, without the environment's id.
-        env_id: The id of the environment as it was.
-        notes: What could not be expressed.
-    """
-
-    algo: str
-    env_id: str
-    values: dict[str, Any]
-    notes: list[str] = field(default_factory=list)
+    algo: str  # The algorithm
+    env_id: str  # The id of the environment as it was
+    values: dict[str, Any]  # Values of a configuration, without the environment's id
+    notes: list[str] = field(default_factory=list)  # What could not be expressed
 
     @property
     def normalizes_observations(self) -> bool:

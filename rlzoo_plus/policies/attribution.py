@@ -26,15 +26,11 @@ _MOST_OBSERVATIONS, _MOST_OUTPUTS = 64, 16
 
 @dataclass(frozen=True)
 class Saliency:
-    """How much the actions depend on each entry of the observation.
+    """How much the actions depend on each entry of the observation."""
 
-    Attributes:
-        parts: Mean absolute attribution of each entry, by key; the key of a flat observation is
-            empty.
-        residual: The largest error of the sums, as a share of the largest difference of outputs.
-    """
-
+    # Mean absolute attribution of each entry, by key; the key of a flat observation is empty
     parts: dict[str, np.ndarray]
+    # The largest error of the sums, as a share of the largest difference of outputs
     residual: float
 
     def entries(self) -> np.ndarray:

@@ -27,19 +27,12 @@ _N_ENVS = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One thing that was found."""
 
-    Attributes:
-        topic: `value`, `actions`, `units`, `saliency` or `reward`.
-        text: One sentence with its number.
-        data: The numbers.
-        is_warning: Whether it deserves a look.
-    """
-
-    topic: str
-    text: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-    is_warning: bool = False
+    topic: str  # `value`, `actions`, `units`, `saliency` or `reward`
+    text: str  # One sentence with its number
+    data: Mapping[str, Any] = field(default_factory=dict)  # The numbers
+    is_warning: bool = False  # Whether it deserves a look
 
 
 def play_baselines(run: Run, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Episode]]:

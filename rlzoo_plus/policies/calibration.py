@@ -14,23 +14,15 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """The values of a critic against discounted returns, over all steps of some episodes.
+    """The values of a critic against discounted returns, over all steps of some episodes."""
 
-    Attributes:
-        bias: Mean of value minus return.
-        correlation: Of both; None where one does not vary.
-        mean_return: Mean of the discounted returns.
-        td_error: Mean absolute error of one step: reward and next value against the value.
-        spread: Standard deviation of the values.
-        scale: What one unit of reward is for the critic: 1 unless it was trained on normalised
-            rewards; then the scale that fits best (least squares), since a policy does not hold it.
-    """
-
-    bias: float
-    correlation: float | None
-    mean_return: float
-    td_error: float
-    spread: float
+    bias: float  # Mean of value minus return
+    correlation: float | None  # Of both; None where one does not vary
+    mean_return: float  # Mean of the discounted returns
+    td_error: float  # Mean absolute error of one step: reward and next value against the value
+    spread: float  # Standard deviation of the values
+    # What one unit of reward is for the critic: 1 unless it was trained on normalised rewards; then
+    # the scale that fits best (least squares), since a policy does not hold it
     scale: float
 
 

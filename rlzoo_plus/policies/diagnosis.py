@@ -36,18 +36,12 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        findings: In the order of their topics.
-        saliency: Of each entry of the observation; None if it has no continuous part.
-        names: Of the entries; None for pictures.
-        picture: The mean picture that the policy saw, channels first; None without pictures.
-    """
-
-    findings: list[Finding]
-    saliency: Saliency | None
-    names: list[str] | None
+    findings: list[Finding]  # In the order of their topics
+    saliency: Saliency | None  # Of each entry of the observation; None if it has no continuous part
+    names: list[str] | None  # Of the entries; None for pictures
+    # The mean picture that the policy saw, channels first; None without pictures
     picture: np.ndarray | None
 
 

@@ -37,35 +37,25 @@ _TERM, _LAST = "term/", "last_observation"
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode of one environment.
+    """One episode of one environment."""
 
-    Attributes:
-        seed: Of its reset.
-        actions: Shape (n_steps, *action shape).
-        rewards: Shape (n_steps,).
-        terms: The weighted terms of the reward by name, shape (n_steps,) each, NaN where a step
-            has none; empty if the environment reports none.
-        values: What the policy expected at each step, shape (n_steps,); None if it has no critic.
-        digests: A number for what the policy saw at each step, see `digest_of`, shape (n_steps,).
-        value_kind: `V`, of the observation, or `Q`, of the observation and the action; else None.
-        last_observation: What the last step led to: an array, or a dictionary of them.
-        end_reason: As the environment reports it, else `terminated` or `time_limit`.
-        terminated: Whether it ended for another reason than a limit of its length.
-        success: None if the environment does not report it.
-        observations: What the policy saw at each step; None if they were not kept.
-    """
-
-    seed: int
-    actions: np.ndarray
-    rewards: np.ndarray
+    seed: int  # Of its reset
+    actions: np.ndarray  # Shape (n_steps, *action shape)
+    rewards: np.ndarray  # Shape (n_steps,)
+    # The weighted terms of the reward by name, shape (n_steps,) each, NaN where a step has none;
+    # empty if the environment reports none
     terms: dict[str, np.ndarray]
+    # What the policy expected at each step, shape (n_steps,); None if it has no critic
     values: np.ndarray | None
+    # A number for what the policy saw at each step, see `digest_of`, shape (n_steps,)
     digests: np.ndarray
+    # `V`, of the observation, or `Q`, of the observation and the action; else None
     value_kind: str | None
-    last_observation: Any
-    end_reason: str
-    terminated: bool
-    success: bool | None
+    last_observation: Any  # What the last step led to: an array, or a dictionary of them
+    end_reason: str  # As the environment reports it, else `terminated` or `time_limit`
+    terminated: bool  # Whether it ended for another reason than a limit of its length
+    success: bool | None  # None if the environment does not report it
+    # What the policy saw at each step; None if they were not kept
     observations: list[Any] | None = field(default=None, repr=False)
 
     @property

@@ -22,20 +22,14 @@ _LONGEST_SHOWN = 120
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing in which an episode differs from the saved one.
+    """The first thing in which an episode differs from the saved one."""
 
-    Attributes:
-        step: Its number, from 1.
-        what: `reward`, `reward term NAME`, `the observation after it`, `the end` or `last
-            observation`, with the entry; at step 0 `the first observation`.
-        expected: As saved.
-        got: As played now.
-    """
-
-    step: int
+    step: int  # Its number, from 1
+    # `reward`, `reward term NAME`, `the observation after it`, `the end` or `last observation`,
+    # with the entry; at step 0 `the first observation`
     what: str
-    expected: Any
-    got: Any
+    expected: Any  # As saved
+    got: Any  # As played now
 
     def __str__(self) -> str:
         expected, got = (printable(v, _LONGEST_SHOWN) for v in (self.expected, self.got))
@@ -48,23 +42,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class PlayedStep:
-    """One step of a replay.
+    """One step of a replay."""
 
-    Attributes:
-        observation: What came before the action, of one environment.
-        following: What it led to.
-        action: The saved action.
-        reward: As played now.
-        terms: Its terms.
-        end: Why the episode ended with this step, None if it goes on.
-    """
-
-    observation: Any
-    following: Any
-    action: np.ndarray
-    reward: Any
-    terms: dict[str, float]
-    end: str | None
+    observation: Any  # What came before the action, of one environment
+    following: Any  # What it led to
+    action: np.ndarray  # The saved action
+    reward: Any  # As played now
+    terms: dict[str, float]  # Its terms
+    end: str | None  # Why the episode ended with this step, None if it goes on
 
 
 def play_again(episode: Episode, venv: VecEnv) -> Iterator[PlayedStep]:

@@ -43,17 +43,11 @@ Change = dict[str, float]
 
 @dataclass(frozen=True)
 class Point:
-    """The episodes of one changed world.
+    """The episodes of one changed world."""
 
-    Attributes:
-        change: What is changed, to which value; nothing in the nominal world.
-        returns: Of each episode.
-        success_rate: None if the environment reports no success.
-    """
-
-    change: Change
-    returns: list[float]
-    success_rate: float | None
+    change: Change  # What is changed, to which value; nothing in the nominal world
+    returns: list[float]  # Of each episode
+    success_rate: float | None  # None if the environment reports no success
 
     @property
     def mean_return(self) -> float:
@@ -66,18 +60,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Robustness:
-    """The points of one policy.
+    """The points of one policy."""
 
-    Attributes:
-        label: What it is called.
-        nominal: Its episodes in the world without changes.
-        points: Its episodes in changed worlds.
-        skipped: Why a change could not be made, by its name.
-    """
-
-    label: str
-    nominal: Point
-    points: list[Point]
+    label: str  # What it is called
+    nominal: Point  # Its episodes in the world without changes
+    points: list[Point]  # Its episodes in changed worlds
+    # Why a change could not be made, by its name
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property

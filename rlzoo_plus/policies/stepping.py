@@ -28,25 +28,15 @@ _MOST_COLUMNS = 6
 
 @dataclass(frozen=True)
 class StepView:
-    """What is known of one step.
+    """What is known of one step."""
 
-    Attributes:
-        step: Its number, from 1.
-        observation: The entries that the policy saw, by name; empty for pictures.
-        action: What it did.
-        reward: What it got.
-        terms: The weighted terms of the reward by name.
-        value: What it expected; None without a critic.
-        end: Why the episode ended with it; None if it goes on.
-    """
-
-    step: int
-    observation: dict[str, float]
-    action: list[float]
-    reward: float
-    terms: dict[str, float]
-    value: float | None
-    end: str | None
+    step: int  # Its number, from 1
+    observation: dict[str, float]  # The entries that the policy saw, by name; empty for pictures
+    action: list[float]  # What it did
+    reward: float  # What it got
+    terms: dict[str, float]  # The weighted terms of the reward by name
+    value: float | None  # What it expected; None without a critic
+    end: str | None  # Why the episode ended with it; None if it goes on
 
 
 def views_of_run(

@@ -14,21 +14,13 @@ _SATURATED = 0.99
 
 @dataclass(frozen=True)
 class Layer:
-    """The units of one activation.
+    """The units of one activation."""
 
-    Attributes:
-        name: Of the module in the policy.
-        kind: `ReLU` or `Tanh`.
-        n_units: How many; channels of convolutions.
-        n_dead: ReLUs that are 0 for all observations, tanhs beyond 0.99 for all.
-        n_always: ReLUs that are never 0, so linear; tanhs that are never beyond 0.99.
-    """
-
-    name: str
-    kind: str
-    n_units: int
-    n_dead: int
-    n_always: int
+    name: str  # Of the module in the policy
+    kind: str  # `ReLU` or `Tanh`
+    n_units: int  # How many; channels of convolutions
+    n_dead: int  # ReLUs that are 0 for all observations, tanhs beyond 0.99 for all
+    n_always: int  # ReLUs that are never 0, so linear; tanhs that are never beyond 0.99
 
 
 def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:

@@ -37,17 +37,11 @@ _MOST_ENTRIES = 16
 
 @dataclass(frozen=True)
 class Shown:
-    """A policy in a video.
+    """A policy in a video."""
 
-    Attributes:
-        run: For its environment; it has been opened with the trust that it needs.
-        policy: It acts.
-        label: Shown below the picture.
-    """
-
-    run: Run
-    policy: Policy
-    label: str
+    run: Run  # For its environment; it has been opened with the trust that it needs
+    policy: Policy  # It acts
+    label: str  # Shown below the picture
 
 
 def record_policies(
