@@ -220,7 +220,7 @@ def cells(run: RunSummary, url: str | None = None) -> tuple[str, ...]:
     )
 
 
-def aligned(table: list[tuple[str, ...]], right: Collection[str] = RIGHT) -> list[str]:
+def aligned(table: Sequence[tuple[str, ...]], right: Collection[str] = RIGHT) -> list[str]:
     """Return the rows, the head first, as lines; columns named in `right` end alike."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = []

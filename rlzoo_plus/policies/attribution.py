@@ -8,17 +8,15 @@ all entries it sums up to the difference of the outputs, which is checked.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
-from rlzoo_plus.policies.values import action_values, as_tensors
-
-if TYPE_CHECKING:
-    import torch
-
-    from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.policies.entries import as_parts, joined
+from rlzoo_plus.policies.values import action_values, as_tensors, empty_memory
 
 _STEPS = 32
 _MOST_OBSERVATIONS, _MOST_OUTPUTS = 64, 16
@@ -40,7 +38,7 @@ class Saliency:
         return flat / total if total > 0 else flat
 
 
-def outputs(policy: Policy, seen: Any) -> torch.Tensor:
+def outputs(policy: Policy, seen: Any) -> Any:
     """Return what decides the action: its mean, or a number for each choice; differentiable.
 
     Args:
@@ -50,15 +48,11 @@ def outputs(policy: Policy, seen: Any) -> torch.Tensor:
     Returns:
         Shape (n, n_outputs).
     """
-    import torch
-
     network: Any = policy.network
     if hasattr(network, "lstm_actor"):
-        count = len(next(iter(seen.values())) if isinstance(seen, dict) else seen)
-        lstm = network.lstm_actor
-        zeros = torch.zeros(lstm.num_layers, count, lstm.hidden_size, device=network.device)
-        starts = torch.ones(count, device=network.device)
-        return _of_distribution(network.get_distribution(seen, (zeros, zeros), starts)[0])
+        starts = torch.ones(len(next(iter(as_parts(seen).values()))), device=network.device)
+        memory = empty_memory(network, len(starts))
+        return _of_distribution(network.get_distribution(seen, memory, starts)[0])
     if hasattr(network, "get_distribution"):
         return _of_distribution(network.get_distribution(seen))
     if hasattr(network, "actor"):
@@ -79,23 +73,19 @@ def saliency(policy: Policy, observations: Any) -> Saliency:
         observations: Raw, shape (n, ...) or a dictionary of such; evenly spread ones are used.
             Parts that are no `Box` are kept as they are, and get 0.
     """
-    import torch
-
     policy.network.set_training_mode(False)
     chosen, centre = _chosen_and_mean(policy, observations)
     ends = {key: part.float() for key, part in as_parts(as_tensors(policy, chosen)).items()}
     mean = {key: part.float() for key, part in as_parts(as_tensors(policy, centre)).items()}
-    varied = [key for key in ends if _is_box(policy.observation_space, key)]
+    varied = _boxes(policy)
     starts = {key: mean[key].expand_as(ends[key]) if key in varied else ends[key] for key in ends}
     with torch.no_grad():
-        before, after = (outputs(policy, _joined(part)) for part in (starts, ends))
+        before, after = (outputs(policy, joined(part)) for part in (starts, ends))
     # Of discrete actions only the one that is taken counts.
-    is_choice = isinstance(policy.action_space, spaces.Discrete)
-    columns = [after.argmax(dim=1)]
-    if not is_choice:
-        columns = [
-            torch.full_like(columns[0], n) for n in range(min(after.shape[1], _MOST_OUTPUTS))
-        ]
+    best, n_outputs = after.argmax(dim=1), min(after.shape[1], _MOST_OUTPUTS)
+    columns = [best]
+    if not isinstance(policy.action_space, spaces.Discrete):
+        columns = [torch.full_like(best, number) for number in range(n_outputs)]
     parts = {key: np.zeros(tuple(ends[key].shape[1:])) for key in ends}
     error, largest = 0.0, 1e-12
     for column in columns:
@@ -109,9 +99,9 @@ def saliency(policy: Policy, observations: Any) -> Saliency:
     return Saliency(parts, error / largest)
 
 
-def as_parts(seen: Any) -> dict[str, Any]:
-    """Return observations by key; that of flat ones is empty."""
-    return dict(seen) if isinstance(seen, dict) else {"": seen}
+def evenly_spread(count: int, most: int) -> np.ndarray:
+    """Return indices of at most so many of `count` rows."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
 def _integrated(
@@ -122,8 +112,6 @@ def _integrated(
     column: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """Return the attributions of one output each: the mean gradient, by the midpoint rule."""
-    import torch
-
     totals = {key: torch.zeros_like(ends[key]) for key in varied}
     for number in range(_STEPS):
         share = (number + 0.5) / _STEPS
@@ -131,7 +119,7 @@ def _integrated(
         leaves = [point[key].detach().requires_grad_() for key in varied]
         point |= dict(zip(varied, leaves, strict=True))
         with torch.enable_grad():
-            total = outputs(policy, _joined(point)).gather(1, column[:, None]).sum()
+            total = outputs(policy, joined(point)).gather(1, column[:, None]).sum()
             found = torch.autograd.grad(total, leaves, allow_unused=True)
         for key, gradient in zip(varied, found, strict=True):
             if gradient is not None:
@@ -139,10 +127,8 @@ def _integrated(
     return {key: total / _STEPS * (ends[key] - starts[key]) for key, total in totals.items()}
 
 
-def _of_distribution(found: Any) -> torch.Tensor:
-    import torch
-
-    several = getattr(found, "distributions", None) or getattr(found, "distribution", None)
+def _of_distribution(found: Any) -> Any:
+    several: Any = getattr(found, "distributions", None) or getattr(found, "distribution", None)
     if isinstance(several, (list, tuple)):
         return torch.cat([one.logits for one in several], dim=1)
     return several.logits if "logits" in vars(several) else found.mode()
@@ -150,19 +136,14 @@ def _of_distribution(found: Any) -> torch.Tensor:
 
 def _chosen_and_mean(policy: Policy, observations: Any) -> tuple[Any, Any]:
     parts = as_parts(observations)
-    count = len(next(iter(parts.values())))
-    rows = np.unique(np.linspace(0, count - 1, min(count, _MOST_OBSERVATIONS)).astype(int))
+    rows = evenly_spread(len(next(iter(parts.values()))), _MOST_OBSERVATIONS)
     chosen = {key: part[rows] for key, part in parts.items()}
-    mean = {}
-    for key, part in parts.items():
-        is_box = _is_box(policy.observation_space, key)
-        mean[key] = part.mean(axis=0, keepdims=True).astype(part.dtype) if is_box else part[:1]
-    return _joined(chosen), _joined(mean)
+    mean = {key: part[:1] for key, part in parts.items()}
+    for key in _boxes(policy):
+        mean[key] = parts[key].mean(axis=0, keepdims=True).astype(parts[key].dtype)
+    return joined(chosen), joined(mean)
 
 
-def _is_box(space: spaces.Space, key: str) -> bool:
-    return isinstance(space[key] if isinstance(space, spaces.Dict) else space, spaces.Box)
-
-
-def _joined(parts: dict[str, Any]) -> Any:
-    return parts[""] if parts.keys() == {""} else parts
+def _boxes(policy: Policy) -> list[str]:
+    parts = as_parts(policy.observation_space).items()
+    return [key for key, part in parts if isinstance(part, spaces.Box)]

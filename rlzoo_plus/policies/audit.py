@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.policies.baselines import baselines
 from rlzoo_plus.policies.calibration import correlation
 from rlzoo_plus.policies.episode import Episode
-from rlzoo_plus.policies.recorder import EpisodeRecorder
-from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.runs.run import Run
+from rlzoo_plus.policies.recorder import record_episodes
+from rlzoo_plus.runs.run import Run
 
 # A share of what the policy gains over the worst way to act.
 _NEARLY_ALL, _MUCH = 0.9, 0.5
 _PAYS_FOR_FAILURE = -0.3
-_N_ENVS = 10
 
 
 @dataclass(frozen=True)
@@ -37,13 +32,9 @@ class Finding:
 
 def play_baselines(run: Run, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Episode]]:
     """Play episodes of a run's environment without its policy: nothing, constant, random."""
-    played = {}
-    for name, acting in baselines(policy.action_space, maskable=policy.maskable).items():
-        with one_torch_thread(), closing(run.env(min(_N_ENVS, len(seeds)))) as venv:
-            recorder = EpisodeRecorder(acting, seeds, venv.num_envs)  # type: ignore[arg-type]
-            evaluate(acting, venv, seeds, watch=recorder)  # type: ignore[arg-type]
-        played[name] = recorder.episodes()
-    return played
+    ways = baselines(policy.action_space, maskable=policy.maskable)
+    return {name: record_episodes(run, way, seeds, observations=False)[0]
+            for name, way in ways.items()}  # fmt: skip
 
 
 def audit(policy: Sequence[Episode], others: Mapping[str, Sequence[Episode]]) -> list[Finding]:

@@ -17,7 +17,7 @@ class FixedAction:
 
     normalizer, network = None, None
 
-    def __init__(self, space: spaces.Space, action: Any, *, maskable: bool = False) -> None:
+    def __init__(self, space: spaces.Space[Any], action: Any, *, maskable: bool = False) -> None:
         self.maskable = maskable
         self._space, self._action = space, np.asarray(action, space.dtype)
 
@@ -45,7 +45,7 @@ class FixedAction:
 class RandomActions(FixedAction):
     """Draws each action from the action space; where it is masked, the first allowed one."""
 
-    def __init__(self, space: spaces.Space, seed: int = 0, *, maskable: bool = False) -> None:
+    def __init__(self, space: spaces.Space[Any], seed: int = 0, *, maskable: bool = False) -> None:
         own = copy.deepcopy(space)
         own.seed(seed)
         super().__init__(own, own.sample(), maskable=maskable)
@@ -54,7 +54,7 @@ class RandomActions(FixedAction):
         return np.asarray(self._space.sample(), self._space.dtype)
 
 
-def baselines(space: spaces.Space, *, maskable: bool = False) -> dict[str, FixedAction]:
+def baselines(space: spaces.Space[Any], *, maskable: bool = False) -> dict[str, FixedAction]:
     """Return what to compare a policy with, by name.
 
     Doing nothing is the action 0 of a continuous space, or what is nearest to it; a choice among
@@ -77,7 +77,7 @@ def baselines(space: spaces.Space, *, maskable: bool = False) -> dict[str, Fixed
     return {**found, "random": RandomActions(space, maskable=maskable)}
 
 
-def _allowed(space: spaces.Space, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _allowed(space: spaces.Space[Any], action: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return an action with each masked choice replaced by the first that is allowed."""
     counts = getattr(space, "nvec", np.full(space.shape or (1,), getattr(space, "n", 2))).ravel()
     if isinstance(space, spaces.MultiBinary):

@@ -38,15 +38,15 @@ def calibrate(
         gamma: Discount factor.
         is_scaled: Whether the critic was trained on rewards in another, unknown unit.
     """
-    cut = [0.0 if e.terminated else value for e, value in zip(episodes, after, strict=True)]
+    pairs = zip(episodes, after, strict=True)
+    cut = np.array([0.0 if episode.terminated else value for episode, value in pairs])
     values = np.concatenate([np.asarray(e.values) for e in episodes])
     scale = 1.0
     for _ in range(_ROUNDS if is_scaled else 0):
-        returns = _returns(episodes, [value / scale for value in cut], gamma)
+        returns = _returns(episodes, cut / scale, gamma)
         square = float(returns @ returns)
         scale = max(float(values @ returns) / square, 1e-9) if square > 0 else 1.0
-    known = values / scale
-    ends = [value / scale for value in cut]
+    known, ends = values / scale, cut / scale
     returns = _returns(episodes, ends, gamma)
     steps = [
         e.rewards + gamma * np.append(np.asarray(e.values)[1:] / scale, end)
@@ -69,13 +69,12 @@ def correlation(left: np.ndarray, right: np.ndarray) -> float | None:
     return float(np.corrcoef(left, right)[0, 1])
 
 
-def _returns(episodes: Sequence[Episode], after: Sequence[float], gamma: float) -> np.ndarray:
+def _returns(episodes: Sequence[Episode], after: np.ndarray, gamma: float) -> np.ndarray:
     """Return the discounted return from each step of all episodes on."""
-    found = []
-    for episode, total in zip(episodes, after, strict=True):
-        row = np.empty(episode.n_steps)
-        for step in range(episode.n_steps - 1, -1, -1):
-            total = float(episode.rewards[step]) + gamma * total
-            row[step] = total
-        found.append(row)
-    return np.concatenate(found)
+    found: list[float] = []
+    # From the end of the last episode backwards.
+    for episode, total in zip(reversed(episodes), after[::-1].tolist(), strict=True):
+        for reward in reversed(episode.rewards.tolist()):
+            total = reward + gamma * total
+            found.append(total)
+    return np.array(found[::-1])

@@ -7,7 +7,11 @@ from math import ceil
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
+from rlzoo_plus.analysis.run_list import aligned
+from rlzoo_plus.analysis.style import DPI, FAINT, INK, line_look, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.policies.robustness import Point, Robustness, nominal_values, ranked
 
@@ -18,10 +22,7 @@ def table(found: Robustness) -> str:
     """Return the points of one policy as lines."""
     rows = [("change", "mean return", "of nominal", "success")]
     rows += [_row(point, found.nominal) for point in (found.nominal, *found.points)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([f"{row[0]:<{widths[0]}}", *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
+    lines = aligned(rows, right=rows[0][1:])
     lines += [f"left out: {printable(n)}: {printable(w)}" for n, w in found.skipped.items()]
     worst = _row(found.worst, found.nominal)
     return "\n".join([*lines, f"worst case: {worst[0]}, mean return {worst[1]}, {worst[2]}"])
@@ -33,10 +34,7 @@ def ranking(found: Sequence[Robustness]) -> str:
     for one in ranked(list(found)):
         numbers = (f"{one.nominal.mean_return:.4g}", f"{one.worst.mean_return:.4g}")
         rows.append((printable(one.label), *numbers, str(one.worst)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in rows
-    )
+    return "\n".join(aligned(rows, right=("nominal", "worst")))
 
 
 def plot(found: Sequence[Robustness], out: Path) -> Path:
@@ -45,11 +43,6 @@ def plot(found: Sequence[Robustness], out: Path) -> Path:
     Raises:
         ConfigError: The file's name does not end in .png, or it cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from rlzoo_plus.analysis.style import DPI, FAINT, INK, line_look, save_plot
-
     single = [p for one in found for p in one.points if len(p.change) == 1]
     names = list(dict.fromkeys(name for point in single for name in point.change))
     n_columns = min(_COLUMNS, max(len(names), 1))
@@ -87,8 +80,7 @@ def plot(found: Sequence[Robustness], out: Path) -> Path:
 def _row(point: Point, nominal: Point) -> tuple[str, str, str, str]:
     whole = nominal.mean_return
     # A share of a negative return says nothing.
-    share = f"{100 * point.mean_return / whole:.0f}%" if whole > 0 else "-"
-    if whole <= 0:
-        share = f"{point.mean_return - whole:+.4g}"
+    difference = f"{point.mean_return - whole:+.4g}"
+    share = f"{100 * point.mean_return / whole:.0f}%" if whole > 0 else difference
     success = "-" if point.success_rate is None else f"{100 * point.success_rate:.0f}%"
     return str(point), f"{point.mean_return:.4g}", share, success

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
+from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.analysis.style import DPI, INK, PALETTE, save_plot
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.envs.seeding import held_out_seeds
-from rlzoo_plus.policies.attribution import Saliency, as_parts, outputs, saliency
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.policies.attribution import Saliency, evenly_spread, outputs, saliency
 from rlzoo_plus.policies.audit import Finding, audit, play_baselines
 from rlzoo_plus.policies.calibration import calibrate
-from rlzoo_plus.policies.entries import entry_names
+from rlzoo_plus.policies.entries import as_parts, joined, stacked
 from rlzoo_plus.policies.episode import Episode
 from rlzoo_plus.policies.recorder import record_episodes
 from rlzoo_plus.policies.units import watch_units
 from rlzoo_plus.policies.values import Values, as_tensors
+from rlzoo_plus.runs.run import Run
 from rlzoo_plus.training.evaluation import one_torch_thread
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.runs.run import Run
 
 _MOST_FOR_UNITS = 2000
 _AT_BOUND, _OFTEN = 0.01, 0.5
@@ -59,11 +61,8 @@ def diagnose(run: Run, which: str | None = None, episodes: int = 10, seed: int =
     """
     run.require_trust()
     policy, seeds = run.policy(which), held_out_seeds(episodes, seed)
-    played = record_episodes(run, policy, seeds)
-    with closing(run.env(1)) as venv:
-        names = entry_names(venv)
-    rows = [row for episode in played for row in episode.observations or ()]
-    seen = _stacked(rows)
+    played, names = record_episodes(run, policy, seeds)
+    seen = stacked([row for episode in played for row in episode.observations or ()])
     actions = np.concatenate([episode.actions for episode in played])
     found = None
     if get_algorithm(run.config.algo.name).backend == "jax":
@@ -73,7 +72,8 @@ def diagnose(run: Run, which: str | None = None, episodes: int = 10, seed: int =
         with one_torch_thread():
             findings = [*_of_values(run, policy, played), *_of_actions(policy, actions)]
             findings += _of_units(policy, seen, actions)
-            if any(isinstance(part, spaces.Box) for part in _parts(policy.observation_space)):
+            parts = as_parts(policy.observation_space).values()
+            if any(isinstance(part, spaces.Box) for part in parts):
                 found = saliency(policy, seen)
                 findings += _of_saliency(policy, found, names)
     findings += audit(played, play_baselines(run, policy, seeds))
@@ -93,7 +93,7 @@ def _of_values(run: Run, policy: Policy, played: Sequence[Episode]) -> list[Find
     after = [float(np.asarray(e.values)[-1]) for e in played]
     if not hasattr(policy.network, "lstm_actor"):
         # A recurrent one would need its memory of the episode: its last value stands for it.
-        last = _stacked([episode.last_observation for episode in played])
+        last = stacked([episode.last_observation for episode in played])
         starts = np.ones(len(played), dtype=bool)
         after = values(last, policy.predict(last, episode_start=starts)[0], starts).tolist()
     c = calibrate(played, after, gamma, is_scaled=is_scaled)
@@ -147,12 +147,8 @@ def _of_actions(policy: Policy, actions: np.ndarray) -> list[Finding]:
 
 
 def _of_units(policy: Policy, seen: Any, actions: np.ndarray) -> list[Finding]:
-    import torch
-
-    count = len(actions)
-    rows = np.unique(np.linspace(0, count - 1, min(count, _MOST_FOR_UNITS)).astype(int))
-    parts = {key: part[rows] for key, part in as_parts(seen).items()}
-    some = parts[""] if parts.keys() == {""} else parts
+    rows = evenly_spread(len(actions), _MOST_FOR_UNITS)
+    some = joined({key: part[rows] for key, part in as_parts(seen).items()})
 
     def act() -> None:
         with torch.no_grad():
@@ -207,12 +203,6 @@ def draw(found: Diagnosis, out: Path) -> Path:
     Raises:
         ConfigError: There is none, or the file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from rlzoo_plus.analysis.style import DPI, INK, PALETTE, save_plot
-    from rlzoo_plus.errors import ConfigError
-
     if found.saliency is None or (found.names is None and found.picture is None):
         raise ConfigError("--picture: there is no saliency to draw of this observation.")
     figure = Figure(figsize=(9.0, 5.6), dpi=DPI, layout="constrained")
@@ -238,13 +228,3 @@ def draw(found: Diagnosis, out: Path) -> Path:
     for axes in (left, right):
         axes.set_axis_off()
     return save_plot(figure, out)
-
-
-def _parts(space: spaces.Space) -> list[spaces.Space]:
-    return list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
-
-
-def _stacked(rows: Sequence[Any]) -> Any:
-    if isinstance(rows[0], dict):
-        return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
-    return np.stack(rows)

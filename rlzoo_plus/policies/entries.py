@@ -1,17 +1,17 @@
-"""The names of the entries of an observation, and the entries in that order."""
+"""The entries of an observation: its parts by key, their names, and all of them in one row."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv
 
 # Larger observations are pictures and the like.
-MOST_NAMED = 1000
+_MOST_NAMED = 1000
 _CARTPOLE = ("cart position", "cart velocity", "pole angle", "pole angular velocity")
 _CAR = ("position", "velocity")
 # Of Gymnasium's environments, without versions, which do not name them.
@@ -27,6 +27,30 @@ _KNOWN = {
 }
 
 
+def as_parts(observation: Any) -> dict[str, Any]:
+    """Return observations, or a space, by key; that of flat ones is empty."""
+    if isinstance(observation, spaces.Dict):
+        return dict(observation.spaces)
+    return dict(observation) if isinstance(observation, dict) else {"": observation}
+
+
+def joined(parts: dict[str, Any]) -> Any:
+    """Return what `as_parts` has taken apart."""
+    return parts[""] if parts.keys() == {""} else parts
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """Return observations as a batch."""
+    return joined(
+        {key: np.stack([as_parts(row)[key] for row in rows]) for key in as_parts(rows[0])}
+    )
+
+
+def one_of(observation: Any, rank: int) -> Any:
+    """Return a copy of the observation of one environment of a batch."""
+    return joined({key: np.array(part[rank]) for key, part in as_parts(observation).items()})
+
+
 def entry_names(venv: VecEnv) -> list[str] | None:
     """Return the name of each entry of the observations; None where they are pictures.
 
@@ -35,51 +59,37 @@ def entry_names(venv: VecEnv) -> list[str] | None:
     steps ago they were. All others are numbered.
     """
     space = venv.observation_space
-    if isinstance(space, spaces.Dict):
-        own = _own_names(venv)
-        names: list[str] = []
-        for key, part in space.spaces.items():
-            size = _size(part)
-            if size > MOST_NAMED:
-                return None
-            is_ours = key == "observation" and len(own) == size
-            names += own if is_ours else _numbered(key, size)
-        return names
-    size = _size(space)
-    if size > MOST_NAMED:
+    sizes = {key: int(np.prod(part.shape or (1,))) for key, part in as_parts(space).items()}
+    if any(size > _MOST_NAMED for size in sizes.values()):
         return None
     own = _own_names(venv)
-    if not own or size % len(own):
-        return _numbered("observation", size)
-    ages = range(size // len(own) - 1, -1, -1)
+    if isinstance(space, spaces.Dict):
+        names: list[str] = []
+        for key, size in sizes.items():
+            is_own = key == "observation" and len(own) == size
+            names += own if is_own else _numbered(key, size)
+        return names
+    if not own or sizes[""] % len(own):
+        return _numbered("observation", sizes[""])
+    ages = range(sizes[""] // len(own) - 1, -1, -1)
     return [f"{name} ({age} steps ago)" if age else name for age in ages for name in own]
 
 
 def flat_entries(observation: Any) -> np.ndarray:
     """Return the entries of one observation in the order of their names, as float64."""
-    parts = list(observation.values()) if isinstance(observation, dict) else [observation]
+    parts = as_parts(observation).values()
     return np.concatenate([np.ravel(np.asarray(part)).astype(np.float64) for part in parts])
 
 
 def _own_names(venv: VecEnv) -> list[str]:
-    for read in (lambda: venv.get_attr("observation_names")[0], lambda: _known_names(venv)):
-        try:
-            found = read()
-        # Not every vectorised environment has get_attr.
-        except (AttributeError, NotImplementedError, IndexError):
-            continue
+    # Not every vectorised environment has get_attr.
+    with contextlib.suppress(AttributeError, NotImplementedError, IndexError):
+        found = venv.get_attr("observation_names")[0]
         if isinstance(found, (list, tuple)) and all(isinstance(name, str) for name in found):
             return list(found)
+    with contextlib.suppress(AttributeError, NotImplementedError, IndexError):
+        return list(_KNOWN.get(getattr(venv.get_attr("spec")[0], "name", ""), ()))
     return []
-
-
-def _known_names(venv: VecEnv) -> tuple[str, ...]:
-    spec = venv.get_attr("spec")[0]
-    return _KNOWN.get("" if spec is None else spec.name, ())
-
-
-def _size(space: spaces.Space) -> int:
-    return int(np.prod(space.shape or (1,)))
 
 
 def _numbered(name: str, size: int) -> list[str]:

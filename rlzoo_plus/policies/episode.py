@@ -178,9 +178,8 @@ def load_episode(file: Path) -> tuple[Episode, dict[str, Any]]:
         data = read_plain_file(file.with_suffix(".npz"), _LARGEST_ARRAYS_BYTES)
         if hashlib.sha256(data).hexdigest() != facts["sha256"]:
             raise ValueError(f"{file.stem}.npz is not the file that was written with it")
-        return _episode_of(facts, read_arrays(BytesIO(data), _LARGEST_ARRAYS_BYTES)), _about_of(
-            facts
-        )
+        arrays = read_arrays(BytesIO(data), _LARGEST_ARRAYS_BYTES)
+        return _episode_of(facts, arrays), _about_of(facts)
     except FileNotFoundError as error:
         raise ConfigError(f"{printable(error.filename)}: no such file.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlzoo_plus.envs.monitor import is_number
+from rlzoo_plus.policies.entries import entry_names, one_of
 from rlzoo_plus.policies.episode import Episode, digest_of
 from rlzoo_plus.policies.values import Values
+from rlzoo_plus.runs.run import Run
 from rlzoo_plus.training.evaluation import Step, evaluate, one_torch_thread
 
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
-
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.runs.run import Run
+_PLAYED_AT_ONCE = 10
 
 
 class _Row(NamedTuple):
@@ -31,24 +28,20 @@ class _Row(NamedTuple):
 
 
 class EpisodeRecorder:
-    """Keeps the episodes that `evaluate` plays; give it as `watch`.
-
-    Attributes:
-        values: The policy's critic.
-    """
+    """Keeps the episodes that `evaluate` plays; give it as `watch`."""
 
     def __init__(
-        self, policy: Policy, seeds: Sequence[int], n_envs: int, *, observations: bool = False
+        self, policy: Any, seeds: Sequence[int], n_envs: int, *, observations: bool = False
     ) -> None:
         """Keep episodes.
 
         Args:
-            policy: It plays them.
+            policy: It plays them: a policy, or one of `baselines`.
             seeds: As `evaluate` gets them.
             n_envs: Number of environments.
             observations: Keep what the policy sees at each step, too.
         """
-        self.values = Values(policy)
+        self._values = Values(policy)
         self._keeps_observations = observations
         self._seeds = [list(seeds[rank::n_envs]) for rank in range(n_envs)]
         self._rows: list[list[_Row]] = [[] for _ in range(n_envs)]
@@ -57,11 +50,10 @@ class EpisodeRecorder:
 
     def __call__(self, step: Step, playing: np.ndarray) -> None:
         """Keep a step of the environments whose episode counts."""
-        values = self.values(step.observation, step.action, self._starts)
+        values = self._values(step.observation, step.action, self._starts)
         self._starts = step.done
-        for rank in np.flatnonzero(playing):
-            info = step.infos[rank]
-            seen = part_of(step.observation, rank)
+        for rank in np.flatnonzero(playing).tolist():
+            info, seen = step.infos[rank], one_of(step.observation, rank)
             row = _Row(
                 seen if self._keeps_observations else None,
                 digest_of(seen),
@@ -84,7 +76,7 @@ class EpisodeRecorder:
         return [self._finished[k % n_envs][k // n_envs] for k in range(count)]
 
     def _episode(self, rank: int, info: dict[str, Any]) -> Episode:
-        rows = self._rows[rank]
+        rows, kind = self._rows[rank], self._values.kind
         names = dict.fromkeys(name for row in rows for name in row.terms)
         success = info.get("is_success")
         return Episode(
@@ -92,9 +84,9 @@ class EpisodeRecorder:
             actions=np.stack([row.action for row in rows]),
             rewards=np.array([row.reward for row in rows]),
             terms={n: np.array([row.terms.get(n, np.nan) for row in rows]) for n in names},
-            values=None if self.values.kind is None else np.array([row.value for row in rows]),
+            values=None if kind is None else np.array([row.value for row in rows]),
             digests=np.array([row.digest for row in rows], np.uint64),
-            value_kind=self.values.kind,
+            value_kind=kind,
             last_observation=info["terminal_observation"],
             end_reason=end_of(info),
             terminated=not info.get("TimeLimit.truncated", False),
@@ -105,30 +97,29 @@ class EpisodeRecorder:
 
 def record_episodes(
     run: Run,
-    policy: Policy,
+    policy: Any,
     seeds: Sequence[int],
     *,
     deterministic: bool = True,
-    n_envs: int = 10,
-    config: RunConfig | None = None,
-    acting: Any = None,
-) -> list[Episode]:
-    """Play episodes in a run's environment and keep them, observations too.
+    observations: bool = True,
+) -> tuple[list[Episode], list[str] | None]:
+    """Play episodes in a run's environment and keep them.
 
     Args:
         run: For its environment.
-        policy: Whose values are kept, and which acts unless `acting` does.
+        policy: It acts: a policy, or one of `baselines`.
         seeds: One for each episode.
         deterministic: Act without exploration.
-        n_envs: Environments in parallel.
-        config: One of `Run.changed_config`.
-        acting: Something else with a policy's `predict` and `maskable`.
+        observations: Keep what the policy sees at each step, too.
+
+    Returns:
+        The episodes, and the names of the observation's entries, see `entry_names`.
     """
-    made: VecEnv = run.env(min(n_envs, len(seeds)), config=config)
+    made = run.env(min(_PLAYED_AT_ONCE, len(seeds)))
     with one_torch_thread(), closing(made) as venv:
-        recorder = EpisodeRecorder(policy, seeds, venv.num_envs, observations=True)
-        evaluate(acting or policy, venv, seeds, deterministic=deterministic, watch=recorder)
-    return recorder.episodes()
+        recorder = EpisodeRecorder(policy, seeds, venv.num_envs, observations=observations)
+        evaluate(policy, venv, seeds, deterministic=deterministic, watch=recorder)
+        return recorder.episodes(), entry_names(venv)
 
 
 def terms_of(info: Mapping[str, Any]) -> dict[str, float]:
@@ -145,10 +136,3 @@ def end_of(info: Mapping[str, Any]) -> str:
     if isinstance(reason, str):
         return reason
     return "time_limit" if info.get("TimeLimit.truncated", False) else "terminated"
-
-
-def part_of(observation: Any, rank: int) -> Any:
-    """Return a copy of the observation of one environment of a batch."""
-    if isinstance(observation, dict):
-        return {key: np.array(part[rank]) for key, part in observation.items()}
-    return np.array(observation[rank])

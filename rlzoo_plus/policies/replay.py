@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.policies.entries import as_parts, one_of
 from rlzoo_plus.policies.episode import Episode, digest_of
-from rlzoo_plus.policies.recorder import end_of, part_of, terms_of
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
+from rlzoo_plus.policies.recorder import end_of, terms_of
 
 _LONGEST_SHOWN = 120
 
@@ -67,12 +66,10 @@ def play_again(episode: Episode, venv: VecEnv) -> Iterator[PlayedStep]:
     observation = venv.reset()
     for action in episode.actions:
         following, rewards, dones, infos = venv.step(np.array(action)[None])
-        info, end = infos[0], None
+        info, end, last = infos[0], None, one_of(following, 0)
         if dones[0]:
             end, last = end_of(info), info["terminal_observation"]
-        else:
-            last = part_of(following, 0)
-        yield PlayedStep(part_of(observation, 0), last, action, rewards[0], terms_of(info), end)
+        yield PlayedStep(one_of(observation, 0), last, action, rewards[0], terms_of(info), end)
         if dones[0]:
             return
         observation = following
@@ -91,16 +88,15 @@ def replay(
     Raises:
         ConfigError: Its actions are none of this environment.
     """
-    number, found = 0, None
+    number = 0
     for number, step in enumerate(play_again(episode, venv), start=1):
         if watch is not None:
             watch(step)
-        found = _compare(episode, number, step)
-        if found is not None:
+        if found := _compare(episode, number, step):
             return found
     if number < episode.n_steps:
         return Difference(number, "the end", f"after step {episode.n_steps}", "here")
-    return found
+    return None
 
 
 def check_actions(episode: Episode, venv: VecEnv) -> None:
@@ -126,13 +122,12 @@ def _compare(episode: Episode, number: int, step: PlayedStep) -> Difference | No
     at, is_last = number - 1, number == episode.n_steps
     if number == 1 and int(episode.digests[0]) != digest_of(step.observation):
         return _digests(0, "the first observation", episode.digests[0], step.observation)
-    if not _same(episode.rewards[at], step.reward):
+    if not _same_entries(episode.rewards[at], step.reward):
         return Difference(number, "reward", float(episode.rewards[at]), float(step.reward))
     for name in {**episode.terms, **step.terms}:
-        before = episode.terms.get(name)
-        expected = np.nan if before is None else before[at]
+        expected = episode.terms[name][at] if name in episode.terms else np.nan
         got = step.terms.get(name, np.nan)
-        if not _same(expected, got):
+        if not _same_entries(expected, got):
             return Difference(number, f"reward term {name}", float(expected), float(got))
     if (step.end is not None) != is_last or (is_last and step.end != episode.end_reason):
         expected = episode.end_reason if is_last else "not the end"
@@ -150,12 +145,9 @@ def _digests(number: int, what: str, expected: Any, got: Any) -> Difference:
 
 
 def _observation_difference(episode: Episode, number: int, got: Any) -> Difference | None:
-    expected, what = episode.last_observation, "last observation"
-    parts = [(what, expected, got)]
-    if isinstance(expected, dict) or isinstance(got, dict):
-        left, right = (x if isinstance(x, dict) else {} for x in (expected, got))
-        parts = [(f"{what} {k}", left.get(k), right.get(k)) for k in {**left, **right}]
-    for name, before, now in parts:
+    left, right = as_parts(episode.last_observation), as_parts(got)
+    for key in {**left, **right}:
+        name, before, now = f"last observation {key}".rstrip(), left.get(key), right.get(key)
         if before is None or now is None or np.shape(before) != np.shape(now):
             return Difference(number, name, _shape(before), _shape(now))
         differs = np.atleast_1d(~_same_entries(before, now))
@@ -168,10 +160,6 @@ def _observation_difference(episode: Episode, number: int, got: Any) -> Differen
 
 def _shape(value: Any) -> str:
     return "missing" if value is None else f"of shape {np.shape(value)}"
-
-
-def _same(left: Any, right: Any) -> bool:
-    return bool(_same_entries(left, right))
 
 
 def _same_entries(left: Any, right: Any) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from rlzoo_plus.artifacts.untrusted import (
 )
 from rlzoo_plus.config.schema import EnvConfig, is_own_vec_env
 from rlzoo_plus.envs.seeding import held_out_seeds
+from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError, unknown_name
+from rlzoo_plus.runs.run import Run
 from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-
-if TYPE_CHECKING:
-    from rlzoo_plus.runs.run import Run
+from robots.quiet import native_output_hidden
 
 DEFAULT_GRID = Path(__file__).with_name("robustness.yaml")
 COMBINATIONS = "combinations"
@@ -54,6 +54,15 @@ class Point:
         """Mean over the episodes."""
         return float(np.mean(self.returns))
 
+    def data(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "change": self.change,
+            "mean_return": self.mean_return,
+            "std_return": float(np.std(self.returns)),
+            "success_rate": self.success_rate,
+        }
+
     def __str__(self) -> str:
         return ", ".join(f"{name} {value:g}" for name, value in self.change.items()) or "nominal"
 
@@ -77,9 +86,9 @@ class Robustness:
         """Return it for JSON."""
         return {
             "label": self.label,
-            "nominal": _data(self.nominal),
-            "points": [_data(point) for point in self.points],
-            "worst": _data(self.worst),
+            "nominal": self.nominal.data(),
+            "points": [point.data() for point in self.points],
+            "worst": self.worst.data(),
             "skipped": self.skipped,
         }
 
@@ -90,13 +99,13 @@ def read_grid(file: Path) -> list[Change]:
     Raises:
         ConfigError: It is none, or names something unknown.
     """
+    where = f"--grid {printable(file)}"
     try:
         grid = parse_yaml(read_plain_file(file, LARGEST_YAML_BYTES))
     except FileNotFoundError as error:
-        raise ConfigError(f"--grid {printable(file)}: no such file.") from error
+        raise ConfigError(f"{where}: no such file.") from error
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--grid {printable(file)}: {one_line(error)}.") from error
-    where = f"--grid {printable(file)}"
+        raise ConfigError(f"{where}: {one_line(error)}.") from error
     if not isinstance(grid, dict) or not grid:
         raise ConfigError(f"{where} must map names to lists of values, as mass: [0.5, 2.0].")
     changes: list[Change] = []
@@ -122,8 +131,6 @@ def read_grid(file: Path) -> list[Change]:
 
 def nominal_values() -> dict[str, float]:
     """Return what can be changed, with the value that changes nothing."""
-    from robots.quiet import native_output_hidden
-
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
         from robots.randomization import QUANTITIES
@@ -139,7 +146,6 @@ def measure(
     episodes: int = 20,
     seed: int = 0,
     n_envs: int = 10,
-    tell: Callable[[Point], None] = lambda point: None,
 ) -> Robustness:
     """Play the same held-out episodes in the nominal world and in each changed one.
 
@@ -154,7 +160,6 @@ def measure(
         episodes: In each world.
         seed: Another set of held-out episodes.
         n_envs: Environments in parallel.
-        tell: Called after each world.
 
     Raises:
         ConfigError: There is no such policy, the run needs trust, or nothing can be changed.
@@ -173,9 +178,7 @@ def measure(
         made = run.env(min(n_envs, episodes), config=config.model_copy(update={"env": spec}))
         with one_torch_thread(), closing(made) as venv:
             result = evaluate(policy, venv, seeds)
-        point = Point(change, result.returns, result.record(0)["success_rate"])
-        tell(point)
-        return point
+        return Point(change, result.returns, result.record(0)["success_rate"])
 
     nominal, points, skipped = play({}), [], {}
     for change in changes:
@@ -234,9 +237,6 @@ def ranked(found: list[Robustness]) -> list[Robustness]:
 
 
 def _is_ours(run: Run) -> bool:
-    from rlzoo_plus.envs.single import make_env
-    from robots.quiet import native_output_hidden
-
     with native_output_hidden():
         from robots.env import BaseRobotEnv
     with closing(make_env(run.config.env)) as env:
@@ -253,12 +253,3 @@ def _whole(value: float) -> int:
     if value != int(value) or value < 0:
         raise ConfigError(f"latency {value:g} must be whole control steps, and not negative")
     return int(value)
-
-
-def _data(point: Point) -> dict[str, Any]:
-    return {
-        "change": point.change,
-        "mean_return": point.mean_return,
-        "std_return": float(np.std(point.returns)),
-        "success_rate": point.success_rate,
-    }

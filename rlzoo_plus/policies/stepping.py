@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.policies.entries import entry_names, flat_entries
 from rlzoo_plus.policies.episode import Episode
-from rlzoo_plus.policies.recorder import EpisodeRecorder
+from rlzoo_plus.policies.recorder import record_episodes
 from rlzoo_plus.policies.replay import play_again
-from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.runs.run import Run
+from rlzoo_plus.runs.run import Run
+from rlzoo_plus.training.evaluation import one_torch_thread
 
 _PROMPT = "[Enter] next, s spike, b back, e end, q quit > "
 _MOST_COLUMNS = 6
@@ -43,11 +42,7 @@ def views_of_run(
     run: Run, policy: Policy, seed: int, *, deterministic: bool = True
 ) -> tuple[Episode, list[StepView]]:
     """Play one episode with a policy; return it and its steps."""
-    with one_torch_thread(), closing(run.env(1)) as venv:
-        names = entry_names(venv)
-        recorder = EpisodeRecorder(policy, [seed], 1, observations=True)
-        evaluate(policy, venv, [seed], deterministic=deterministic, watch=recorder)
-    (episode,) = recorder.episodes()
+    (episode,), names = record_episodes(run, policy, [seed], deterministic=deterministic)
     assert episode.observations is not None
     return episode, _views(episode, episode.observations, names)
 
@@ -63,21 +58,19 @@ def views_of_file(run: Run, episode: Episode, config: RunConfig) -> list[StepVie
 def _views(
     episode: Episode, observations: Sequence[Any], names: Sequence[str] | None
 ) -> list[StepView]:
-    views = []
-    for at, observation in enumerate(observations):
-        entries = [] if names is None else flat_entries(observation).tolist()
-        views.append(
-            StepView(
-                step=at + 1,
-                observation=dict(zip(names or (), entries, strict=True)),
-                action=np.ravel(episode.actions[at]).tolist(),
-                reward=float(episode.rewards[at]),
-                terms={name: float(values[at]) for name, values in episode.terms.items()},
-                value=None if episode.values is None else float(episode.values[at]),
-                end=episode.end_reason if at + 1 == episode.n_steps else None,
-            )
+    return [
+        StepView(
+            step=at + 1,
+            # Pictures have no names.
+            observation=dict(zip(names or (), flat_entries(observation).tolist(), strict=False)),
+            action=np.ravel(episode.actions[at]).tolist(),
+            reward=float(episode.rewards[at]),
+            terms={name: float(values[at]) for name, values in episode.terms.items()},
+            value=None if episode.values is None else float(episode.values[at]),
+            end=episode.end_reason if at + 1 == episode.n_steps else None,
         )
-    return views
+        for at, observation in enumerate(observations)
+    ]
 
 
 def spikes(views: Sequence[StepView]) -> list[int]:
@@ -157,16 +150,15 @@ def table(views: Sequence[StepView]) -> str:
     entries = list(first.observation)[:_MOST_COLUMNS]
     names = ["step", *entries, *(["action"] if first.action else []), "reward", *first.terms]
     names += [] if first.value is None else ["value"]
-    rows = [[printable(name, 24) for name in names]]
+    rows = [tuple(printable(name, 24) for name in names)]
     for view in views:
         numbers = [view.observation[name] for name in entries]
         shown = " ".join(f"{x:.3g}" for x in view.action[:_MOST_COLUMNS])
         row = [str(view.step), *(f"{x:.4g}" for x in numbers), shown, f"{view.reward:.4g}"]
         row += [f"{view.terms[name]:.4g}" for name in first.terms]
         row += [] if view.value is None else [f"{view.value:.4g}"]
-        rows.append(row)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
+        rows.append(tuple(row))
+    lines = aligned(rows, right=rows[0])
     hidden = len(first.observation) - len(entries)
     if hidden:
         lines.append(f"{hidden} more entries of the observation: --json")
@@ -184,4 +176,5 @@ def as_data(episode: Episode, views: Sequence[StepView]) -> dict[str, Any]:
         "value_kind": episode.value_kind,
         "spikes": [index + 1 for index in spikes(views)[:10]],
     }
-    return finite({**facts, "steps": [asdict(view) for view in views]})
+    data: dict[str, Any] = finite({**facts, "steps": [asdict(view) for view in views]})
+    return data

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
+from torch import nn
 
 _SATURATED = 0.99
 
@@ -30,8 +30,6 @@ def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:
         network: The policy's.
         act: Lets it act on a batch of observations, and ask its critic.
     """
-    from torch import nn
-
     seen: dict[str, tuple[str, torch.Tensor, torch.Tensor]] = {}
 
     def note(name: str, kind: str) -> Callable[..., None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
-if TYPE_CHECKING:
-    import torch
-
-    from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.agents.policy import Policy
 
 
 class Values:
@@ -23,14 +22,14 @@ class Values:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self._network = policy, policy.network
-        network: Any = policy.network
+        self._policy = policy
+        self._network: Any = policy.network
+        self._memory: RNNStates | None = None
         self.kind: str | None = None
-        if hasattr(network, "predict_values"):
+        if hasattr(self._network, "predict_values"):
             self.kind = "V"
-        elif any(hasattr(network, name) for name in ("critic", "q_net", "quantile_net")):
+        elif any(hasattr(self._network, name) for name in ("critic", "q_net", "quantile_net")):
             self.kind = "Q"
-        self._state: Any = None
 
     def __call__(self, observation: Any, action: np.ndarray, starts: np.ndarray) -> Any:
         """Return the values of a batch.
@@ -46,35 +45,26 @@ class Values:
         """
         if self.kind is None:
             return None
-        import torch
-
         with torch.no_grad():
             self._network.set_training_mode(False)
             seen = as_tensors(self._policy, observation)
             values = self._v(seen, starts) if self.kind == "V" else self._q(seen, action)
         return values.reshape(len(starts)).cpu().numpy().astype(np.float64)
 
-    def _v(self, seen: Any, starts: np.ndarray) -> torch.Tensor:
-        network: Any = self._network
+    def _v(self, seen: Any, starts: np.ndarray) -> Any:
+        network = self._network
         if not hasattr(network, "lstm_actor"):
             return network.predict_values(seen)
-        import torch
-        from sb3_contrib.common.recurrent.type_aliases import RNNStates
-
-        if self._state is None:
-            lstm = network.lstm_actor
-            shape = (lstm.num_layers, len(starts), lstm.hidden_size)
-            zeros = torch.zeros(shape, device=network.device)
-            self._state = RNNStates((zeros, zeros), (zeros, zeros))
+        if self._memory is None:
+            empty = empty_memory(network, len(starts))
+            self._memory = RNNStates(empty, empty)
         begins = torch.as_tensor(starts, dtype=torch.float32, device=network.device)
         # The most probable action: drawing one would change those of the policy.
-        _, values, _, self._state = network.forward(seen, self._state, begins, deterministic=True)
+        _, values, _, self._memory = network.forward(seen, self._memory, begins, deterministic=True)
         return values
 
-    def _q(self, seen: Any, action: np.ndarray) -> torch.Tensor:
-        import torch
-
-        network: Any = self._network
+    def _q(self, seen: Any, action: np.ndarray) -> Any:
+        network = self._network
         if hasattr(network, "critic"):
             scaled = torch.as_tensor(network.scale_action(action), device=network.device)
             found = network.critic(seen, scaled.float())
@@ -82,12 +72,18 @@ class Values:
                 return torch.cat(found, dim=1).min(dim=1).values
             # Quantiles of several critics.
             return found.mean(dim=(1, 2))
-        of_actions = action_values(network, seen)
         chosen = torch.as_tensor(action, device=network.device).long().reshape(-1, 1)
-        return of_actions.gather(1, chosen)
+        return action_values(network, seen).gather(1, chosen)
 
 
-def action_values(network: Any, seen: Any) -> torch.Tensor:
+def empty_memory(network: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the state of a recurrent network before an episode, for some environments."""
+    lstm = network.lstm_actor
+    zeros = torch.zeros(lstm.num_layers, count, lstm.hidden_size, device=network.device)
+    return zeros, zeros
+
+
+def action_values(network: Any, seen: Any) -> Any:
     """Return the Q of each discrete action, shape (n, n_actions)."""
     if hasattr(network, "quantile_net"):
         return network.quantile_net(seen).mean(dim=1)

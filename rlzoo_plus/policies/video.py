@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from PIL import Image, ImageDraw
+from PIL.ImageFont import load_default
+from stable_baselines3.common.vec_env import VecEnv
 
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.policies.recorder import end_of, terms_of
 from rlzoo_plus.policies.values import Values
+from rlzoo_plus.runs.run import Run
 from rlzoo_plus.training.evaluation import Step, evaluate, one_torch_thread, play
 from rlzoo_plus.training.media import caption, make_rendering_env, real_time, rendered, write_video
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
-
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.runs.run import Run
 
 MOST_POLICIES = 9
 _N_SEEDS = 100
@@ -73,7 +72,6 @@ def record_policies(
     """
     if not 1 <= len(shown) <= MOST_POLICIES:
         raise ConfigError(f"{len(shown)} policies: a video shows from 1 to {MOST_POLICIES}.")
-    options = {"seed": seed, "deterministic": deterministic}
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_torch_thread())
         venvs = [stack.enter_context(contextlib.closing(make_rendering_env(each.run.config)))
@@ -86,7 +84,8 @@ def record_policies(
         for each, venv in zip(shown, venvs, strict=True):
             seeds = held_out_seeds(max(_N_SEEDS, worst_of), seed)
             if worst_of:
-                worst = worst_seeds(each.run, each.policy, worst_of, **options)
+                played = each.run, each.policy, worst_of
+                worst = worst_seeds(*played, seed=seed, deterministic=deterministic)
                 seeds = [*worst, *seeds[worst_of:]]
             parts.append(_frames(each, venv, seeds, deterministic=deterministic, overlay=overlay))
         n_frames = max(1, round(seconds * rates[0]))
@@ -162,9 +161,6 @@ def describe(
 
 def panel(lines: Sequence[str], height: int) -> np.ndarray:
     """Return lines of text as a picture, uint8 of shape (height, 300, 3); the rest is cut."""
-    from PIL import Image, ImageDraw
-    from PIL.ImageFont import load_default
-
     image = Image.new("RGB", (_PANEL_WIDTH, height), (18, 18, 18))
     draw, font = ImageDraw.Draw(image), load_default(12)
     for row, line in enumerate(lines):
@@ -176,9 +172,8 @@ def panel(lines: Sequence[str], height: int) -> np.ndarray:
 def tiled(pictures: Sequence[np.ndarray]) -> np.ndarray:
     """Return pictures as one, in rows from the left; smaller ones get a black border."""
     columns = ceil(len(pictures) ** 0.5)
-    height = max(picture.shape[0] for picture in pictures)
-    width = max(picture.shape[1] for picture in pictures)
     rows = ceil(len(pictures) / columns)
+    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
     whole = np.zeros((rows * height, columns * width, 3), np.uint8)
     for place, picture in enumerate(pictures):
         top, left = place // columns * height, place % columns * width
