@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlzoo_plus.analysis.comparison_report import check_comparable
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, estimate
-from rlzoo_plus.analysis.scores import Side, Which, scale_of
+from rlzoo_plus.analysis.scores import Side, Which, check_comparable, scale_of
 from rlzoo_plus.analysis.statistics import (
     performance_profile,
     probability_of_improvement,
     stratified_bootstrap_ci,
 )
 from rlzoo_plus.analysis.style import (
+    FAINT,
     GREY,
     INK,
     STEPS_LABEL,
@@ -36,34 +36,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS, _RESAMPLES = 201, 500
-_TICK: dict[str, Any] = {"marker": "|", "markersize": 20, "markeredgewidth": 3}
+_DOTS: dict[str, Any] = {"marker": "o", "linestyle": "none"}
+_TICK: dict[str, Any] = {"marker": "|", "markeredgewidth": 3, "linestyle": "none"}
 _FEW = f"fewer than {ENOUGH_SEEDS} seeds: a rough guide"
 
 
 def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
     """Return interquartile means of scores with 95 % intervals, and each seed as a point."""
     envs = _envs(sides)
-    figure, panels = new_grid(
-        f"{which} score", [escaped(env) for env in envs], "", f"mean return of {which} evaluation"
-    )
-    if len(envs) == 1:
-        panels[0].set_title(f"{which} score on {escaped(envs[0])}", loc="left")
-    _grow(figure, panels, sides)
+    titles, alone = [escaped(env) for env in envs], f"{which} score on {escaped(envs[0])}"
+    label = f"mean return of {which} evaluation"
+    figure, panels = _rows_for_sides(sides, f"{which} score", titles, alone, label)
     for axes, env in zip(panels, envs, strict=True):
-        _begin_rows(axes, sides)
         for row, side in enumerate(sides):
             scores = side.scores(env, which) if env in side.runs else []
             found, colour = estimate(scores), line_look(row)["color"]
             if found is None:
                 continue
-            dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 5}
-            axes.plot(scores, [row] * len(scores), color=colour, alpha=0.45, **dots)
+            axes.plot(scores, [row] * len(scores), color=colour, alpha=0.45, markersize=5, **_DOTS)
             if found.low is not None and found.high is not None:
                 axes.plot([found.low, found.high], [row, row], color=colour, linewidth=7, alpha=0.4)
-            axes.plot(
-                [found.iqm], [row], marker="|", markersize=20, markeredgewidth=3, color=colour
-            )
-    _legend_of_scores(panels[0], sides)
+            axes.plot([found.iqm], [row], markersize=20, color=colour, **_TICK)
+    panels[0].plot([], [], label="a seed", color=GREY, **_DOTS)
+    panels[0].plot([], [], label="IQM", markersize=14, color=GREY, **_TICK)
+    interval = "95 % bootstrap interval"
+    panels[0].plot([], [], color=GREY, linewidth=7, alpha=0.4, label=interval)
+    _note_few(panels[0], sides)
     add_legend(*panels)
     return figure
 
@@ -147,14 +145,9 @@ def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> F
     envs = _envs(sides)
     limits = {env: threshold if threshold is not None else _solved(sides, env) for env in envs}
     titles = [f"{escaped(env)}: {limits[env]:g}" for env in envs]
-    figure, panels = new_grid("steps to threshold", titles, "", STEPS_LABEL)
-    if len(envs) == 1:
-        panels[0].set_title(
-            f"steps to a return of {limits[envs[0]]:g} on {escaped(envs[0])}", loc="left"
-        )
-    _grow(figure, panels, sides)
+    alone = f"steps to a return of {limits[envs[0]]:g} on {escaped(envs[0])}"
+    figure, panels = _rows_for_sides(sides, "steps to threshold", titles, alone, STEPS_LABEL)
     for axes, env in zip(panels, envs, strict=True):
-        _begin_rows(axes, sides)
         for row, side in enumerate(sides):
             runs = list(side.runs.get(env, {}).values())
             first = [
@@ -163,39 +156,21 @@ def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> F
             ]
             reached = [step for step in first if np.isfinite(step)]
             colour = line_look(row)["color"]
-            dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 7}
-            axes.plot(reached, [row] * len(reached), color=colour, alpha=0.6, **dots)
+            axes.plot(reached, [row] * len(reached), color=colour, alpha=0.6, markersize=7, **_DOTS)
             # Below half of the seeds, the median is never.
             if runs and np.isfinite(middle := float(np.median(first))):
-                axes.plot(
-                    [middle], [row], marker="|", markersize=22, markeredgewidth=3, color=colour
-                )
+                axes.plot([middle], [row], markersize=22, color=colour, **_TICK)
             text = f"{len(reached)} of {len(runs)}" if runs else "-"
-            axes.annotate(
-                text,
-                (1.0, row),
-                xycoords=("axes fraction", "data"),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=11,
-                color=INK,
-            )
+            place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center"}
+            place |= {"xytext": (4, 0), "textcoords": "offset points"}
+            axes.annotate(text, (1.0, row), fontsize=11, color=INK, **place)
         most = max(
             e.step for s in sides for r in s.runs.get(env, {}).values() for e in r.evaluations
         )
         axes.set_xlim(0, 1.04 * most)
-    panels[0].plot([], [], marker="o", linestyle="none", color=GREY, label="first time of a seed")
-    panels[0].plot(
-        [],
-        [],
-        marker="|",
-        linestyle="none",
-        color=GREY,
-        markersize=14,
-        markeredgewidth=3,
-        label="median of all seeds, none if half never get there",
-    )
+    panels[0].plot([], [], color=GREY, label="first time of a seed", **_DOTS)
+    label = "median of all seeds, none if half never get there"
+    panels[0].plot([], [], color=GREY, markersize=14, label=label, **_TICK)
     _note_few(panels[0], sides)
     add_legend(*panels)
     return figure
@@ -244,30 +219,26 @@ def _solved(sides: Sequence[Side], env: str) -> float:
     raise ConfigError(f"{env} has no env.solved_return. Give a return with --threshold.")
 
 
-def _begin_rows(axes: Axes, sides: Sequence[Side]) -> None:
-    axes.set_yticks(range(len(sides)), [escaped(side.name) for side in sides])
-    axes.margins(x=0.05)
-    axes.set_ylim(len(sides) - 0.4, -0.6)
-    axes.grid(axis="x", color="#E4E4E4")
-    axes.grid(axis="y", visible=False)
-
-
-def _grow(figure: Figure, panels: Sequence[Axes], sides: Sequence[Side]) -> None:
-    """Make room for a row for each side, and for their names beside the axes."""
+def _rows_for_sides(
+    sides: Sequence[Side], title: str, titles: Sequence[str], alone: str, x_label: str
+) -> tuple[Figure, list[Axes]]:
+    """Return axes with a row for each side, and room for their names; `alone` titles only axes."""
+    figure, panels = new_grid(title, titles, "", x_label)
+    if len(panels) == 1:
+        panels[0].set_title(alone, loc="left")
+    for axes in panels:
+        axes.set_yticks(range(len(sides)), [escaped(side.name) for side in sides])
+        axes.margins(x=0.05)
+        axes.set_ylim(len(sides) - 0.4, -0.6)
+        axes.grid(axis="x", color=FAINT)
+        axes.grid(axis="y", visible=False)
     rows, longest = len(sides), max(len(side.name) for side in sides)
     columns = len({axes.get_subplotspec().colspan.start for axes in panels})  # type: ignore[union-attr]
     # A character is about 0.1 inch wide; there is room for twenty.
     figure.set_figwidth(figure.get_figwidth() + columns * 0.1 * max(0, longest - 20))
     per_column = len({axes.get_subplotspec().rowspan.start for axes in panels})  # type: ignore[union-attr]
     figure.set_figheight(max(3.4, 1.8 + 0.45 * rows) * per_column)
-
-
-def _legend_of_scores(axes: Axes, sides: Sequence[Side]) -> None:
-    look: dict[str, Any] = {"color": GREY, "linestyle": "none"}
-    axes.plot([], [], marker="o", label="a seed", **look)
-    axes.plot([], [], marker="|", markersize=14, markeredgewidth=3, label="IQM", **look)
-    axes.plot([], [], color=GREY, linewidth=7, alpha=0.4, label="95 % bootstrap interval")
-    _note_few(axes, sides)
+    return figure, panels
 
 
 def _note_few(axes: Axes, sides: Sequence[Side]) -> None:

@@ -86,7 +86,7 @@ def _hours(run: RunDir, steps: np.ndarray) -> np.ndarray:
         if step is not None and (at := int(np.searchsorted(known, step, side="right"))) < len(gaps):
             gaps[at] = float(np.median(gaps))
     hours = np.cumsum(gaps) / 3600
-    return np.interp(steps, known, hours, left=np.nan, right=float(hours[-1]))
+    return np.asarray(np.interp(steps, known, hours, left=np.nan, right=float(hours[-1])))
 
 
 def _hours_of_monitor(run: RunDir, steps: np.ndarray) -> np.ndarray:
@@ -95,4 +95,4 @@ def _hours_of_monitor(run: RunDir, steps: np.ndarray) -> np.ndarray:
     if not rows:
         return np.full(len(steps), np.nan)
     taken, seconds = np.array(rows).T
-    return np.interp(steps, np.cumsum(taken), seconds / 3600)
+    return np.asarray(np.interp(steps, np.cumsum(taken), seconds / 3600))

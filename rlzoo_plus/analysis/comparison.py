@@ -143,22 +143,9 @@ def _p_values(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
         first: Indices of the first side in each division, see `_divisions`.
         second: Indices of the second side.
     """
-    found = np.abs(studentized(values[..., first], values[..., second]))
+    found = np.abs(_ratio(_moments(values[..., first]), _moments(values[..., second])))
     # The division as it is comes first. Sums in another order differ in the last digits.
     return np.asarray((found >= found[..., :1] * (1 - 1e-9)).mean(axis=-1))
-
-
-def studentized(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the difference of interquartile means of sets over its error, shape (...,).
-
-    The error is that of a difference of means (Welch, 1947): of five runs, the spread of the middle
-    three alone says too little.
-
-    Args:
-        first: Runs of the first sets, shape (..., n_first).
-        second: Runs of the second sets, shape (..., n_second).
-    """
-    return _ratio(_moments(first), _moments(second))
 
 
 def _moments(samples: np.ndarray) -> np.ndarray:
@@ -170,28 +157,15 @@ def _moments(samples: np.ndarray) -> np.ndarray:
 
 
 def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the difference of interquartile means over its error, from the `_moments` of sets.
+
+    The error is that of a difference of means (Welch, 1947): of five runs, the spread of the middle
+    three alone says too little.
+    """
     difference, squared = first[0] - second[0], first[1] + second[1]
     # Equal runs have no spread: any difference is infinitely large, none is none.
     error = np.maximum(np.sqrt(squared), 1e-12 * (1 + np.abs(difference)))
     return np.asarray(np.where(np.abs(difference) <= 1e-12, 0.0, difference) / error)
-
-
-def estimated_power(
-    first: Sequence[ArrayLike], second: Sequence[ArrayLike], n: int, level: float = LEVEL
-) -> float:
-    """Return how probable a significant difference is with `n` runs a set and task.
-
-    It is the share of significant ones among pairs of sets that are drawn from normal distributions
-    with the interquartile means and standard deviations of these runs. It never falls as `n` grows.
-
-    Args:
-        first: Scores of the first set's runs, for each task; at least two each.
-        second: Scores of the second set's runs.
-        n: From 2 to `_MOST_SEEDS`.
-        level: The p-value up to which a difference is significant.
-    """
-    draws = _Draws(_arrays(first, second), level)
-    return max((draws.power(size) for size in _SIZES if size <= n), default=0.0)
 
 
 def seeds_needed(
@@ -199,18 +173,20 @@ def seeds_needed(
 ) -> int | None:
     """Return how many seeds a set would probably show the difference that these have.
 
-    None if more than `_MOST_SEEDS` are needed, or these are too few to say.
+    Pairs of sets are drawn from normal distributions with the interquartile means and standard
+    deviations of these runs; significant is a p-value of at most `level`. None if more than
+    `_MOST_SEEDS` are needed, or these are too few to say.
     """
     pairs = _arrays(first, second)
     if min(len(side) for pair in pairs for side in pair) < 3:
         return None
-    draws = _Draws(pairs, level)
+    draws = SimulatedPairs(pairs, level)
     if draws.power(_MOST_SEEDS) < POWER:
         return None
     return _SIZES[bisect_left(_SIZES, POWER, key=draws.power)]
 
 
-class _Draws:
+class SimulatedPairs:
     """Pairs of sets drawn from normal distributions; a pair of more runs holds those of fewer."""
 
     def __init__(self, pairs: list[tuple[np.ndarray, np.ndarray]], level: float) -> None:

@@ -106,14 +106,15 @@ def compare_sides(sides: Sequence[Side], which: Which = "final") -> Report:
         rows = []
         for env in envs:
             scores = first.scores(env, which), second.scores(env, which)
-            rows.append(Row(env, *map(iqm, scores), compare([scores[0]], [scores[1]])))
+            found_here = compare([scores[0]], [scores[1]])
+            rows.append(Row(env, iqm(scores[0]), iqm(scores[1]), found_here))
         scaled = [
             [scales[env](side.scores(env, which)) for env in envs] for side in (first, second)
         ]
         normalised = compare(*scaled)
         if len(envs) > 1:
             means = [iqm([score for scores in side for score in scores]) for side in scaled]
-            rows.append(Row(ALL, *means, normalised))
+            rows.append(Row(ALL, means[0], means[1], normalised))
         found.append((first.name, second.name, tuple(rows), normalised, scaled))
     corrected = _corrected([normalised.p_value for *_, normalised, _ in found])
     pairs = []

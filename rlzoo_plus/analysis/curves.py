@@ -144,8 +144,7 @@ def load_curves(
             moved = positions(run.run, series.steps, axis)
             known = np.isfinite(moved)
             series = Series(moved[known], series.values[known])
-        names = [escaped(text) for text in (run.algo, run.env, labels[run.variant])]
-        algo, env, settings = names
+        algo, env, settings = map(escaped, (run.algo, run.env, labels[run.variant]))
         curves.append(Curve(algo, env, run.summary.seed, run.solved_return, series, settings))
     return curves
 
@@ -158,8 +157,7 @@ def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
     """
     if by not in SHARED:
         raise ConfigError(unknown_name("grouping", str(by), [name for name in SHARED if name]))
-    everything = list(curves)
-    found: dict[tuple[str, ...], list[Curve]] = {}
+    everything, found = list(curves), dict[tuple[str, ...], list[Curve]]()
     for curve in everything:
         key = tuple(str(getattr(curve, name)) for name in SHARED[by])
         found.setdefault(key, []).append(curve)
@@ -319,11 +317,9 @@ def curves_figure(
 
 def _line_name(group: Group, by: str | None) -> str:
     first = group.curves[0]
-    return (
-        f"{first.variant}, seed {first.seed}"
-        if by == "seed"
-        else (first.variant if by is None else group.label)
-    )
+    if by == "seed":
+        return f"{first.variant}, seed {first.seed}"
+    return first.variant if by is None else group.label
 
 
 def _smoothed(curve: Curve) -> Curve:
@@ -399,10 +395,8 @@ def _draw_groups(
         if marker and not is_crowded and np.isfinite(band.low[0]):
             ends = [band.low[0], band.high[0]]
             axes.plot([band.steps[0]] * 2, ends, color=look["color"], linewidth=6, alpha=0.3)
-        alpha = 0.1 if is_crowded else 0.2
-        axes.fill_between(
-            band.steps, band.low, band.high, color=look["color"], alpha=alpha, linewidth=0
-        )
+        shade: dict[str, Any] = {"color": look["color"], "alpha": 0.1 if is_crowded else 0.2}
+        axes.fill_between(band.steps, band.low, band.high, linewidth=0, **shade)
     _draw_solved(axes, solved)
     # Lines of the legend alone.
     if any(len(group.curves) >= ENOUGH_SEEDS for group in groups):

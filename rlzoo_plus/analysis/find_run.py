@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.run_list import find_runs, started_at
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import is_bundle, load_bundle
 from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
+from rlzoo_plus.config.own_code import Use, import_packages, own_code
+from rlzoo_plus.config.references import variables_in
+from rlzoo_plus.config.resolve import load_stored
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.trusted import how_to_trust, import_trusted, left_to_trust
 from rlzoo_plus.errors import ConfigError, closest
+from rlzoo_plus.store.cache import cached_run
 
 # Gymnasium's adapters for old Gym: their arguments name a module to import.
 IMPORTING_IDS = ("GymV21Environment-v0", "GymV26Environment-v0")
 LATEST = "latest"
 _MOST_SHOWN = 10
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,6 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
         RunError: A store cannot be reached.
     """
     if str(name).startswith("s3://"):
-        from rlzoo_plus.store.cache import cached_run
-
         try:
             return Place(cached_run(str(name)), url=str(name))
         except DamagedFolderError as error:
@@ -87,8 +88,6 @@ def find_place(name: str | Path, wanted: str | None = None) -> Place:
 
 def _find_by_name(name: str, wanted: str | None) -> Path:
     """Return the run below outputs/ that `latest` or the end of its path names."""
-    from rlzoo_plus.analysis.run_list import find_runs, started_at
-
     runs = find_runs([OUTPUTS]) if OUTPUTS.is_dir() else []
     if name == LATEST:
         if not runs:
@@ -141,13 +140,11 @@ def read_config(place: Place) -> RunConfig:
     Raises:
         ConfigError: It is damaged.
     """
-    from rlzoo_plus.config.resolve import load_stored
-
-    file = place.path if place.is_bundle else RunDir(place.path).config_file
+    run = RunDir(place.path)
+    file = place.path if place.is_bundle else run.config_file
     try:
-        if place.is_bundle:
-            return load_stored(load_bundle(place.path).config)
-        return load_stored(RunDir(place.path).read_config())
+        found = load_bundle(place.path).config if place.is_bundle else run.read_config()
+        return load_stored(found)
     except (DamagedFolderError, ValueError, OSError) as error:
         raise ConfigError(f"{printable(file)} is damaged: {one_line(error)}.") from error
 
@@ -167,9 +164,6 @@ def require_trust(
     Raises:
         ConfigError: The run needs trust.
     """
-    from rlzoo_plus.config.own_code import import_packages
-    from rlzoo_plus.config.trusted import how_to_trust, import_trusted
-
     if trust or not foreign_code_of(config, to_train=to_train):
         import_packages(config)
         return
@@ -188,9 +182,6 @@ def needs_trust_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
     Raises:
         ConfigError: The trust file is not used.
     """
-    from rlzoo_plus.config.own_code import Use, own_code
-    from rlzoo_plus.config.trusted import left_to_trust
-
     foreign = foreign_code_of(config, to_train=to_train)
     use: Use = "train" if to_train else "play"
     covered = {*own_code(config, use)}.difference(left_to_trust(config, use))
@@ -214,9 +205,6 @@ def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
         to_train: To train it, not only to evaluate it; then where it sends metrics and files
             counts, too.
     """
-    from rlzoo_plus.config.own_code import own_code
-    from rlzoo_plus.config.references import variables_in
-
     names = own_code(config, "play")
     names += [f"the variable {name}" for name in variables_in(config.env.model_dump())]
     names += [config.env.id] if config.env.id in IMPORTING_IDS else []

@@ -133,12 +133,8 @@ def _curves(runs: Sequence[RunEntry], sides: Sequence[Side]) -> str:
     note, by_score = "", _ranked(sides)
     variants = {(run.algo, run.variant) for run in drawn}
     if len(variants) > _MOST_LINES and by_score:
-        best = {
-            r.variant
-            for side in by_score[:_MOST_LINES]
-            for s in side.runs.values()
-            for r in s.values()
-        }
+        seeds = [by_seed for side in by_score[:_MOST_LINES] for by_seed in side.runs.values()]
+        best = {run.variant for by_seed in seeds for run in by_seed.values()}
         drawn = [run for run in drawn if run.variant in best]
         note = f"<p>The {_MOST_LINES} variants with the highest final score are shown.</p>\n"
     try:
@@ -197,18 +193,17 @@ def _comparison(sides: Sequence[Side]) -> str:
 
 
 def _videos(sides: Sequence[Side]) -> str:
-    figures, notes, size = [], [], 0
+    figures: list[str] = []
+    notes: list[str] = []
+    size = 0
     for side in sides:
         for env, by_seed in side.runs.items():
             ranked = sorted(by_seed.values(), key=lambda run: run.summary.final or 0.0)
-            ends = {"best": ranked[-1], "worst": ranked[0]}
-            if ends["best"] is ends["worst"]:
-                del ends["worst"]
+            ends = {"best": ranked[-1], "worst": ranked[0]} if ranked[1:] else {"best": ranked[0]}
             for which, run in ends.items():
                 what = f"{side.name} on {env}, {which} seed ({run.summary.seed})"
                 what += f": {run.summary.final:.4g}"
-                video = _video_of(run)
-                if video is None:
+                if (video := _video_of(run)) is None:
                     continue
                 if len(figures) == _MOST_VIDEOS:
                     return "".join(figures) + _list([*notes, "More videos are left out."])
@@ -252,20 +247,16 @@ def _configuration(runs: Sequence[RunEntry]) -> str:
     members = list(variants.values())
     if not members:
         return ""
-    text = ""
-    if len(members) > 1:
-        keys = differing_keys([run.values for run in members])
-        columns = members[:_MOST_COLUMNS]
-        names = [f"{run.algo} on {run.env}" for run in columns]
-        rows = [(key, *(_value_of(key, run.values) for run in columns)) for key in keys]
-        more = len(members) - len(columns)
-        text += _table(("key", *names), rows[:_MOST_KEYS])
-        text += f"<p>{more} more variants are left out.</p>\n" if more else ""
-        common = {k: v for k, v in members[0].values.items() if k not in keys}
-        text += _details("Keys that all variants share", common)
-    else:
-        text += _details("All keys that affect results", members[0].values)
-    return text
+    if len(members) == 1:
+        return _details("All keys that affect results", members[0].values)
+    keys = differing_keys([run.values for run in members])
+    columns = members[:_MOST_COLUMNS]
+    names = [f"{run.algo} on {run.env}" for run in columns]
+    rows = [(key, *(_value_of(key, run.values) for run in columns)) for key in keys]
+    text = _table(("key", *names), rows[:_MOST_KEYS])
+    text += _left_out(len(members) - len(columns), "variants")
+    common = {k: v for k, v in members[0].values.items() if k not in keys}
+    return text + _details("Keys that all variants share", common)
 
 
 def _details(title: str, values: Mapping[str, Any]) -> str:
@@ -289,16 +280,17 @@ def _provenance(runs: Sequence[RunEntry]) -> str:
         about = json.loads(text)
         told = [_value(about.get(key, "-")) for key in _ABOUT]
         rows.append((str(len(paths)), *told, paths[0]))
-    more = len(found) - len(rows)
-    text = _table(("runs", "code", "Python", "packages", "machine", "e.g."), rows)
-    return text + (f"<p>{more} more kinds are left out.</p>\n" if more > 0 else "")
+    heads = ("runs", "code", "Python", "packages", "machine", "e.g.")
+    return _table(heads, rows) + _left_out(len(found) - len(rows), "kinds")
 
 
 def _runs(runs: Sequence[RunEntry]) -> str:
     rows = [(*cells(run.summary), run.reason) for run in runs[:_MOST_ROWS]]
-    more = len(runs) - len(rows)
-    text = _table((*COLUMNS, "reason"), rows)
-    return text + (f"<p>{more:,} more runs are left out.</p>\n" if more else "")
+    return _table((*COLUMNS, "reason"), rows) + _left_out(len(runs) - len(rows), "runs")
+
+
+def _left_out(count: int, what: str) -> str:
+    return f"<p>{count:,} more {what} are left out.</p>\n" if count > 0 else ""
 
 
 def _ranked(sides: Sequence[Side]) -> list[Side]:
@@ -318,27 +310,20 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["<tr>" + "".join(f"<th>{_text(head)}</th>" for head in heads) + "</tr>"]
-    for row in rows:
-        marked = (("number" if _is_number(cell) else "", cell) for cell in row)
-        tds = (
-            f'<td class="{kind}">{_text(c)}</td>' if kind else f"<td>{_text(c)}</td>"
-            for kind, c in marked
-        )
-        lines.append("<tr>" + "".join(tds) + "</tr>")
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>\n"
+    lines = ["".join(f"<th>{_text(head)}</th>" for head in heads)]
+    lines += ["".join(map(_cell, row)) for row in rows]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table>\n{body}\n</table></div>\n'
 
 
-def _is_number(cell: str) -> bool:
-    return cell[:1] in "+-0123456789" and len(cell) < 40 and "/" not in cell[:1]
+def _cell(text: str) -> str:
+    is_number = text[:1] in "+-0123456789" and len(text) < 40
+    return f'<td class="number">{_text(text)}</td>' if is_number else f"<td>{_text(text)}</td>"
 
 
 def _list(texts: Sequence[str]) -> str:
-    if not texts:
-        return ""
-    return (
-        "<ul>\n" + "".join(f"<li>{_text(text)}</li>\n" for text in texts[:_MOST_ROWS]) + "</ul>\n"
-    )
+    items = "".join(f"<li>{_text(text)}</li>\n" for text in texts[:_MOST_ROWS])
+    return f"<ul>\n{items}</ul>\n" if items else ""
 
 
 def _note(text: str) -> str:

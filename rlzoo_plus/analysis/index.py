@@ -20,7 +20,7 @@ from rlzoo_plus.analysis.run_list import (
     STATES,
     RunSummary,
     find_runs,
-    identity_in,
+    identity,
     summarise,
 )
 from rlzoo_plus.analysis.series import Evaluation, load_evaluations
@@ -152,7 +152,7 @@ class RunIndex:
     ) -> tuple[Any, RunEntry]:
         kept = before
         if before is not None and before["stamps"] == stamps:
-            entry = self._entries.get(key) or _restored(run, before)
+            entry = self._entries.get(key) or _entry(run, before, is_known=True)
             # Its process may have ended, or begun again, without a change of its files.
             if entry.summary.state not in (RUNNING, DIED):
                 return before, entry
@@ -196,12 +196,12 @@ def _read(run: RunDir, stamps: list[list[int]], before: Any) -> dict[str, Any]:
         config, problem = {}, ""
         try:
             config = run.read_config()
+        except FileNotFoundError:
+            problem = "config.yaml is missing"
         except (OSError, ValueError) as error:
-            missing = isinstance(error, FileNotFoundError)
-            told = "is missing" if missing else f"cannot be read: {one_line(error)}"
-            problem = f"config.yaml {told}"
-        kept |= {"known": identity_in(config), "values": variant_values(config)}
-        kept["problem"] = problem
+            problem = f"config.yaml cannot be read: {one_line(error)}"
+        known = {"known": identity(config), "values": variant_values(config)}
+        kept |= {**known, "problem": problem}
     if before is not None and before["stamps"][1] == stamps[1]:
         kept["evaluations"] = before["evaluations"]
     else:
@@ -209,24 +209,17 @@ def _read(run: RunDir, stamps: list[list[int]], before: Any) -> dict[str, Any]:
     return kept
 
 
-def _entry(run: RunDir, kept: dict[str, Any]) -> RunEntry:
+def _entry(run: RunDir, kept: dict[str, Any], *, is_known: bool = False) -> RunEntry:
+    """Return the entry of what is kept; with `is_known` its summary is that of the last time."""
     evaluations = tuple(Evaluation(*row) for row in kept["evaluations"])
-    summary = summarise(run, kept["known"], evaluations)
+    if is_known:
+        summary, reason = RunSummary(**{**kept["summary"], "path": run.path}), kept["reason"]
+    else:
+        summary = summarise(run, kept["known"], evaluations)
+        reason = _reason(run, summary, kept["problem"])
     return RunEntry(
         summary=summary,
-        reason=_reason(run, summary, kept["problem"]),
-        values=kept["values"],
-        variant=variant_key(kept["values"]),
-        solved_return=kept["known"]["solved_return"],
-        evaluations=evaluations,
-    )
-
-
-def _restored(run: RunDir, kept: dict[str, Any]) -> RunEntry:
-    evaluations = tuple(Evaluation(*row) for row in kept["evaluations"])
-    return RunEntry(
-        summary=RunSummary(**{**kept["summary"], "path": run.path}),
-        reason=kept["reason"],
+        reason=reason,
         values=kept["values"],
         variant=variant_key(kept["values"]),
         solved_return=kept["known"]["solved_return"],

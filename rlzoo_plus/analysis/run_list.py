@@ -68,16 +68,8 @@ def started_at(run: RunDir) -> float:
     return finite(run.read_status().get("started_at")) or 0.0
 
 
-def identity(run: RunDir) -> dict[str, Any]:
+def identity(config: dict[str, Any]) -> dict[str, Any]:
     """Return algo, env, seed, n_timesteps and solved_return of a run, None where not known."""
-    try:
-        return identity_in(run.read_config())
-    except (OSError, ValueError):
-        return identity_in({})
-
-
-def identity_in(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what `identity` returns, of a configuration that was read."""
     env, algo = _section(config, "env"), _section(config, "algo")
     env_name, algo_name = env.get("name") or env.get("id"), algo.get("name")
     return {
@@ -102,7 +94,11 @@ def summarise(
         evaluations: What `load_evaluations` returns, if that was called before.
     """
     try:
-        known = identity(run) if known is None else known
+        if known is None:
+            config: dict[str, Any] = {}
+            with contextlib.suppress(OSError, ValueError):
+                config = run.read_config()
+            known = identity(config)
         status, result = run.read_status(), run.read_result()
         state = status.get("state")
         if known["algo"] is None or known["env"] is None or state not in STATES:
@@ -169,11 +165,8 @@ def _is_alive(run: RunDir, status: dict[str, Any]) -> bool:
 
 def _last_sign(run: RunDir, status: dict[str, Any]) -> float:
     """Return when the run last wrote something [s since 1970]."""
-    signs = [finite(status.get("updated_at")) or 0.0]
-    for file in (run.metrics_file, run.evaluations_file):
-        if file.exists():
-            signs.append(file.stat().st_mtime)
-    return max(signs)
+    files = (file for file in (run.metrics_file, run.evaluations_file) if file.exists())
+    return max([finite(status.get("updated_at")) or 0.0, *(f.stat().st_mtime for f in files)])
 
 
 def _wall_time(

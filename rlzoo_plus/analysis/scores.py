@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -103,13 +104,10 @@ def natural(text: str) -> list[tuple[float, str]]:
 
 def _add(side: Side, run: RunEntry, notes: list[str]) -> None:
     """Add a run; of two with the same seed, the newest counts."""
-    by_seed = side.runs.setdefault(run.env, {})
-    seed = run.summary.seed
-    other = by_seed.get(seed)
-    used = run
+    by_seed, seed = side.runs.setdefault(run.env, {}), run.summary.seed
+    used, other = run, by_seed.get(seed)
     if other is not None:
-        times = [each.summary.started_at or 0.0 for each in (other, run)]
-        used, left = (other, run) if times[0] > times[1] else (run, other)
+        left, used = sorted((other, run), key=lambda each: each.summary.started_at or 0.0)
         notes.append(
             f"seed {seed} of {side.name} on {run.env} occurs twice: the newest run is used, "
             f"{_shown(used)}, not {_shown(left)}"
@@ -131,13 +129,11 @@ def latest_of_each_seed(runs: Sequence[RunEntry]) -> tuple[list[RunEntry], list[
 
 
 def _name(sides: Mapping[tuple[str, str], Side]) -> None:
-    counts: dict[str, int] = {}
-    of_group: dict[str, int] = {}
-    for group, label in sides:
-        counts[label] = counts.get(label, 0) + 1
-        of_group[group] = of_group.get(group, 0) + 1
+    """Name a side by its group, too, where a label occurs in several."""
+    of_group = Counter(group for group, _ in sides)
+    of_label = Counter(label for _, label in sides)
     for (group, label), side in sides.items():
-        if counts[label] > 1:
+        if of_label[label] > 1:
             shown = printable(group, 60)
             side.name = shown if of_group[group] == 1 else f"{label} ({shown})"
 

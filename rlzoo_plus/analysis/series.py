@@ -84,7 +84,8 @@ def metric_rows(run: RunDir) -> list[dict[str, Any]]:
     """Return a row for each step at which something was logged: `step`, and value by metric."""
     rows: dict[float, dict[str, Any]] = {}
     for record in iter_records(run.metrics_file):
-        step, key = record.get("step"), record.get("key")
+        step: Any = record.get("step")
+        key = record.get("key")
         if finite(step) is not None and isinstance(key, str):
             rows.setdefault(step, {"step": step})[key] = record.get("value")
     return [rows[step] for step in sorted(rows)]

@@ -93,18 +93,6 @@ def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, flo
     return float(low), float(high)
 
 
-def optimality_gap(values: ArrayLike, optimum: float = 1.0) -> float:
-    """Return by how much values fall short of an optimum on average; values above it count as it.
-
-    Raises:
-        ValueError: There are no values.
-    """
-    samples = np.asarray(values, dtype=np.float64)
-    if samples.size == 0:
-        raise ValueError("optimality_gap of no values: it needs at least one")
-    return float(optimum - np.minimum(samples, optimum).mean())
-
-
 def performance_profile(values: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
     """Return the share of values above each threshold, shape (n_thresholds,)."""
     samples = np.asarray(values, dtype=np.float64).ravel()

@@ -25,19 +25,12 @@ _Row = tuple[str, str, int, Estimate | None, Estimate | None]
 
 def score_rows(sides: Sequence[Side]) -> list[_Row]:
     """Return environment, variant, seeds, and the final and best score of each row."""
-    envs = dict.fromkeys(env for side in sides for env in side.runs)
-    return [
-        (
-            env,
-            side.name,
-            len(side.runs[env]),
-            estimate(side.scores(env, "final")),
-            estimate(side.scores(env, "best")),
-        )
-        for env in envs
-        for side in sides
-        if env in side.runs
-    ]
+    rows = []
+    for env in dict.fromkeys(env for side in sides for env in side.runs):
+        for side in (side for side in sides if env in side.runs):
+            final, best = (estimate(side.scores(env, which)) for which in ("final", "best"))
+            rows.append((env, side.name, len(side.runs[env]), final, best))
+    return rows
 
 
 def table(sides: Sequence[Side], kind: str) -> str:
@@ -46,35 +39,24 @@ def table(sides: Sequence[Side], kind: str) -> str:
     if kind == "csv":
         return _csv(rows)
     best = {env: decided_best(sides, env) for env in dict.fromkeys(env for env, *_ in rows)}
-    mark = (lambda text: f"**{text}**") if kind == "md" else (lambda text: rf"\textbf{{{text}}}")
+    bold = "**{}**" if kind == "md" else r"\textbf{{{}}}"
     escape = markdown_cell if kind == "md" else tex_text
     lines = []
     for env, name, n, final, top in rows:
         scores = [escape(shown(each, with_n=False)) for each in (final, top)]
         cells = [escape(env), escape(name), str(n), *scores]
         if name == best[env]:
-            cells[3] = mark(cells[3])
+            cells[3] = bold.format(cells[3])
         lines.append(cells)
     note = few_seeds_text([n for _, _, n, *_ in rows])
     if kind == "md":
         heads = [" | ".join(HEADS), " | ".join("---" for _ in HEADS)]
         text = [f"| {line} |" for line in (*heads, *(" | ".join(cells) for cells in lines))]
         return "\n".join([*text, *(["", note] if note else [])]) + "\n"
-    body = [f"  {' & '.join(cells)} \\\\" for cells in lines]
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs}",
-            *([f"% {note}"] if note else []),
-            r"\begin{tabular}{llrll}",
-            r"  \toprule",
-            f"  {' & '.join(map(tex_text, HEADS))} \\\\",
-            r"  \midrule",
-            *body,
-            r"  \bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
+    head, *body = [f"  {' & '.join(cells)} \\\\" for cells in (map(tex_text, HEADS), *lines)]
+    begin = [r"% \usepackage{booktabs}", *([f"% {note}"] if note else [])]
+    begin += [r"\begin{tabular}{llrll}", r"  \toprule", head, r"  \midrule"]
+    return "\n".join([*begin, *body, r"  \bottomrule", r"\end{tabular}", ""])
 
 
 def _csv(rows: Sequence[_Row]) -> str:

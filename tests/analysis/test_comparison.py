@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rlzoo_plus.analysis.comparison import compare, estimated_power, p_value, seeds_needed
+from rlzoo_plus.analysis.comparison import SimulatedPairs, compare, p_value, seeds_needed
 
 
 def normal(generator, n, mean=0.0, deviation=1.0):
@@ -56,6 +56,11 @@ def apart(n, effect):
     values = np.linspace(-1.0, 1.0, n)
     values /= values.std(ddof=1)
     return [values + effect], [values]
+
+
+def estimated_power(first, second, n):
+    sets = [(np.asarray(a), np.asarray(b)) for a, b in zip(first, second, strict=True)]
+    return SimulatedPairs(sets, 0.05).power(n)
 
 
 def simulated_power(n, effect, n_pairs):

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import streamlit as st
 
 from rlzoo_plus.analysis.dashboard import view
