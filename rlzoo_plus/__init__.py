@@ -31,7 +31,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from rlzoo_plus.version import __version__ as __version__
 
 # Where each public name is defined; it is imported on first use (PEP 562).
 _LAZY = {

@@ -11,8 +11,15 @@ from typing import BinaryIO, Protocol
 
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError, RunError
+from rlzoo_plus.registry import Registry
 
 Check = Callable[[], None]
+# Imported when one is opened.
+_STORES = Registry(
+    "store",
+    "store",
+    {"s3": "rlzoo_plus.store.s3:S3Store", "folder": "rlzoo_plus.store.folder:FolderStore"},
+)
 # Bytes of a name, and of each of its parts: files beside it have that name, and more.
 LONGEST_NAME, LONGEST_PART = 900, 220
 # Files of that name exist on every system; a leading dot is for what is no object.
@@ -157,23 +164,19 @@ def open_store(url: str | Path) -> ArtifactStore:
     """
     text = str(url)
     scheme, separator, _ = text.partition("://")
-    if scheme == "s3" and separator:
-        try:
-            from rlzoo_plus.store.s3 import S3Store
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("boto3", "botocore"):
-                raise
-            raise ConfigError(
-                f"{printable(text)} needs boto3. Install it: pip install 'rlzoo_plus[aws]'."
-            ) from None
-        return S3Store(text)
-    if separator:
+    if separator and scheme != "s3":
         raise ConfigError(
             f"store {printable(text)!r} is neither s3://bucket/prefix nor a folder's path."
         )
-    from rlzoo_plus.store.folder import FolderStore
-
-    return FolderStore(Path(text))
+    try:
+        store: ArtifactStore = _STORES.load("s3" if separator else "folder")(text)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("boto3", "botocore"):
+            raise
+        raise ConfigError(
+            f"{printable(text)} needs boto3. Install it: pip install 'rlzoo_plus[aws]'."
+        ) from None
+    return store
 
 
 def honours_conditions(store: ArtifactStore, owner: str) -> bool:

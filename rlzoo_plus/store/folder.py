@@ -59,10 +59,10 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
 class FolderStore:
     """Objects as files of a folder; conditional writes take a lock beside the file."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, url: str) -> None:
         """Name the folder; the first write makes it."""
-        self.root = root
-        self.url = str(root)
+        self.root = Path(url)
+        self.url = str(self.root)
         self._is_tidy = False
 
     def get(self, name: str, largest: int) -> tuple[bytes, str] | None:

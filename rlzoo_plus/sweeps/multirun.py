@@ -8,12 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.config.compose import config_options, explain, iter_sweep_keys, run_hydra
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import Resolver
+from rlzoo_plus.runs.train_job import move_aside
+from rlzoo_plus.store.cache import forget_store
 from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.extend import place_longer
+from rlzoo_plus.sweeps.launchers.launcher import make_launcher
+from rlzoo_plus.sweeps.launchers.local import start_server
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.refusals import Refusals
 from rlzoo_plus.sweeps.states import tell_causes
+from rlzoo_plus.sweeps.submitting import prepare, submit_jobs
 from rlzoo_plus.sweeps.sweep_job import SweepJob, busy_cores, make_job, sweep_dir
 
 if TYPE_CHECKING:
@@ -74,8 +83,6 @@ class Multirun:
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
-        from rlzoo_plus.config.compose import iter_sweep_keys, run_hydra
-
         if "run_dir" in set(iter_sweep_keys(self.arguments)):
             raise ConfigError(
                 "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
@@ -107,8 +114,6 @@ class Multirun:
 
     def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
         """Keep the reason why a configuration cannot be composed."""
-        from rlzoo_plus.config.compose import explain
-
         self._n_seen += 1
         self.view.advance()
         self._mistakes.append(explain(error, self.arguments))
@@ -143,8 +148,6 @@ class Multirun:
 
     def _check(self, jobs: list[SweepJob]) -> Launcher | None:
         """Raise ConfigError for all mistakes together; return the launcher, None without jobs."""
-        from rlzoo_plus.sweeps.refusals import Refusals
-
         launcher, together = None, several_sweeps([*self.jobs, *jobs])
         if jobs and not self._mistakes and not together:
             # Its processes import torch while the environments are tried here.
@@ -160,12 +163,8 @@ class Multirun:
         return launcher
 
     def _run(self, jobs: list[SweepJob], launcher: Launcher) -> None:
-        from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
-
         sweep = jobs[0].sweep
         if isinstance(launcher, WorkersLauncher):
-            from rlzoo_plus.sweeps.submitting import prepare
-
             if prepare(jobs, launcher, self.view):
                 return
             launcher.submitter.begin()
@@ -189,13 +188,8 @@ def run_jobs(
     jobs: list[SweepJob], launcher: Launcher, view: SweepView, *, takes_signals: bool = True
 ) -> int:
     """Run jobs that are in their sweep's ledger; return 0, 1 if one failed, 75 or 130."""
-    from rlzoo_plus.store.cache import forget_store
-    from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
-
     sweep = jobs[0].sweep
     if isinstance(launcher, WorkersLauncher):
-        from rlzoo_plus.sweeps.submitting import submit_jobs
-
         waits = launcher.settings.wait
         return submit_jobs(jobs, launcher, view, waits=waits, takes_signals=takes_signals)
     forget_store(sweep)
@@ -213,15 +207,11 @@ def run_jobs(
 
 def is_left(launcher: Launcher, code: int) -> bool:
     """Return whether the runs of a sweep go on after `run_jobs` returned a code."""
-    from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
-
     return isinstance(launcher, WorkersLauncher) and (code > 1 or not launcher.settings.wait)
 
 
 def launcher_for(configs: list[RunConfig]) -> Launcher:
     """Return the launcher of a sweep; the first job says which, and how many at once."""
-    from rlzoo_plus.sweeps.launchers.launcher import make_launcher
-
     first = configs[0]
     return make_launcher(
         first.infra,
@@ -234,15 +224,11 @@ def launcher_for(configs: list[RunConfig]) -> Launcher:
 
 def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> None:
     """Let the server of job processes import torch while Hydra composes the jobs."""
-    from rlzoo_plus.config.compose import iter_sweep_keys
-
     elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(iter_sweep_keys(arguments))
     asking = ("-c", "--cfg", "--info", "--hydra-help")
     only_asks = any(argument.partition("=")[0] in asking for argument in arguments)
     if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
         return
-    from rlzoo_plus.sweeps.launchers.local import start_server
-
     if any(key == "fast_math" for key in iter_sweep_keys(arguments)):
         from rlzoo_plus.fast import fast_math
 
@@ -267,9 +253,6 @@ def several_sweeps(jobs: list[SweepJob]) -> list[str]:
 
 def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
     """Return the command line that runs a job alone: the same run, in the same place."""
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.config.compose import config_options, iter_sweep_keys
-
     overrides = [override.removeprefix("++") for override in composed.overrides]
     # The only one of Hydra's own overrides that decides what a job is.
     overrides += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
@@ -281,8 +264,6 @@ def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
 
 def _restarted(job: SweepJob) -> SweepJob:
     """Move an earlier run aside if restart=true: here, so that it happens once."""
-    from rlzoo_plus.runs.train_job import move_aside
-
     if not job.config.restart:
         return job
     run_dir = job.run_dir

@@ -17,13 +17,16 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import ON_WORKERS
+from rlzoo_plus.config.own_code import import_packages
+from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec
+from rlzoo_plus.runs.store_sync import check_store
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, make_launcher
 from rlzoo_plus.sweeps.launchers.node import make_ticket, spawn
+from rlzoo_plus.sweeps.sweep_job import ON_THIS_MACHINE as ON_THIS_MACHINE
+from rlzoo_plus.tracking import check_tracker
 
-# Their jobs run on this machine; what another machine has is not known here.
-ON_THIS_MACHINE = ("local", "debug")
 _TARGET = "rlzoo_plus.sweeps.refusals:try_all"
 _POLL_S = 0.02
 
@@ -74,7 +77,7 @@ def refusals(configs: Iterable[RunConfig]) -> list[str]:
 
 
 def _environment_key(config: RunConfig) -> str:
-    deciding = {
+    deciding: dict[str, Any] = {
         "env": True,
         "vec_env": True,
         "algo": {"name", "packages", "replay_buffer"},
@@ -85,8 +88,6 @@ def _environment_key(config: RunConfig) -> str:
 
 
 def _check_infra(config: RunConfig) -> None:
-    from rlzoo_plus.sweeps.launchers.launcher import make_launcher
-
     if config.infra.name in ("debug", *ON_WORKERS):
         make_launcher(config.infra, 1, (), store=config.store)
     is_far = config.infra.name in ON_WORKERS and "://" in str(config.store)
@@ -114,14 +115,10 @@ def _check_callbacks(config: RunConfig) -> None:
 
 def _check_tracker(config: RunConfig) -> None:
     if config.tracker is not None:
-        from rlzoo_plus.tracking import check_tracker
-
         check_tracker(config.tracker, installed_here=config.infra.name in ON_THIS_MACHINE)
 
 
 def _check_store(config: RunConfig) -> None:
-    from rlzoo_plus.runs.store_sync import check_store
-
     if config.infra.name in (*ON_THIS_MACHINE, *ON_WORKERS):
         check_store(config)
 
@@ -198,8 +195,6 @@ def last_line(log: Path) -> str:
 
 def try_all(data: dict[str, Any]) -> int:
     """Try the environments of `configs`; append a line with what was found to `answers`."""
-    from rlzoo_plus.config.own_code import import_packages
-    from rlzoo_plus.config.resolve import validate_config
     from rlzoo_plus.envs.fit import inspect_env
 
     with Path(data["answers"]).open("a", encoding="utf-8") as answers:

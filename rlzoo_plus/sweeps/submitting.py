@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
@@ -114,8 +115,6 @@ def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) ->
 
 def worker_command(launcher: WorkersLauncher, configs: Iterable[RunConfig]) -> str:
     """Return the command that starts a worker for runs with these configurations."""
-    from rlzoo_plus.analysis.find_run import foreign_code_of
-
     # What is submitted has no store.
     alone = (config.model_copy(update={"store": None}) for config in configs)
     needs_trust = bool(launcher.settings.code) or any(

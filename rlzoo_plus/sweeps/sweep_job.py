@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.artifacts.inside import check_inside, check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
-from rlzoo_plus.config.resolve import config_hash, load_stored
+from rlzoo_plus.config.references import refuse_secrets
+from rlzoo_plus.config.resolve import config_hash, infra_of, load_stored
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import ConfigError
 
+# Their jobs run on this machine; what another machine has is not known here.
+ON_THIS_MACHINE = ("local", "debug")
 SWEEPS = Path("outputs") / "sweeps"
 # The keys of a stored `infra` that can neither run anything nor connect to another machine.
 _LIMITS = ("workers", "memory_gib", "time_limit_minutes")
@@ -140,10 +146,6 @@ def placed_again(jobs: list[SweepJob], overrides: Sequence[str], *, trust: bool)
         ConfigError: An untrusted sweep needs code that this package does not ship, or a launcher on
             other machines; or an override is wrong.
     """
-    from rlzoo_plus.analysis.find_run import foreign_code_of
-    from rlzoo_plus.config.references import refuse_secrets
-    from rlzoo_plus.config.resolve import infra_of
-
     foreign = dict.fromkeys(name for job in jobs for name in foreign_code_of(job.config))
     if foreign and not trust:
         raise ConfigError(
@@ -186,8 +188,6 @@ def _stored(job: SweepJob, given: dict[str, Any], *, trust: bool) -> dict[str, A
     The settings of a launcher run commands and connect to other machines. Without trust, only the
     number of workers and the limits are used, and a launcher on this machine.
     """
-    from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
-
     stored = job.config.infra.model_dump()
     name = given.get("name", stored["name"])
     if not trust and "name" not in given and name not in ON_THIS_MACHINE:
@@ -212,8 +212,6 @@ def parse_infra(overrides: Sequence[str]) -> dict[str, Any]:
 
 def _parse(override: str) -> tuple[str, Any]:
     """Return key and value of `infra.KEY=VALUE`."""
-    import yaml
-
     key, equals, text = override.partition("=")
     if not equals or not key.startswith("infra."):
         raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.analysis.estimates import shown
+from rlzoo_plus.analysis.progress import Progress
 from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.analysis.variants import settings_labels, variant_values
 from rlzoo_plus.config.cadence import trained_steps
 from rlzoo_plus.sweeps.controller import Controller, Entry
-from rlzoo_plus.sweeps.states import JobState, JobView, Progress, look_at, tell_causes, view_of
+from rlzoo_plus.sweeps.states import JobState, JobView, look_at, tell_causes, view_of
 from rlzoo_plus.sweeps.summary import Row, few_seeds_note, summarise, write_summary
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class SweepView(LiveView):
     Planning and checking show a bar in a terminal, else a line at times. Drawing the jobs costs the
     same however many of them wait.
     """
+
+    _jobs: list[SweepJob]
 
     def __init__(self, make_console: Callable[[], Console], *, may_draw: bool = True) -> None:
         """Show nothing yet.
@@ -135,7 +138,7 @@ class SweepView(LiveView):
     def expect(self, total: int, launcher: Launcher) -> None:
         """Expect `total` jobs; print nothing."""
         self._launcher, self._total = launcher, total
-        self._jobs: list[SweepJob] = []
+        self._jobs = []
         self._n_ended = self._n_before = 0
         self._failed: deque[JobView] = deque(maxlen=_MOST_FAILED)
         self._times: list[float] = []

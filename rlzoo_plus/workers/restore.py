@@ -15,6 +15,7 @@ from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import check_inside, check_plain
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.errors import RunError
+from rlzoo_plus.runs.train_job import move_aside
 from rlzoo_plus.store.contract import ArtifactStore, StoreError
 from rlzoo_plus.store.lease import LeaseLostError, RunLease
 from rlzoo_plus.store.mirror import RunMirror
@@ -72,8 +73,6 @@ def restore_run(store: ArtifactStore, run: str, root: Path, path: Path) -> int |
 
 
 def _put_away(run: RunDir, *, is_copy: bool) -> None:
-    from rlzoo_plus.runs.train_job import move_aside
-
     if is_copy:
         shutil.rmtree(run.path)
     else:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus import __version__
 from rlzoo_plus.analysis.progress import Progress
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.untrusted import printable
@@ -25,6 +24,7 @@ from rlzoo_plus.sweeps.logs import TAIL_BYTES, last_lines
 from rlzoo_plus.sweeps.states import JobState, JobView
 from rlzoo_plus.sweeps.summary import Row, as_data
 from rlzoo_plus.sweeps.sweep_job import SweepJob, sweep_dir
+from rlzoo_plus.version import __version__
 from rlzoo_plus.workers.costs import RunCosts, costs_of_run, costs_of_sweep
 
 # No return, time or count of steps is larger; what is would break tables.

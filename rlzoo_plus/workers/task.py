@@ -10,16 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus import __version__
+from rlzoo_plus.analysis.find_run import Place, foreign_code_of, read_config
 from rlzoo_plus.analysis.progress import about_run, read_evaluations, read_report
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.resolve import infra_of
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.train_job import run_job
 from rlzoo_plus.store.contract import is_name
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Limits
 from rlzoo_plus.sweeps.states import log_file
 from rlzoo_plus.sweeps.sweep_job import SweepJob, load_job
+from rlzoo_plus.version import __version__
 
 _RUN_TARGET = "rlzoo_plus.workers.task:run_with_code"
 _CODE = re.compile(r"[0-9a-f]{64}")
@@ -82,8 +85,6 @@ class Task:
 
     def _config(self) -> RunConfig:
         """Return its configuration, as it is trained once it has begun: that decides its hash."""
-        from rlzoo_plus.analysis.find_run import Place, read_config
-
         assert self.job is not None
         try:
             return read_config(Place(self.run_dir.path))
@@ -132,8 +133,6 @@ def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
 
 def run_with_code(data: dict[str, Any]) -> int:
     """Train a job whose own code is in a folder; return the exit code of `train`."""
-    from rlzoo_plus.runs.train_job import run_job
-
     if data.get("code") is not None:
         sys.path.insert(0, data["code"])
     return run_job(data)
@@ -167,8 +166,6 @@ def _share(record: Mapping[str, Any]) -> float | None:
 
 def _placed(job: SweepJob) -> SweepJob:
     """Return a run as it is trained here: only its limits count of where it was to run."""
-    from rlzoo_plus.config.resolve import infra_of
-
     infra = job.config.infra
     limits = {"memory_gib": infra.memory_gib, "time_limit_minutes": infra.time_limit_minutes}
     here = {"infra": infra_of({"name": "local", **limits}), "store": None}
@@ -179,8 +176,6 @@ def _placed(job: SweepJob) -> SweepJob:
 
 def _foreign_to(job: SweepJob) -> list[str]:
     """Return what a run would import, connect to or read that this project does not ship."""
-    from rlzoo_plus.analysis.find_run import foreign_code_of
-
     # A path of this machine, too: the run would send the policy that is there to the store.
     start = job.config.init_from
     return foreign_code_of(job.config) + ([f"init_from={start}"] if start else [])

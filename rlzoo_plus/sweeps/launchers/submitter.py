@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlzoo_plus.config.schema import InfraConfig
+from rlzoo_plus.store.code import send_code
 from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
 from rlzoo_plus.store.lease import CANCELLED, ENDED, FAILED, reopen
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.store.submissions import Submissions
+from rlzoo_plus.version import __version__
 
 log = logging.getLogger(__name__)
 # Where it runs is for its worker to say; the limits go with the run.
@@ -110,8 +112,6 @@ class Submitter:
             StoreError: A request failed.
             ConfigError: The code cannot be sent.
         """
-        from rlzoo_plus import __version__
-
         if self._about is None:
             if not honours_conditions(self.store, uuid.uuid4().hex):
                 log.warning(
@@ -119,11 +119,7 @@ class Submitter:
                     "use it at a time",
                     self.store.url,
                 )
-            sha = None
-            if self._code:
-                from rlzoo_plus.store.code import send_code
-
-                sha = send_code(self.store, self.sweep, self._code)
+            sha = send_code(self.store, self.sweep, self._code) if self._code else None
             self._about = {"version": __version__, "code": sha}
         return self._about
 
