@@ -24,57 +24,35 @@ _LONGEST_WORKER, _LONGEST_WORD = 100, 80
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of a worker.
+    """The machine of a worker."""
 
-    Attributes:
-        kind: Its instance type, None if it is not known.
-        processor: Model of its processor.
-        usd_per_hour: The most that one slot of it can cost [$ per hour], None if it is not known.
-    """
-
-    kind: str | None = None
-    processor: str = "unknown"
+    kind: str | None = None  # its instance type, None if it is not known
+    processor: str = "unknown"  # model of its processor
+    # The most that one slot of it can cost [$ per hour], None if it is not known.
     usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one worker did for a run.
-
-    Attributes:
-        worker: The worker.
-        machine: Instance type of its machine, None if it is not known.
-        processor: Model of the processor.
-        step: The step that training began at, None if it did not begin.
-        seconds: How long the worker had the run, up to its last sign of life [s].
-        usd: What that cost at most [$], None if no price is known.
-        end: State of the lease that it ended with, or `LOST`; None if it has not ended.
-    """
+    """What one worker did for a run."""
 
     worker: str
-    machine: str | None
-    processor: str
-    step: int | None
-    seconds: float
-    usd: float | None
-    end: str | None
+    machine: str | None  # instance type of its machine, None if it is not known
+    processor: str  # model of the processor
+    step: int | None  # the step that training began at, None if it did not begin
+    seconds: float  # how long the worker had the run, up to its last sign of life [s]
+    usd: float | None  # what that cost at most [$], None if no price is known
+    end: str | None  # state of the lease that it ended with, or `LOST`; None if it has not ended
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Sums over all attempts at a run.
+    """Sums over all attempts at a run."""
 
-    Attributes:
-        attempts: Number of attempts that trained, or still may.
-        seconds: How long workers had the run [s].
-        usd: What that cost at most [$], None if no price is known of any attempt.
-        processors: Models of the processors that it was trained on.
-    """
-
-    attempts: int = 0
-    seconds: float = 0.0
-    usd: float | None = None
-    processors: tuple[str, ...] = ()
+    attempts: int = 0  # number of attempts that trained, or still may
+    seconds: float = 0.0  # how long workers had the run [s]
+    usd: float | None = None  # what that cost at most [$], None if no price is known of any attempt
+    processors: tuple[str, ...] = ()  # models of the processors that it was trained on
 
 
 def read_attempts(record: Mapping[str, Any]) -> tuple[list[Attempt], Spent]:

@@ -35,19 +35,12 @@ class StoreError(RunError):
 
 @dataclass(frozen=True)
 class Entry:
-    """An object in a listing.
+    """An object in a listing."""
 
-    Attributes:
-        name: Its name below the store's URL.
-        size: Its size [bytes].
-        tag: Changes with the content; what `put_if_unchanged` compares.
-        age_s: Time since it was written, by the clock of the store alone [s].
-    """
-
-    name: str
-    size: int
-    tag: str
-    age_s: float
+    name: str  # its name below the store's URL
+    size: int  # its size [bytes]
+    tag: str  # changes with the content; what `put_if_unchanged` compares
+    age_s: float  # time since it was written, by the clock of the store alone [s]
 
 
 class ArtifactStore(Protocol):

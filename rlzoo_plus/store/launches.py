@@ -20,17 +20,11 @@ _NAME = re.compile(r"[0-9]{6}-[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class Launch:
-    """Machines that one command asked for; whoever can write to the store has written it.
+    """Machines that one command asked for; whoever can write to the store has written it."""
 
-    Attributes:
-        name: Its name; sorts by the order of the launches.
-        jobs: The keys of the runs, in the order in which the machines count them.
-        infra: The settings of the launcher, plain data; nothing in them is checked.
-    """
-
-    name: str
-    jobs: tuple[str, ...]
-    infra: dict[str, Any]
+    name: str  # its name; sorts by the order of the launches
+    jobs: tuple[str, ...]  # the keys of the runs, in the order in which the machines count them
+    infra: dict[str, Any]  # the settings of the launcher, plain data; nothing in them is checked
 
 
 class Launches:

@@ -30,19 +30,12 @@ _NOT_CACHED = ("evaluations",)
 
 @dataclass(frozen=True)
 class LiveRecord:
-    """What the lease of a run says; another machine wrote it, so nothing of it is checked.
+    """What the lease of a run says; another machine wrote it, so nothing of it is checked."""
 
-    Attributes:
-        run: The run's name, `sweep/run`.
-        tag: Changes with the record.
-        age_s: Time since it was written, by the clock of the store [s].
-        record: The record, empty if it is damaged.
-    """
-
-    run: str
-    tag: str
-    age_s: float
-    record: dict[str, Any]
+    run: str  # the run's name, `sweep/run`
+    tag: str  # changes with the record
+    age_s: float  # time since it was written, by the clock of the store [s]
+    record: dict[str, Any]  # the record, empty if it is damaged
 
     @property
     def state(self) -> str:

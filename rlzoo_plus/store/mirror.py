@@ -46,17 +46,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sent:
-    """What a push sent.
+    """What a push sent."""
 
-    Attributes:
-        objects: How many objects.
-        size: Their bytes.
-        step: Step of the newest checkpoint in the store, None if there is none.
-    """
-
-    objects: int
-    size: int
-    step: int | None
+    objects: int  # how many objects
+    size: int  # their bytes
+    step: int | None  # step of the newest checkpoint in the store, None if there is none
 
 
 class RunMirror:

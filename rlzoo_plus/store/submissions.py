@@ -44,16 +44,12 @@ def split_sweep_url(url: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one command submitted.
+    """What one command submitted."""
 
-    Attributes:
-        number: Its place among the submissions of the sweep, from 1.
-        about: `version` of this package, and `code`, the name of the code that the jobs need.
-        records: A record for each job, as in a sweep's ledger; nothing in them is checked.
-    """
-
-    number: int
+    number: int  # its place among the submissions of the sweep, from 1
+    # `version` of this package, and `code`, the name of the code that the jobs need.
     about: dict[str, Any]
+    # A record for each job, as in a sweep's ledger; nothing in them is checked.
     records: list[dict[str, Any]]
 
 

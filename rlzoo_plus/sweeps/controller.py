@@ -24,22 +24,14 @@ _LOOK_AGAIN_S = 1.0
 
 @dataclass
 class Entry:
-    """A job and its state in a controller.
-
-    Attributes:
-        job: The job.
-        state: Its state.
-        reason: Why it failed.
-        look_at: When to check it again if another process trains in its directory, in
-            `time.monotonic` [s].
-        ran_s: Time it ran here [s]; 0 if it was done already.
-    """
+    """A job and its state in a controller."""
 
     job: SweepJob
     state: JobState = JobState.WAITING
-    reason: str = ""
+    reason: str = ""  # why it failed
+    # When to check it again if another process trains in its directory, in `time.monotonic` [s].
     look_at: float = 0.0
-    ran_s: float = 0.0
+    ran_s: float = 0.0  # time it ran here [s]; 0 if it was done already
 
 
 class Controller(Scheduler[Entry]):

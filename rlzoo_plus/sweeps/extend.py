@@ -16,19 +16,12 @@ Lengths = dict[int, SweepJob]
 
 @dataclass
 class Placed:
-    """Jobs in the directories where their sweep has them.
+    """Jobs in the directories where their sweep has them."""
 
-    Attributes:
-        jobs: In the order in which they were given.
-        extended: Lengths of the runs that are extended.
-        left: Lengths of the runs that workers do not extend.
-        mistakes: Why some jobs cannot run.
-    """
-
-    jobs: list[SweepJob] = field(default_factory=list)
-    extended: set[int] = field(default_factory=set)
-    left: set[int] = field(default_factory=set)
-    mistakes: list[str] = field(default_factory=list)
+    jobs: list[SweepJob] = field(default_factory=list)  # in the order in which they were given
+    extended: set[int] = field(default_factory=set)  # lengths of the runs that are extended
+    left: set[int] = field(default_factory=set)  # lengths of the runs that workers do not extend
+    mistakes: list[str] = field(default_factory=list)  # why some jobs cannot run
 
     def notes(self) -> list[str]:
         """Return what the user should know."""

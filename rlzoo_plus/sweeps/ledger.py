@@ -33,14 +33,11 @@ ADDED, STARTED, DONE, FAILED, STOPPED, REMOVED = (
 
 @dataclass
 class Past:
-    """The content of a ledger.
+    """The content of a ledger."""
 
-    Attributes:
-        jobs: The jobs of the sweep by their key, in the order in which they were added.
-        last: The last event of each job that has one, by its key.
-    """
-
+    # The jobs of the sweep by their key, in the order in which they were added.
     jobs: dict[str, SweepJob] = field(default_factory=dict)
+    # The last event of each job that has one, by its key.
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 

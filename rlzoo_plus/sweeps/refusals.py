@@ -135,15 +135,10 @@ _CHECKS: tuple[tuple[Callable[[RunConfig], None], dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of an environment that was made, reset and stepped.
+    """What became of an environment that was made, reset and stepped."""
 
-    Attributes:
-        errors: Why a run cannot begin in it; at most one.
-        warnings: What is doubtful about it.
-    """
-
-    errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)  # why a run cannot begin in it; at most one
+    warnings: list[str] = field(default_factory=list)  # what is doubtful about it
 
 
 def try_environments(configs: list[RunConfig]) -> list[Tried]:

@@ -39,25 +39,15 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as a table shows it.
-
-    Attributes:
-        job: The job.
-        state: Its state.
-        reason: Why it failed, or another remark.
-        progress: How far it is.
-        best: Mean return of its best evaluation, if it is done.
-        final: Mean return of its last evaluation, if it is done.
-        time_s: Training time, if it is done [s].
-    """
+    """A job as a table shows it."""
 
     job: SweepJob
     state: JobState
-    reason: str = ""
-    progress: Progress = field(default_factory=Progress)
-    best: float | None = None
-    final: float | None = None
-    time_s: float | None = None
+    reason: str = ""  # why it failed, or another remark
+    progress: Progress = field(default_factory=Progress)  # how far it is
+    best: float | None = None  # mean return of its best evaluation, if it is done
+    final: float | None = None  # mean return of its last evaluation, if it is done
+    time_s: float | None = None  # training time, if it is done [s]
 
 
 def look_at(past: ledger.Past, jobs: Iterable[SweepJob] | None = None) -> list[JobView]:

@@ -28,17 +28,11 @@ HEADS = ("environment", "algorithm", "steps", "seeds", "final (IQM, 95 %)", "bes
 
 @dataclass(frozen=True)
 class Suite:
-    """Algorithms and environments to compare, each with its tuned values.
+    """Algorithms and environments to compare, each with its tuned values."""
 
-    Attributes:
-        about: What it is for, and how long it takes.
-        pairs: The environments of each algorithm.
-        overrides: For all runs.
-    """
-
-    about: str
-    pairs: Mapping[str, tuple[str, ...]]
-    overrides: tuple[str, ...] = ()
+    about: str  # what it is for, and how long it takes
+    pairs: Mapping[str, tuple[str, ...]]  # the environments of each algorithm
+    overrides: tuple[str, ...] = ()  # for all runs
 
 
 SUITES = {

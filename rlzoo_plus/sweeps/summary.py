@@ -20,31 +20,19 @@ _Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Row:
-    """All seeds of one algorithm with one set of values on one environment.
+    """All seeds of one algorithm with one set of values on one environment."""
 
-    Attributes:
-        env: Name of the environment.
-        algo: Name of the algorithm.
-        settings: The values that differ from other rows of this algorithm and environment.
-        n_done: Number of finished runs.
-        n_failed: Number of failed runs.
-        n_open: Number of runs that wait or run.
-        best: Over the mean returns of the best evaluations, None if nothing is known.
-        final: Over the mean returns of the last evaluations, None if nothing is known.
-        best_run: Path of the run with the highest mean return, below the sweep.
-        time_s: Training time of all of them together [s].
-    """
-
-    env: str
-    algo: str
-    settings: str
-    n_done: int
-    n_failed: int
-    n_open: int
-    best: Estimate | None
+    env: str  # name of the environment
+    algo: str  # name of the algorithm
+    settings: str  # the values that differ from other rows of this algorithm and environment
+    n_done: int  # number of finished runs
+    n_failed: int  # number of failed runs
+    n_open: int  # number of runs that wait or run
+    best: Estimate | None  # over the mean returns of the best evaluations, None if nothing is known
+    # Over the mean returns of the last evaluations, None if nothing is known.
     final: Estimate | None
-    best_run: str | None
-    time_s: float
+    best_run: str | None  # path of the run with the highest mean return, below the sweep
+    time_s: float  # training time of all of them together [s]
 
 
 def summarise(views: list[JobView]) -> list[Row]:

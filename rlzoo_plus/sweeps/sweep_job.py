@@ -29,19 +29,12 @@ _LIMITS = ("workers", "memory_gib", "time_limit_minutes")
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One run of a sweep.
+    """One run of a sweep."""
 
-    Attributes:
-        sweep: The sweep's directory.
-        path: The run's directory, below the sweep's.
-        config: What it trains, `run_dir` included.
-        command: The command line that runs it alone.
-    """
-
-    sweep: Path
-    path: Path
-    config: RunConfig
-    command: str
+    sweep: Path  # the sweep's directory
+    path: Path  # the run's directory, below the sweep's
+    config: RunConfig  # what it trains, `run_dir` included
+    command: str  # the command line that runs it alone
 
     @property
     def key(self) -> str:

@@ -17,15 +17,10 @@ _WORKER = re.compile(r"batch-(?P<id>[0-9A-Za-z-]{1,64}?)(?:_(?P<index>[0-9]{1,5}
 
 @dataclass(frozen=True)
 class BatchJob:
-    """A job, or a child of an array job.
+    """A job, or a child of an array job."""
 
-    Attributes:
-        id: Id of the job, of a child that of its array job.
-        index: Number of the child, None for a job that is no child.
-    """
-
-    id: str
-    index: int | None = None
+    id: str  # id of the job, of a child that of its array job
+    index: int | None = None  # number of the child, None for a job that is no child
 
     @property
     def name(self) -> str:

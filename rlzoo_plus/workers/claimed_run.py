@@ -15,21 +15,13 @@ _PUSH_LEFT_S = 20.0
 
 @dataclass(eq=False)
 class Taken:
-    """A run that a worker has the lease of.
-
-    Attributes:
-        task: The run.
-        lease: Its lease.
-        sync: Sends it while it trains, None before.
-        asked: What its process was told to do last, None if nothing.
-        is_ending: Whether it needs no slot any more.
-    """
+    """A run that a worker has the lease of."""
 
     task: Task
-    lease: RunLease
-    sync: RunSync | None = None
-    asked: str | None = None
-    is_ending: bool = False
+    lease: RunLease  # its lease
+    sync: RunSync | None = None  # sends it while it trains, None before
+    asked: str | None = None  # what its process was told to do last, None if nothing
+    is_ending: bool = False  # whether it needs no slot any more
 
     def wanted(self, left_s: float) -> str | None:
         """Return what its process must be told, None if it may go on.

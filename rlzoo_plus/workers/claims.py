@@ -39,21 +39,14 @@ _BATCH, _MOST_YOUNG = 64, 32
 
 @dataclass
 class Look:
-    """What one look at a sweep has found.
+    """What one look at a sweep has found."""
 
-    Attributes:
-        claimed: The runs that are ours from now on.
-        n_open: Runs that may be taken later: there were enough, or something is in the way.
-        n_elsewhere: Runs of other workers.
-        n_alive: Those of them whose worker was seen to beat since this one began.
-        n_refused: Runs that this worker does not take.
-    """
-
+    # The runs that are ours from now on.
     claimed: list[tuple[Task, RunLease]] = field(default_factory=list)
-    n_open: int = 0
-    n_elsewhere: int = 0
-    n_alive: int = 0
-    n_refused: int = 0
+    n_open: int = 0  # runs that may be taken later: there were enough, or something is in the way
+    n_elsewhere: int = 0  # runs of other workers
+    n_alive: int = 0  # those of them whose worker was seen to beat since this one began
+    n_refused: int = 0  # runs that this worker does not take
 
 
 class Claims:

@@ -17,15 +17,10 @@ _MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class RunCosts:
-    """What the attempts at one run took.
+    """What the attempts at one run took."""
 
-    Attributes:
-        attempts: The newest attempts, the last one at the end.
-        spent: Sums over all attempts.
-    """
-
-    attempts: tuple[Attempt, ...] = ()
-    spent: Spent = field(default_factory=Spent)
+    attempts: tuple[Attempt, ...] = ()  # the newest attempts, the last one at the end
+    spent: Spent = field(default_factory=Spent)  # sums over all attempts
 
     @property
     def interrupted(self) -> list[Attempt]:
@@ -40,25 +35,15 @@ class RunCosts:
 
 @dataclass(frozen=True)
 class SweepCosts:
-    """What the attempts at all runs of a sweep took.
+    """What the attempts at all runs of a sweep took."""
 
-    Attributes:
-        interrupted_runs: Number of runs with an attempt that ended early.
-        interruptions: Number of such attempts.
-        interrupted_seconds: What they took, as far as they are known [s].
-        interrupted_usd: What they cost at most [$], None if no price is known.
-        changed_processor: Number of runs that were trained on several processors.
-        seconds: What all attempts took [s].
-        usd: What they cost at most [$], None if no price is known.
-    """
-
-    interrupted_runs: int
-    interruptions: int
-    interrupted_seconds: float
-    interrupted_usd: float | None
-    changed_processor: int
-    seconds: float
-    usd: float | None
+    interrupted_runs: int  # number of runs with an attempt that ended early
+    interruptions: int  # number of such attempts
+    interrupted_seconds: float  # what they took, as far as they are known [s]
+    interrupted_usd: float | None  # what they cost at most [$], None if no price is known
+    changed_processor: int  # number of runs that were trained on several processors
+    seconds: float  # what all attempts took [s]
+    usd: float | None  # what they cost at most [$], None if no price is known
 
 
 def costs_of_run(live: LiveRecord) -> RunCosts:

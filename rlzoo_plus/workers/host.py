@@ -19,20 +19,16 @@ from rlzoo_plus.workers.spot_notice import Metadata, SpotWatch, instance_type
 
 @dataclass(frozen=True)
 class Host:
-    """The machine of one worker.
+    """The machine of one worker."""
 
-    Attributes:
-        worker: An id of the worker that no other process has ever used.
-        machine: What it tells of the machine.
-        only: The key of the only run that it takes, None for any.
-        watch: Looks for the notice that the machine is taken away, None if nothing does.
-    """
-
+    # An id of the worker that no other process has ever used.
     worker: str = field(default_factory=lambda: worker_name(None))
+    # What it tells of the machine.
     machine: Machine = field(
         default_factory=lambda: Machine(processor=str(machine_fingerprint()["processor"]))
     )
-    only: str | None = None
+    only: str | None = None  # the key of the only run that it takes, None for any
+    # Looks for the notice that the machine is taken away, None if nothing does.
     watch: SpotWatch | None = None
 
     @property

@@ -20,25 +20,18 @@ _JOBS = "jobs.json"
 
 @dataclass
 class Folder:
-    """A sweep, or another folder of runs.
+    """A sweep, or another folder of runs."""
 
-    Attributes:
-        name: Its name, the first part of the names of its runs.
-        is_sweep: Whether workers can train it: jobs were submitted to it.
-        counts: Number of runs in each state.
-        cancelled: Number of those that wait until they are opened again.
-        newest_s: Time since the last sign of life of any worker [s], None if there was none.
-        best: Highest mean return of an evaluation: the best of a finished run, else its last.
-        best_run: The name of that run.
-    """
-
-    name: str
-    is_sweep: bool
+    name: str  # its name, the first part of the names of its runs
+    is_sweep: bool  # whether workers can train it: jobs were submitted to it
+    # Number of runs in each state.
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(map(str, JobState), 0))
-    cancelled: int = 0
+    cancelled: int = 0  # number of those that wait until they are opened again
+    # Time since the last sign of life of any worker [s], None if there was none.
     newest_s: float | None = None
+    # Highest mean return of an evaluation: the best of a finished run, else its last.
     best: float | None = None
-    best_run: str | None = None
+    best_run: str | None = None  # the name of that run
 
     def add(self, live: LiveRecord) -> None:
         """Count a run."""

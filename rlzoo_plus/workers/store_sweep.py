@@ -35,34 +35,22 @@ _STATES = {lease.FINISHED: JobState.DONE, lease.FAILED: JobState.FAILED}
 
 @dataclass(frozen=True)
 class StoreView(JobView):
-    """A job of a sweep in a store, as a table shows it.
+    """A job of a sweep in a store, as a table shows it."""
 
-    Attributes:
-        worker: Who trains it, or did so last; empty if nobody did.
-        age_s: Time since the worker's last sign of life [s], None if there is none.
-        is_cancelled: Whether it waits until the sweep is resumed.
-        tag: Of the run's lease if nobody holds it any more, else None.
-        costs: What the attempts at it took.
-    """
-
-    worker: str = ""
+    worker: str = ""  # who trains it, or did so last; empty if nobody did
+    # Time since the worker's last sign of life [s], None if there is none.
     age_s: float | None = None
-    is_cancelled: bool = False
-    tag: str | None = None
-    costs: RunCosts = field(default_factory=RunCosts)
+    is_cancelled: bool = False  # whether it waits until the sweep is resumed
+    tag: str | None = None  # of the run's lease if nobody holds it any more, else None
+    costs: RunCosts = field(default_factory=RunCosts)  # what the attempts at it took
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What became of a change to many runs.
+    """What became of a change to many runs."""
 
-    Attributes:
-        answers: The answer for each run that could be changed.
-        error: Why others could not be changed, None if all could.
-    """
-
-    answers: list[Any]
-    error: StoreError | None
+    answers: list[Any]  # the answer for each run that could be changed
+    error: StoreError | None  # why others could not be changed, None if all could
 
 
 class StoreSweep:

@@ -30,40 +30,26 @@ _CODE = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Rules:
-    """What a worker takes.
+    """What a worker takes."""
 
-    Attributes:
-        trust: Whether jobs may bring code of their own, and name code, trackers and URLs.
-        any_version: Whether jobs of other versions of this package are taken.
-        targets: The functions, `module:function`, that jobs other than runs may name.
-    """
-
+    # Whether jobs may bring code of their own, and name code, trackers and URLs.
     trust: bool = False
-    any_version: bool = False
+    any_version: bool = False  # whether jobs of other versions of this package are taken
+    # The functions, `module:function`, that jobs other than runs may name.
     targets: Collection[str] = ()
 
 
 @dataclass(frozen=True)
 class Task:
-    """A job that a worker may take.
+    """A job that a worker may take."""
 
-    Attributes:
-        key: Its name within the sweep.
-        run_dir: Where it works on this machine.
-        spec: The job as a launcher takes it.
-        job: The run, None for a job of another kind.
-        code: Name of the code that it brings, None without.
-        follow: Whether its beats carry its evaluations.
-        max_usd: What all attempts at it may cost together [$], None for no limit.
-    """
-
-    key: str
-    run_dir: RunDir
-    spec: JobSpec
-    job: SweepJob | None = None
-    code: str | None = None
-    follow: bool = False
-    max_usd: float | None = None
+    key: str  # its name within the sweep
+    run_dir: RunDir  # where it works on this machine
+    spec: JobSpec  # the job as a launcher takes it
+    job: SweepJob | None = None  # the run, None for a job of another kind
+    code: str | None = None  # name of the code that it brings, None without
+    follow: bool = False  # whether its beats carry its evaluations
+    max_usd: float | None = None  # what all attempts at it may cost together [$], None for no limit
 
     def with_code(self, folder: Path) -> Task:
         """Return it with the folder that its process finds its own code in."""

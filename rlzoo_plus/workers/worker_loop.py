@@ -65,24 +65,16 @@ class Wait(StrEnum):
 
 @dataclass(frozen=True)
 class Times:
-    """How often a worker acts, and how long it tries.
+    """How often a worker acts, and how long it tries."""
 
-    Attributes:
-        beat_s: Time between the beats of a run [s].
-        push_s: Time between its pushes [s].
-        look_s: Time between looks for runs that nobody trains [s].
-        expires_s: When a lease without a beat may be taken; the same for all workers [s].
-        patience_s: How long requests are tried again before a run is restored, and when it has
-            ended [s].
-        stop_patience_s: The same after a signal [s].
-    """
-
-    beat_s: float = BEAT_S
-    push_s: float = PUSH_S
-    look_s: float = 5.0
+    beat_s: float = BEAT_S  # time between the beats of a run [s]
+    push_s: float = PUSH_S  # time between its pushes [s]
+    look_s: float = 5.0  # time between looks for runs that nobody trains [s]
+    # When a lease without a beat may be taken; the same for all workers [s].
     expires_s: float = EXPIRES_S
+    # How long requests are tried again before a run is restored, and when it has ended [s].
     patience_s: float = 600.0
-    stop_patience_s: float = 60.0
+    stop_patience_s: float = 60.0  # the same after a signal [s]
 
 
 class Worker(Scheduler[Taken]):

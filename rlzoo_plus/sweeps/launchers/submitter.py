@@ -26,15 +26,10 @@ _ELSEWHERE = ("run_dir", "sweep", "store")
 
 @dataclass(frozen=True)
 class Submitted:
-    """What one submission did.
+    """What one submission did."""
 
-    Attributes:
-        new: Number of jobs that were not in the store before, or with another content.
-        reopened: Number of ended runs that workers may take again.
-    """
-
-    new: int = 0
-    reopened: int = 0
+    new: int = 0  # number of jobs that were not in the store before, or with another content
+    reopened: int = 0  # number of ended runs that workers may take again
 
 
 class Submitter:
