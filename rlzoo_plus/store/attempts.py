@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,7 @@ def read_attempts(record: Mapping[str, Any]) -> tuple[list[Attempt], Spent]:
             _number(said.get("seconds"), _MOST_SECONDS) or 0.0,
             math.fsum(attempt.seconds for attempt in attempts),
         ),
-        _most([_number(said.get("usd"), _MOST_USD), _sum([a.usd for a in attempts])]),
+        _most([_number(said.get("usd"), _MOST_USD), sum_known(a.usd for a in attempts)]),
         _processors(names, attempts),
     )
     return attempts, spent
@@ -168,7 +168,7 @@ class Account:
             spent = Spent(
                 spent.attempts + 1,
                 round(spent.seconds + seconds, 3),
-                _sum([spent.usd, now.usd]),
+                sum_known([spent.usd, now.usd]),
                 _processors(spent.processors, [now]),
             )
         if not attempts and spent == Spent():
@@ -225,7 +225,8 @@ def _number(value: object, most: float) -> float | None:
     return float(value) if 0 <= value <= most else None
 
 
-def _sum(values: list[float | None]) -> float | None:
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """Return the sum of what is known [$], None if nothing is."""
     known = [value for value in values if value is not None]
     return round(math.fsum(known), 9) if known else None
 

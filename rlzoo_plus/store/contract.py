@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from rlzoo_plus.artifacts.untrusted import open_plain, printable
 from rlzoo_plus.errors import ConfigError, RunError
 from rlzoo_plus.registry import Registry
 
 Check = Callable[[], None]
+T = TypeVar("T")
+R = TypeVar("R")
+# Requests to a store at once.
+CONNECTIONS = 32
 # Imported when one is opened.
 _STORES = Registry(
     "store",
@@ -170,6 +175,12 @@ def open_store(url: str | Path) -> ArtifactStore:
             f"{printable(text)} needs boto3. Install it: pip install 'rlzoo_plus[aws]'."
         ) from None
     return store
+
+
+def in_parallel(act: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what a function that makes requests returns for each item; raise what it raises."""
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        return list(pool.map(act, items))
 
 
 def honours_conditions(store: ArtifactStore, owner: str) -> bool:

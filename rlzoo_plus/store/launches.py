@@ -28,7 +28,10 @@ class Launch:
 
 
 class Launches:
-    """The launches of one sweep in a store; each is written once and never changed."""
+    """The launches of one sweep in a store; each is written once and never changed.
+
+    Its methods raise `StoreError` if a request failed.
+    """
 
     def __init__(self, store: ArtifactStore, sweep: str) -> None:
         """Name a sweep; nothing is requested yet."""
@@ -41,9 +44,6 @@ class Launches:
         Args:
             jobs: The keys of the runs.
             infra: The settings of the launcher, without secrets.
-
-        Raises:
-            StoreError: A request failed.
         """
         numbers = [int(name.partition("-")[0]) for name in self.names()]
         name = f"{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}"
@@ -53,11 +53,7 @@ class Launches:
         return Launch(name, tuple(jobs), dict(infra))
 
     def names(self) -> list[str]:
-        """Return the names of all launches, the oldest first.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return the names of all launches, the oldest first."""
         found = (
             entry.name.removeprefix(self._prefix).removesuffix(".json")
             for entry in self._store.list(self._prefix)
@@ -69,7 +65,6 @@ class Launches:
 
         Raises:
             ConfigError: There is none of that name, or it is damaged.
-            StoreError: A request failed.
         """
         where = f"{self._store.url} has no launch {printable(name)!r} of {printable(self.sweep)}"
         if not _NAME.fullmatch(name):

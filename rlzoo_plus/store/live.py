@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.store.cache import cache_of, hash_of, read_cached
-from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
+from rlzoo_plus.store.contract import CONNECTIONS, ArtifactStore, Entry, StoreError, in_parallel
 from rlzoo_plus.store.lease import (
     EXPIRES_S,
     FOLDER,
@@ -20,7 +20,6 @@ from rlzoo_plus.store.lease import (
     request_in,
 )
 
-CONNECTIONS = 32
 MOST_RUNS = 1_000_000
 _MOST_FAILED, _MOST_ROUNDS = 2 * CONNECTIONS, 8
 _SUFFIX = ".json"
@@ -111,17 +110,11 @@ class LiveRecords:
         n_rounds, left = 0, wanted
         while left:
             n_rounds += 1
-            errors = self._read_once(left)
+            errors: list[StoreError] = []
+            in_parallel(partial(self._try, failed=errors), left.values())
             left = self._changed(left)
             if errors and (len(left) == len(wanted) or n_rounds == _MOST_ROUNDS):
                 raise errors[0]
-
-    def _read_once(self, wanted: dict[str, Entry]) -> list[StoreError]:
-        failed: list[StoreError] = []
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            for _ in pool.map(lambda entry: self._try(entry, failed), wanted.values()):
-                pass
-        return failed
 
     def _try(self, entry: Entry, failed: list[StoreError]) -> None:
         # Of a store that is gone, a few requests say enough.

@@ -8,7 +8,6 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -28,7 +27,7 @@ from rlzoo_plus.artifacts.untrusted import (
     read_json,
     read_plain_file,
 )
-from rlzoo_plus.store.contract import ArtifactStore, Check, StoreError, is_name
+from rlzoo_plus.store.contract import ArtifactStore, Check, StoreError, in_parallel, is_name
 from rlzoo_plus.store.zips import zip_files
 
 RUNS, STATE = "runs", "state"
@@ -37,7 +36,6 @@ CHECKPOINTS, CUT_ROWS, BUNDLES = "checkpoints", "checkpoints/cut_rows.json", ("b
 HEAD = "checkpoints.json"
 # What was sent where; hidden, so it is never sent itself.
 SENT_FILE = ".store.json"
-CONNECTIONS = 32
 # Written last: they say that everything before is there.
 _LAST = ("status.json", "result.json")
 _OF_TRACKERS = ("wandb", "mlflow")
@@ -246,9 +244,7 @@ class RunMirror:
             mark = _file_mark(info)
             if self._sent.get(f"{self._files}/{name}") != mark:
                 waiting.append((name, mark))
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            for _ in pool.map(lambda item: self._send_file(*item), waiting):
-                pass
+        in_parallel(lambda item: self._send_file(*item), waiting)
 
     def _send_file(self, name: str, mark: str) -> None:
         path = self._path / name
@@ -262,10 +258,7 @@ class RunMirror:
         if self._sent.get(name) == mark:
             return
         size = len(data) if isinstance(data, bytes) else data.lstat().st_size
-        if self._check is None:
-            self._store.put(name, data)
-        else:
-            self._store.put(name, data, self._check)
+        self._store.put(name, data, self._check)
         with self._lock:
             self._sent[name] = mark
             self._count, self._size = self._count + 1, self._size + size
@@ -274,9 +267,7 @@ class RunMirror:
         """Send the chunks of a checkpoint, and then itself, unless a chunk was pruned just now."""
         new = [name for name in sorted(chunks) if self._chunk(name) not in self._sent]
         try:
-            with ThreadPoolExecutor(CONNECTIONS) as pool:
-                for _ in pool.map(self._send_chunk, new):
-                    pass
+            in_parallel(self._send_chunk, new)
         except (StoreError, FileNotFoundError):
             if manifest_hash(self._checkpoint(step)[0]) == zipped[2]:
                 raise

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from glob import escape
 from itertools import islice
@@ -24,11 +23,10 @@ from rlzoo_plus.artifacts.untrusted import (
     parse_json,
     printable,
 )
-from rlzoo_plus.store.contract import ArtifactStore, StoreError
+from rlzoo_plus.store.contract import ArtifactStore, StoreError, in_parallel
 from rlzoo_plus.store.mirror import (
     BUNDLES,
     CHECKPOINTS,
-    CONNECTIONS,
     CUT_ROWS,
     HEAD,
     RUNS,
@@ -161,7 +159,7 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
 
 
 def has_state(store: ArtifactStore, run: str) -> bool:
-    """Return whether a store has a checkpoint of a run.
+    """Return whether a store has a list of checkpoints of a run, whole or damaged.
 
     Raises:
         StoreError: The request failed.
@@ -209,7 +207,8 @@ def get_all(
         if not paths.isdisjoint(path.parents):
             raise DamagedFolderError(f"{store.url}/{name} is below another object")
 
-    def get(name: str, path: Path) -> None:
+    def get(item: tuple[str, Path]) -> None:
+        name, path = item
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -217,6 +216,4 @@ def get_all(
         if not store.get_file(name, path, largest):
             raise DamagedFolderError(f"{store.url}/{name} is missing")
 
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for _ in pool.map(get, wanted.keys(), wanted.values()):
-            pass
+    in_parallel(get, wanted.items())

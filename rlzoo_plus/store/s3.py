@@ -33,6 +33,7 @@ from botocore.parsers import ResponseParserError
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import (
+    CONNECTIONS,
     Check,
     Entry,
     StoreError,
@@ -41,7 +42,6 @@ from rlzoo_plus.store.contract import (
     open_source,
 )
 
-CONNECTIONS = 32
 # In one listing; each takes memory here.
 MOST_OBJECTS = 2_000_000
 MULTIPART_BYTES = 64 * 2**20

@@ -54,7 +54,10 @@ class Submission:
 
 
 class Submissions:
-    """The submissions of one sweep; what was read is not read again."""
+    """The submissions of one sweep; what was read is not read again.
+
+    Its methods raise `StoreError` if a request failed.
+    """
 
     def __init__(self, store: ArtifactStore, sweep: str, cache: Path | None = None) -> None:
         """Name a sweep; nothing is requested yet.
@@ -68,11 +71,7 @@ class Submissions:
         self._known: dict[int, Submission] = {}
 
     def read(self) -> list[Submission]:
-        """Return all submissions by number; a damaged line is left out, with a warning.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return all submissions by number; a damaged line is left out, with a warning."""
         size = 0
         for entry in self._store.list(self._prefix):
             found = _NAME.fullmatch(entry.name.removeprefix(self._prefix))
@@ -104,9 +103,6 @@ class Submissions:
 
         Returns:
             The number of the new submission, None if nothing was missing.
-
-        Raises:
-            StoreError: A request failed.
         """
         while True:
             known = self.records()

@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,10 @@ from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.errors import EXIT_FAILED
 from rlzoo_plus.processes import stop_signals_go_to
 from rlzoo_plus.store.cache import remember_store
+from rlzoo_plus.store.contract import in_parallel
 from rlzoo_plus.store.download import bring_run
 from rlzoo_plus.store.lease import CANCELLED, ENDED, FINISHED, RUNNING
 from rlzoo_plus.store.live import LiveRecord
-from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.sweeps.controller import Entry
 from rlzoo_plus.sweeps.launchers.scheduler import POLL_S, stop_code
 from rlzoo_plus.sweeps.launchers.submitter import run_record
@@ -194,8 +193,7 @@ class _Watch:
     def _look(self) -> None:
         live = self._submitter.live()
         ended = {key: live[key] for key in self._open if key in live and live[key].state in ENDED}
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            problems = list(pool.map(self._bring, ended))
+        problems = in_parallel(self._bring, ended)
         for key, problem in zip(ended, problems, strict=True):
             self._judge(self._open[key], ended[key], problem)
         self._running = []

@@ -7,7 +7,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.attempts import Account
-from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError
+from rlzoo_plus.store.contract import ArtifactStore, Entry, StoreError, in_parallel
 from rlzoo_plus.store.lease import (
     ENDED,
     LARGEST_BYTES,
@@ -26,7 +25,6 @@ from rlzoo_plus.store.lease import (
     list_leases,
     read_record,
 )
-from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.workers.task import Rules, Task, load_task
 
@@ -52,7 +50,8 @@ class Look:
 class Claims:
     """The runs of a sweep, as one worker sees them.
 
-    One thread at a time looks; others may put off or leave runs meanwhile.
+    One thread at a time looks; others may put off or leave runs meanwhile. Its methods
+    raise `StoreError` if a request failed.
     """
 
     def __init__(
@@ -93,19 +92,11 @@ class Claims:
         self._first_seen: dict[str, tuple[Any, Any]] = {}
 
     def has_jobs(self) -> bool:
-        """Return whether anything was submitted.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return whether anything was submitted."""
         return bool(self._submissions.read())
 
     def has_others(self) -> bool:
-        """Return whether another worker is at work.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return whether another worker is at work."""
         listed = list_leases(self._store, self._sweep)
         young = [entry for entry in listed.values() if entry.age_s < self._expires_s]
         self._read(young)
@@ -129,9 +120,6 @@ class Claims:
         Args:
             most: How many.
             taken: The keys of those that this worker has.
-
-        Raises:
-            StoreError: A request failed.
         """
         records = self._submissions.records()
         if self._only is not None:
@@ -243,6 +231,4 @@ class Claims:
             if found is not None:
                 self._known[entry.name] = (found[1], read_record(found[0]))
 
-        if entries:
-            with ThreadPoolExecutor(CONNECTIONS) as pool:
-                list(pool.map(read, entries))
+        in_parallel(read, entries)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rlzoo_plus.analysis.run_list import duration
-from rlzoo_plus.store.attempts import LOST, Attempt, Spent, dollars, read_attempts
+from rlzoo_plus.store.attempts import (
+    LOST,
+    Attempt,
+    Spent,
+    dollars,
+    read_attempts,
+    sum_known,
+)
 from rlzoo_plus.store.lease import RELEASED
 from rlzoo_plus.store.live import LiveRecord
 
@@ -63,10 +70,10 @@ def costs_of_sweep(runs: Sequence[RunCosts]) -> SweepCosts:
         interrupted_runs=sum(run.n_interrupted > 0 for run in runs),
         interruptions=sum(run.n_interrupted for run in runs),
         interrupted_seconds=round(math.fsum(attempt.seconds for attempt in ended), 3),
-        interrupted_usd=_sum(attempt.usd for attempt in ended),
+        interrupted_usd=sum_known(attempt.usd for attempt in ended),
         changed_processor=sum(len(run.spent.processors) > 1 for run in runs),
         seconds=round(math.fsum(run.spent.seconds for run in runs), 3),
-        usd=_sum(run.spent.usd for run in runs),
+        usd=sum_known(run.spent.usd for run in runs),
     )
 
 
@@ -98,7 +105,7 @@ def lines_of(runs: Mapping[str, RunCosts]) -> list[str]:
 
 def _interruption(run: RunCosts) -> str:
     ended, last = run.interrupted, run.interrupted[-1]
-    took = _amount(math.fsum(each.seconds for each in ended), _sum(each.usd for each in ended))
+    took = _amount(math.fsum(each.seconds for each in ended), sum_known(each.usd for each in ended))
     begin = "" if last.step is None else f" from step {last.step:,}"
     return f"{took}; last on {last.machine or last.worker}{begin}, {last.end}"
 
@@ -109,8 +116,3 @@ def _amount(seconds: float, usd: float | None) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(math.fsum(known), 9) if known else None

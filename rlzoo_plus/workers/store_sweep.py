@@ -15,9 +15,15 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store import lease, submissions
 from rlzoo_plus.store.cache import cache_of, hash_of, store_of
-from rlzoo_plus.store.contract import ArtifactStore, StoreError, is_name, open_store
+from rlzoo_plus.store.contract import (
+    ArtifactStore,
+    StoreError,
+    in_parallel,
+    is_name,
+    open_store,
+)
 from rlzoo_plus.store.launches import Launches
-from rlzoo_plus.store.live import CONNECTIONS, LiveRecord, LiveRecords
+from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS
 from rlzoo_plus.sweeps.ledger import JobLoader
 from rlzoo_plus.sweeps.logs import TAIL_BYTES, last_lines
@@ -54,7 +60,10 @@ class Changed:
 
 
 class StoreSweep:
-    """The jobs of a sweep in a store; what was read is not read again."""
+    """The jobs of a sweep in a store; what was read is not read again.
+
+    Its methods raise `StoreError` if a request failed.
+    """
 
     def __init__(self, store: ArtifactStore, name: str) -> None:
         """Name a sweep; nothing is requested yet."""
@@ -91,7 +100,6 @@ class StoreSweep:
 
         Raises:
             ConfigError: There is no such sweep.
-            StoreError: A request failed.
         """
         with ThreadPoolExecutor(1) as pool:
             # Thousands of jobs are parsed in the time that the store takes to list their leases.
@@ -125,11 +133,7 @@ class StoreSweep:
         return {**data, "workers": n_workers(views), "costs": vars(costs)}
 
     def log_tail(self, job: SweepJob, n_lines: int) -> list[str] | None:
-        """Return the last lines of what a job printed, as far as it was sent; None if nothing was.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """Return the last lines of what a job printed, as far as it was sent, None if none was."""
         found = self._store.get_tail(f"{RUNS}/{self.name}/{job.key}/log.txt", TAIL_BYTES)
         return None if found is None else last_lines(found, n_lines)
 
@@ -149,11 +153,7 @@ class StoreSweep:
         )
 
     def set_budgets(self, budgets: Mapping[str, float | None]) -> None:
-        """Submit runs again with other budgets [$], None for no limit, and nothing else changed.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """Submit runs again with other budgets [$], None for no limit, and nothing else changed."""
         by_about: dict[str, list[dict[str, Any]]] = {}
         for key, record in self._submissions.records().items():
             if key in budgets:
@@ -164,11 +164,7 @@ class StoreSweep:
             self._submissions.add(records, json.loads(about))
 
     def remove(self, views: Iterable[StoreView]) -> None:
-        """Take jobs out of the sweep; the objects of their runs stay.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """Take jobs out of the sweep; the objects of their runs stay."""
         events = [{"event": submissions.REMOVED, "job": view.job.key} for view in views]
         self._submissions.add(events, {"version": __version__, "code": None})
 
@@ -182,8 +178,7 @@ class StoreSweep:
             except StoreError as error:
                 return error
 
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            answers = list(pool.map(tried, views))
+        answers = in_parallel(tried, views)
         errors = [answer for answer in answers if isinstance(answer, StoreError)]
         good = [answer for answer in answers if not isinstance(answer, StoreError)]
         return Changed(good, errors[0] if errors else None)

@@ -62,8 +62,8 @@ class Recording:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def put(self, name, data):
-        self._store.put(name, data)
+    def put(self, name, data, check=None):
+        self._store.put(name, data, check)
         self.names.append(name)
 
 
@@ -130,7 +130,7 @@ def test_a_push_that_broke_off_leaves_a_store_that_restores(tmp_path, run, stop)
     recording = Recording(store)
     put = recording.put
 
-    def break_off(name, data):
+    def break_off(name, data, check=None):
         if len(recording.names) >= stop:
             raise StoreError("gone")
         put(name, data)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from rlzoo_plus.config.schema import InfraConfig
 from rlzoo_plus.store.code import send_code
-from rlzoo_plus.store.contract import ArtifactStore, honours_conditions
+from rlzoo_plus.store.contract import ArtifactStore, honours_conditions, in_parallel
 from rlzoo_plus.store.lease import CANCELLED, ENDED, FAILED, reopen
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
-from rlzoo_plus.store.mirror import CONNECTIONS
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.version import __version__
 
@@ -34,6 +32,8 @@ class Submitted:
 
 class Submitter:
     """The jobs of one sweep in a store, from the side that submits them.
+
+    Its methods raise `StoreError` if a request failed; the same call may be made again.
 
     Attributes:
         store: The store.
@@ -59,28 +59,16 @@ class Submitter:
         return f"{self.sweep}/{key}"
 
     def live(self) -> dict[str, LiveRecord]:
-        """Return what the leases of the sweep's runs say, by their keys.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return what the leases of the sweep's runs say, by their keys."""
         found = self._live.read()
         return {run.removeprefix(f"{self.sweep}/"): live for run, live in found.items()}
 
     def keys(self) -> set[str]:
-        """Return the keys of all jobs that are submitted.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return the keys of all jobs that are submitted."""
         return set(self._submissions.records())
 
     def n_open(self) -> int:
-        """Return the number of jobs that have not ended.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return the number of jobs that have not ended."""
         ended = {key for key, live in self.live().items() if live.state in ENDED}
         return len(self.keys() - ended)
 
@@ -95,16 +83,15 @@ class Submitter:
         new = [s.records for s in self._submissions.read() if s.number == number]
         # Workers that take a run now find the newest configuration.
         known = self.live()
-        again = [r["job"] for r in records if _is_over_too_early(known.get(r["job"]))]
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            opened = list(pool.map(lambda key: reopen(self.store, self.run(key)), again))
+        over = {key for key, live in known.items() if live.state in (FAILED, CANCELLED)}
+        again = [record["job"] for record in records if record["job"] in over]
+        opened = in_parallel(lambda key: reopen(self.store, self.run(key)), again)
         return Submitted(sum(map(len, new)), sum(opened))
 
     def begin(self) -> dict[str, Any]:
         """Send the code, unless that was done, and return what each submission says about it.
 
         Raises:
-            StoreError: A request failed.
             ConfigError: The code cannot be sent.
         """
         if self._about is None:
@@ -117,10 +104,6 @@ class Submitter:
             sha = send_code(self.store, self.sweep, self._code) if self._code else None
             self._about = {"version": __version__, "code": sha}
         return self._about
-
-
-def _is_over_too_early(live: LiveRecord | None) -> bool:
-    return live is not None and live.state in (FAILED, CANCELLED)
 
 
 def run_record(key: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
