@@ -136,19 +136,16 @@ def check_name(name: str) -> str:
     Raises:
         ValueError: It could lead out of a folder, or not every file system takes it.
     """
-    parts = name.split("/")
-    plain = all(_PART.fullmatch(part) and len(part.encode()) <= LONGEST_PART for part in parts)
-    if not plain or not name.isprintable() or len(name.encode()) > LONGEST_NAME:
+    if not is_name(name):
         raise ValueError(f"{printable(name)!r} is no name of an object")
     return name
 
 
 def is_name(name: str) -> bool:
     """Return whether a name that somebody else chose may be used as a path."""
-    try:
-        return bool(check_name(name))
-    except ValueError:
-        return False
+    parts = name.split("/")
+    plain = all(_PART.fullmatch(part) and len(part.encode()) <= LONGEST_PART for part in parts)
+    return plain and name.isprintable() and len(name.encode()) <= LONGEST_NAME
 
 
 def open_store(url: str | Path) -> ArtifactStore:

@@ -10,9 +10,6 @@ from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.sweep_job import SweepJob, make_job, sweep_dir
 
-# The runs of a sweep that differ in nothing but their length, by their length.
-Lengths = dict[int, SweepJob]
-
 
 @dataclass
 class Placed:
@@ -45,7 +42,8 @@ def place_longer(jobs: list[SweepJob]) -> Placed:
     past = {} if len(sweeps) != 1 or sweep_dir(None) in sweeps else _past_jobs(jobs)
     if not past:
         return Placed(list(jobs))
-    by_kind: dict[Path, Lengths] = defaultdict(dict)
+    # The runs that differ in nothing but their length, by their length.
+    by_kind: dict[Path, dict[int, SweepJob]] = defaultdict(dict)
     for job in past.values():
         by_kind[_kind(job)][job.config.n_timesteps] = job
     asked: dict[Path, set[int]] = defaultdict(set)

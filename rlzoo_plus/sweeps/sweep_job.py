@@ -200,15 +200,14 @@ def parse_infra(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: One is no such override.
     """
-    return dict(map(_parse, overrides))
-
-
-def _parse(override: str) -> tuple[str, Any]:
-    """Return key and value of `infra.KEY=VALUE`."""
-    key, equals, text = override.partition("=")
-    if not equals or not key.startswith("infra."):
-        raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")
-    try:
-        return key.removeprefix("infra."), yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{override}: not a value: {' '.join(str(error).split())}.") from error
+    values = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.startswith("infra."):
+            raise ConfigError(f"{override}: must be infra.KEY=VALUE, e.g. infra.memory_gib=4.")
+        try:
+            values[key.removeprefix("infra.")] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"{override}: not a value: {reason}.") from error
+    return values

@@ -1,4 +1,4 @@
-"""What a worker makes of the record of a job in a store: checked, placed below its own folder."""
+"""A job that a worker may take, made of its untrusted record, and one that it has taken."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.train_job import run_job
 from rlzoo_plus.store.contract import is_name
+from rlzoo_plus.store.lease import KILL, STOP, RunLease
+from rlzoo_plus.store.sync import RunSync
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Limits
 from rlzoo_plus.sweeps.states import log_file
 from rlzoo_plus.sweeps.sweep_job import SweepJob, load_job
 from rlzoo_plus.version import __version__
 
 _RUN_TARGET = "rlzoo_plus.workers.task:run_with_code"
+# Of the time that a machine is there after its notice, what the last push needs [s].
+_PUSH_LEFT_S = 20.0
 _CODE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,6 +80,34 @@ class Task:
             return read_config(Place(self.run_dir.path))
         except ConfigError:
             return self.job.config
+
+
+@dataclass(eq=False)
+class Taken:
+    """A run that a worker has the lease of."""
+
+    task: Task
+    lease: RunLease  # its lease
+    sync: RunSync | None = None  # sends it while it trains, None before
+    asked: str | None = None  # what its process was told to do last, None if nothing
+    is_ending: bool = False  # whether it needs no slot any more
+
+    def wanted(self, left_s: float) -> str | None:
+        """Return what its process must be told, None if it may go on.
+
+        Args:
+            left_s: How long the machine is there still [s].
+        """
+        account, sync = self.lease.account, self.sync
+        if (sync is not None and sync.is_lost) or account.must_kill or left_s < _PUSH_LEFT_S:
+            return KILL
+        request = None if sync is None else sync.request
+        return (request or {}).get("ask") or (STOP if account.must_stop else None)
+
+    def ends_by_budget(self, end: JobEnd) -> bool:
+        """Return whether its process ended as its share is spent."""
+        ended_on_request = end.limit is None and end.code not in (1, 2)
+        return self.asked is not None and self.lease.account.must_stop and ended_on_request
 
 
 def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:

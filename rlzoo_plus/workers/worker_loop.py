@@ -36,11 +36,10 @@ from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Launcher
 from rlzoo_plus.sweeps.launchers.scheduler import POLL_S, Scheduler, stop_code
 from rlzoo_plus.sweeps.states import explain_end
-from rlzoo_plus.workers.claimed_run import Taken
 from rlzoo_plus.workers.claims import Claims, Look
 from rlzoo_plus.workers.host import Host
 from rlzoo_plus.workers.restore import LockedError, beating, patiently, restore_run
-from rlzoo_plus.workers.task import Rules, Task
+from rlzoo_plus.workers.task import Rules, Taken, Task
 
 log = logging.getLogger(__name__)
 FOLDER = Path("outputs") / "workers"

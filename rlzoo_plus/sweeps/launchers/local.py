@@ -30,7 +30,7 @@ def start_server(preload: Sequence[str], hides: Callable[[str], bool] | None = N
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
     # It would unblock SIGTERM if it started inside.
     resource_tracker.ensure_running()
-    with _one_thread(), _hidden(hides), without_ctrl_c(), _without_sigterm(), _without_output():
+    with _environ_of_jobs(hides), without_ctrl_c(), _without_sigterm(), _without_output():
         forkserver.ensure_running()
 
 
@@ -71,7 +71,7 @@ class LocalLauncher:
         """Start a process for a job."""
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         # The server starts again if something has ended it.
-        with _one_thread(), _hidden(self._hides), without_main():
+        with _environ_of_jobs(self._hides), without_main():
             process = multiprocessing.get_context("forkserver").Process(
                 target=run_worker, args=(spec.target, spec.data, str(spec.log)), name=spec.name
             )
@@ -84,8 +84,10 @@ class LocalLauncher:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let numerical libraries in a process that starts inside use one thread, if not set."""
+def _environ_of_jobs(hides: Callable[[str], bool] | None) -> Iterator[None]:
+    """Start processes inside without the variables to hide; numerical libraries use one thread."""
+    names = [] if hides is None else [name for name in os.environ if hides(name)]
+    kept = {name: os.environ.pop(name) for name in names}
     missing = [name for name in THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(missing, "1"))
     try:
@@ -93,16 +95,6 @@ def _one_thread() -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
-
-
-@contextlib.contextmanager
-def _hidden(hides: Callable[[str], bool] | None) -> Iterator[None]:
-    """Start processes inside without some of the variables of this one."""
-    names = [] if hides is None else [name for name in os.environ if hides(name)]
-    kept = {name: os.environ.pop(name) for name in names}
-    try:
-        yield
-    finally:
         os.environ.update(kept)
 
 

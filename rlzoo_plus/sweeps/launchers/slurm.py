@@ -80,24 +80,22 @@ class Slurm:
     look_s = 1.0
     grace_s = 60.0
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, executor: type[Executor], threads: int) -> None:
         for command in ("sbatch", "srun", "squeue", "scancel"):
             if shutil.which(command) is None:
                 raise ConfigError(
                     f"infra=slurm needs {command}, which is not on this machine. Run it where "
                     "SLURM's commands are, or try it out here with infra.cluster=local."
                 )
-        self._threads = threads
+        self._executor, self._threads = executor, threads
         self._queue: set[str] = set()
         self._read_at = self._tried_at = -math.inf
 
     def make_executor(self, settings: SlurmSettings, spec: JobSpec, folder: Path) -> Executor:
         """Return submitit's executor, with the options of sbatch."""
-        from submitit import SlurmExecutor
-
         limit = spec.limits.memory_gib
         memory = settings.mem_gib or (None if limit is None else limit + _EXTRA_GIB)
-        executor = SlurmExecutor(folder)
+        executor = self._executor(folder)
         executor.update_parameters(
             job_name=re.sub(r"[^\w.-]+", "-", spec.name),
             partition=settings.partition,
@@ -147,11 +145,12 @@ class ThisMachine:
     look_s = 0.1
     grace_s = 1.0
 
+    def __init__(self, executor: type[Executor]) -> None:
+        self._executor = executor
+
     def make_executor(self, settings: SlurmSettings, spec: JobSpec, folder: Path) -> Executor:
         """Return an executor; it supports the options for time, GPUs and set-up only."""
-        from submitit import LocalExecutor
-
-        executor = LocalExecutor(folder)
+        executor = self._executor(folder)
         executor.update_parameters(
             timeout_min=settings.minutes(spec) or _NO_END_MINUTES,
             signal_delay_s=settings.signal_delay_s,
@@ -181,18 +180,19 @@ class SlurmLauncher:
 
     def __init__(self, options: LauncherOptions) -> None:
         try:
-            import submitit  # noqa: F401
+            import submitit
         except ImportError:
             raise ConfigError(
                 "infra=slurm needs submitit. Install it: pip install 'rlzoo-plus[slurm]'."
             ) from None
+        self.submitit = submitit
         self.settings: SlurmSettings = options.settings
         self.folder = Path(self.settings.folder).expanduser().absolute()
         self.cluster: Slurm | ThisMachine
         if self.settings.cluster == "local":
-            self.cluster, self.slots = ThisMachine(), options.slots
+            self.cluster, self.slots = ThisMachine(submitit.LocalExecutor), options.slots
         else:
-            self.cluster = Slurm(options.threads_per_job)
+            self.cluster = Slurm(submitit.SlurmExecutor, options.threads_per_job)
             self.slots = options.workers or CLUSTER_WORKERS
 
     @classmethod
@@ -249,8 +249,6 @@ class SlurmHandle:
             self._kill_at = time.monotonic() + _KILL_PATIENCE_S
 
     def _submit(self) -> None:
-        from submitit.helpers import clean_env
-
         parent = self._launcher.folder
         parent.mkdir(parents=True, exist_ok=True)
         # Made here and for this user alone: submitit unpickles what it finds there.
@@ -259,7 +257,7 @@ class SlurmHandle:
         executor = self._cluster.make_executor(self._launcher.settings, self.spec, self.folder)
         try:
             # Without the variables of a cluster job that this process may run in itself.
-            with without_ctrl_c(), clean_env():
+            with without_ctrl_c(), self._launcher.submitit.helpers.clean_env():
                 self.job = executor.submit(run_job, str(self.folder))
         except RuntimeError as error:
             self._clean_up()
