@@ -7,7 +7,6 @@ import pytest
 
 from rlzoo_plus.store import attempts
 from rlzoo_plus.store.attempts import Account, Machine, dollars, read_attempts
-from rlzoo_plus.store.contract import open_store
 from rlzoo_plus.store.lease import (
     CANCELLED,
     FINISHED,
@@ -27,8 +26,8 @@ DEAR = 3.6
 
 
 @pytest.fixture
-def store(tmp_path):
-    return open_store(tmp_path / "store")
+def store(folder):
+    return folder
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import threading
 import zipfile
 
 import pytest
-from support.stores import KINDS, store_of
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.errors import ConfigError
@@ -20,12 +19,6 @@ from rlzoo_plus.store import code
 from rlzoo_plus.store.code import fetch_code, send_code
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.zips import unzip, zip_files
-
-
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

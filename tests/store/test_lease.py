@@ -5,7 +5,7 @@ import random
 import threading
 
 import pytest
-from support.stores import KINDS, S3_KINDS, fail_requests, store_of, url_of
+from support.stores import S3_KINDS, fail_requests, url_of
 
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.lease import (
@@ -25,12 +25,6 @@ from rlzoo_plus.store.lease import (
 )
 
 RUN = "sweep/a"
-
-
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
 
 
 def _claim(store, worker, run=RUN, **options):

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.stores import KINDS, store_of
 
 from rlzoo_plus.store.cache import cache_of
 from rlzoo_plus.store.contract import StoreError
@@ -24,13 +23,6 @@ from rlzoo_plus.store.lease import (
 from rlzoo_plus.store.live import LiveRecords
 
 RUN = "sweep/pendulum/ppo/a-s0"
-
-
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

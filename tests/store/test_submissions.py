@@ -2,18 +2,9 @@
 
 import threading
 
-import pytest
-from support.stores import KINDS, store_of
-
 from rlzoo_plus.store.submissions import Submissions
 
 ABOUT = {"version": "1", "code": None}
-
-
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
 
 
 def _records(*keys, **values):

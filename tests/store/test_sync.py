@@ -1,34 +1,32 @@
-"""Beats and pushes beside a training: what they carry, when they stop, and who may send."""
+"""Beats and pushes beside a training: what they carry, when they stop, who sends, how they end."""
 
 import contextlib
 import json
+import logging
 import threading
 import time
 
 import pytest
-from support.stores import KINDS, ignore_conditions, store_of
+from support.stores import ignore_conditions, store_of
 
 from rlzoo_plus.artifacts.run_dir import FINISHED, INTERRUPTED, RunDir
 from rlzoo_plus.runs.store_sender import Sender
 from rlzoo_plus.store.contract import StoreError
-from rlzoo_plus.store.lease import STOP, LeaseLostError, RunLease, ask, list_leases
+from rlzoo_plus.store.lease import (
+    LARGEST_BYTES,
+    RELEASED,
+    RUNNING,
+    STOP,
+    LeaseLostError,
+    RunLease,
+    ask,
+    list_leases,
+)
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.sync import RunSync
 
 RUN = "sweep/a"
 OFTEN = {"beat_s": 0.02, "push_s": 0.02}
-
-
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    with store_of("folder", tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture
@@ -57,18 +55,20 @@ ALL = ("put", "put_if_absent", "put_if_unchanged", "get", "list")
 BEATS = ("put_if_unchanged", "get")
 
 
-@contextlib.contextmanager
-def _synced(store, run, report=dict, **options):
-    lease = RunLease(store, RUN, "one")
+def _endless(store, run, report=dict, **times):
+    lease = RunLease(store, RUN, "worker")
     assert lease.claim(list_leases(store, "sweep"))
+    times = {"beat_s": 0.01, "push_s": 3600.0, **times}
     sync = RunSync(
-        store,
-        lease,
-        lambda check: RunMirror(store, RUN, run.path, check),
-        report,
-        **{**OFTEN, **options},
+        store, lease, lambda check: RunMirror(store, RUN, run.path, check), report, **times
     )
     sync.start()
+    return sync
+
+
+@contextlib.contextmanager
+def _synced(store, run, report=dict, **options):
+    sync = _endless(store, run, report, **{**OFTEN, **options})
     with contextlib.ExitStack() as stack:
         finish = sync.finish
         stack.enter_context(contextlib.suppress(LeaseLostError))
@@ -177,6 +177,89 @@ def test_nothing_is_sent_while_the_lease_may_have_expired(folder, run):
         time.sleep(0.2)
         assert "the lease could not be renewed" in sync.finish("finished", 0.0)
     assert _content(folder, "metrics.jsonl") is None
+
+
+# How a sync ends: it beats on, and nothing follows its end.
+
+
+class Gated:
+    """A store whose `put` waits for a gate."""
+
+    def __init__(self, store):
+        self._store = store
+        self.gate, self.reached = threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def put(self, name, data, check=None):
+        self.reached.set()
+        assert self.gate.wait(60)
+        self._store.put(name, data, check)
+
+
+def test_a_late_beat_does_not_follow_the_end(folder, run):
+    entered, gate = threading.Event(), threading.Event()
+
+    def report():
+        if threading.current_thread().name == "beats":
+            entered.set()
+            assert gate.wait(60)
+        return {"steps": 5}
+
+    sync = _endless(folder, run, report)
+    assert entered.wait(60)
+    assert sync.finish(FINISHED, 5.0) is None
+    gate.set()
+    sync._threads[0].join(60)
+    assert _record(folder)["state"] == FINISHED
+
+
+def test_a_progress_that_cannot_be_read_stops_no_beat(folder, run, caplog):
+    beaten = threading.Event()
+
+    def report():
+        if "beat" in _record(folder) and _record(folder)["beat"] > 3:
+            beaten.set()
+        raise KeyError("steps")
+
+    with caplog.at_level(logging.ERROR):
+        sync = _endless(folder, run, report)
+        assert beaten.wait(60)
+        assert sync.finish(FINISHED, 5.0) is None
+    assert "progress of the run cannot be read" in caplog.text
+    assert _record(folder)["state"] == FINISHED
+
+
+@pytest.mark.parametrize("value", [float("nan"), "x" * 2 * LARGEST_BYTES])
+def test_no_progress_makes_a_record_unreadable(folder, run, value):
+    sync = _endless(folder, run, lambda: {"evaluation": {"mean": value}})
+    assert sync.finish(FINISHED, 5.0) is None
+    assert _record(folder).items() >= {"worker": "worker", "state": FINISHED}.items()
+
+
+def test_without_time_nothing_more_is_sent_and_the_run_is_released(folder, run):
+    """What is there stays whole: the state of a run ends with its manifest."""
+    sync = _endless(folder, run)
+    assert "no time left" in sync.finish(FINISHED, 60.0, 0.0)
+    assert not [e for top in ("runs", "state") for e in folder.list(f"{top}/{RUN}/")]
+    assert _record(folder)["state"] == RELEASED
+
+
+def test_a_lease_is_not_given_back_while_a_push_is_on_its_way(folder, run):
+    gated = Gated(folder)
+    sync = _endless(gated, run)
+    sync.push_soon()
+    assert gated.reached.wait(60)
+    assert "left to expire" in sync.finish(FINISHED, 0.2)
+    assert _record(folder)["state"] == RUNNING
+    gated.gate.set()
+    sync._threads[1].join(60)
+    with pytest.raises(StoreError, match="given back"):
+        sync._check()
+
+
+# The process that sends.
 
 
 class _Said(list):
