@@ -76,20 +76,19 @@ def test_code_that_is_here_is_not_fetched_again(store, here, tmp_path, monkeypat
     assert fetch_code(store, "sweep", sha, tmp_path / "code") == path
 
 
-def test_workers_of_a_machine_share_the_code(here, tmp_path):
-    store = open_store(tmp_path / "store")
-    sha = send_code(store, "sweep", ["my_robots"])
+def test_workers_of_a_machine_share_the_code(folder, here, tmp_path):
+    sha = send_code(folder, "sweep", ["my_robots"])
     all_there, found = threading.Barrier(4), []
-    download = store.get_file
+    download = folder.get_file
 
     def download_together(*arguments):
         all_there.wait(timeout=20)
         return download(*arguments)
 
-    store.get_file = download_together
+    folder.get_file = download_together
 
     def fetch():
-        found.append(fetch_code(store, "sweep", sha, tmp_path / "code"))
+        found.append(fetch_code(folder, "sweep", sha, tmp_path / "code"))
 
     workers = [threading.Thread(target=fetch) for _ in range(4)]
     for worker in workers:
@@ -100,21 +99,20 @@ def test_workers_of_a_machine_share_the_code(here, tmp_path):
     assert os.listdir(tmp_path / "code") == [sha]
 
 
-def test_what_git_tracks_is_sent_as_it_is_now(here, tmp_path, caplog):
-    store = open_store(tmp_path / "store")
+def test_what_git_tracks_is_sent_as_it_is_now(folder, here, tmp_path, caplog):
     _git("init", "-q")
     _git("add", "my_robots/__init__.py", "my_robots/arm/env.py", "-f", "my_robots/.env")
     _git("commit", "-q", "-m", "first")
-    send_code(store, "sweep", ["my_robots"])
+    send_code(folder, "sweep", ["my_robots"])
     assert "infra.code" not in caplog.text
     (here / "my_robots/arm/env.py").write_text("new")
     _write(here, "my_robots/forgotten.py")
     with caplog.at_level(logging.WARNING):
-        sha = send_code(store, "sweep", ["my_robots"])
+        sha = send_code(folder, "sweep", ["my_robots"])
     (note,) = caplog.messages
     assert "sent with uncommitted changes: my_robots/arm/env.py" in note
     assert "not tracked, so left: my_robots/forgotten.py" in note
-    path = fetch_code(store, "sweep", sha, tmp_path / "code")
+    path = fetch_code(folder, "sweep", sha, tmp_path / "code")
     assert _names(path) == ["my_robots/__init__.py", "my_robots/arm/env.py"]
     assert (path / "my_robots/arm/env.py").read_text() == "new"
 
@@ -175,15 +173,14 @@ def _odd(here):
         (lambda _: _git("init", "-q"), "my_robots", "has no file that git tracks"),
     ],
 )
-def test_what_cannot_be_sent_is_one_line(here, tmp_path, change, path, said):
-    store = open_store(tmp_path / "store")
+def test_what_cannot_be_sent_is_one_line(folder, here, tmp_path, change, path, said):
     if change is not None:
         change(here)
     with pytest.raises(ConfigError) as raised:
-        send_code(store, "sweep", [path])
+        send_code(folder, "sweep", [path])
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert not list(store.list("code/"))
+    assert not list(folder.list("code/"))
 
 
 def test_too_many_files_are_refused(here, tmp_path, monkeypatch):

@@ -4,12 +4,10 @@ import json
 import logging
 import shutil
 
-import numpy as np
 import pytest
-from support.stores import S3_KINDS, fail_requests, url_of
+from support.stores import S3_KINDS, content_of, fail_requests, save_checkpoint, url_of
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
-from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.store.contract import StoreError, open_store
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.pull import pull_run
@@ -31,19 +29,7 @@ def run(tmp_path):
 
 
 def save(path, step, rows=64):
-    store = CheckpointStore(path / "checkpoints", keep=2)
-    columns = {"rewards": np.arange(rows, dtype=np.float32) + step // 10_000}
-    pending = store.chunk_store().snapshot(columns, rows, None, None)
-    store.save(step, {"weights": np.full(3, step)}, {}, chunks={"replay": pending})
-
-
-def content(path):
-    """Return every file of a run that belongs to it, by name."""
-    return {
-        file.relative_to(path).as_posix(): file.read_bytes()
-        for file in path.rglob("*")
-        if file.is_file() and not file.name.startswith(".")
-    }
+    save_checkpoint(path, step, range(step // 10_000, step // 10_000 + rows), step)
 
 
 class Recording:
@@ -64,14 +50,14 @@ def test_a_pulled_run_is_the_pushed_one(store, run, tmp_path):
     sent = RunMirror(store, RUN, run).push()
     assert (sent.objects, sent.step) == (8, 1000)
     assert pull_run(store, RUN, tmp_path / "back") == 1000
-    assert content(tmp_path / "back") == content(run)
+    assert content_of(tmp_path / "back") == content_of(run)
 
 
 def test_without_the_state_no_checkpoint_comes(store, run, tmp_path):
     RunMirror(store, RUN, run).push()
     assert pull_run(store, RUN, tmp_path / "back", state=False) is None
-    back = content(tmp_path / "back")
-    assert back == {n: d for n, d in content(run).items() if not n.startswith("checkpoints/")}
+    back = content_of(tmp_path / "back")
+    assert back == {n: d for n, d in content_of(run).items() if not n.startswith("checkpoints/")}
 
 
 def test_what_was_sent_is_not_sent_again(store, run):
@@ -159,7 +145,7 @@ def test_a_third_of_all_requests_may_fail(kind, run, tmp_path, monkeypatch):
                 break
             except StoreError:
                 assert not (tmp_path / "back").exists()
-        assert content(tmp_path / "back") == content(run)
+        assert content_of(tmp_path / "back") == content_of(run)
 
 
 def test_a_damaged_checkpoint_makes_room_for_the_one_before(store, run, tmp_path, caplog):
@@ -208,5 +194,5 @@ def test_another_run_in_the_directory_is_sent_whole(store, run, tmp_path):
     RunMirror(store, RUN, run).push()
     # Not the checkpoint of the run before, which has more steps.
     assert pull_run(store, RUN, tmp_path / "back") == 500
-    assert content(tmp_path / "back") == content(run)
+    assert content_of(tmp_path / "back") == content_of(run)
     assert json.loads((run / ".store.json").read_text())["to"].endswith("runs/sweep/a")

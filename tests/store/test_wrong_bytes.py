@@ -4,17 +4,15 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.processes import environ_of_tests
-from support.stores import KINDS, s3_server, url_of
+from support.proxies import FlakyProxy
+from support.stores import KINDS, content_of, s3_server, save_checkpoint, url_of
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError, write_folder
 from rlzoo_plus.artifacts.checkpoint import CheckpointStore
@@ -39,15 +37,8 @@ def _make_run(path, number):
         (path / name).write_text(f"{name} of {number}\n" * 50)
     write_folder(path / "best", {"policy.json": b"{}" * (number + 1)}, {"step": 1000})
     for step in (1000, 2000):
-        _save(path, step, number)
+        save_checkpoint(path, step, range(number + step, number + step + 64), step + number)
     return path
-
-
-def _save(path, step, number):
-    store = CheckpointStore(path / "checkpoints", keep=2)
-    columns = {"rewards": np.arange(64, dtype=np.float32) + number + step}
-    pending = store.chunk_store().snapshot(columns, 64, None, None)
-    store.save(step, {"weights": np.full(3, step + number)}, {}, chunks={"replay": pending})
 
 
 def _push_both(store, run):
@@ -57,14 +48,6 @@ def _push_both(store, run):
     RunMirror(store, RUN, run).push()
     (run.parent / "later").rename(path)
     RunMirror(store, RUN, run).push()
-
-
-def _content(path):
-    return {
-        file.relative_to(path).as_posix(): file.read_bytes()
-        for file in path.rglob("*")
-        if file.is_file() and not file.name.startswith(".")
-    }
 
 
 def _names(store):
@@ -97,7 +80,7 @@ def test_no_wrong_byte_is_taken(kind, change, run, tmp_path, monkeypatch):
     with url_of(kind, tmp_path, monkeypatch) as url:
         store = open_store(url)
         _push_both(store, run)
-        right, before = _content(run), {path.name for path in tmp_path.iterdir()}
+        right, before = content_of(run), {path.name for path in tmp_path.iterdir()}
         for number, name in enumerate(_names(store)):
             if kind == "folder" and name.endswith((".yaml", ".jsonl", "status.json")):
                 # A file system's own business: these are as they are, without a hash.
@@ -116,7 +99,7 @@ def test_no_wrong_byte_is_taken(kind, change, run, tmp_path, monkeypatch):
             else:
                 # Only what concerns the newest checkpoint has one before it.
                 assert name.startswith("state/")
-                found = _content(back)
+                found = content_of(back)
                 assert all(right[n] == data for n, data in found.items() if n in right)
                 assert step is None or CheckpointStore(back / "checkpoints").is_whole(step)
                 chunks = {p.name for p in (back / "checkpoints/chunks").glob("*")}
@@ -151,48 +134,20 @@ def test_an_older_list_of_checkpoints_restores_an_older_step(kind, run, tmp_path
 
 
 @contextlib.contextmanager
-def _cutting_proxy(monkeypatch, limit, cuts):
-    """Forward connections to the server; reset the first ones after some bytes of the answer."""
-    host, port = os.environ["AWS_ENDPOINT_URL"].rpartition("/")[2].split(":")
-    left, listener = [cuts], socket.create_server(("127.0.0.1", 0))
-
-    def pump(source, target, most):
-        with contextlib.suppress(OSError):
-            while data := source.recv(2**16):
-                target.sendall(data[:most] if most is not None else data)
-                if most is not None and (most := most - len(data)) <= 0:
-                    # A reset, not an end: the client must not take it for one.
-                    target.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    break
-        for each in (source, target):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def serve():
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                server = socket.create_connection((host, int(port)))
-                most = None
-                if left[0] > 0:
-                    left[0], most = left[0] - 1, limit
-                for pair in ((client, server, None), (server, client, most)):
-                    threading.Thread(target=pump, args=pair, daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{listener.getsockname()[1]}")
-    try:
-        yield left
-    finally:
-        listener.close()
+def _cutting_proxy(monkeypatch, cuts):
+    """Forward connections to the server; reset the first ones after half of a large answer."""
+    proxy = FlakyProxy(int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+    proxy.cut_after, proxy.cuts = LARGE // 2, cuts
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+    yield proxy
+    proxy.close()
 
 
 def test_a_download_that_is_reset_half_way_is_made_again(tmp_path, monkeypatch):
     data = os.urandom(LARGE)
     with s3_server(monkeypatch) as url:
         open_store(url).put("runs/a/video.mp4", data)
-        with _cutting_proxy(monkeypatch, LARGE // 2, cuts=2):
+        with _cutting_proxy(monkeypatch, cuts=2):
             target = tmp_path / "target"
             assert open_store(url).get_file("runs/a/video.mp4", target, LARGE)
             assert target.read_bytes() == data
@@ -203,14 +158,14 @@ def test_downloads_that_are_always_reset_leave_nothing(run, tmp_path, monkeypatc
     with s3_server(monkeypatch) as url:
         RunMirror(open_store(url), RUN, run).push()
         before = {path.name for path in tmp_path.iterdir()}
-        with _cutting_proxy(monkeypatch, LARGE // 2, cuts=10**6) as left:
+        with _cutting_proxy(monkeypatch, cuts=10**6) as proxy:
             with pytest.raises(StoreError) as raised:
                 pull_run(open_store(url), RUN, tmp_path / "back")
             assert "\n" not in str(raised.value)
             assert {path.name for path in tmp_path.iterdir()} == before
-            left[0] = 0
+            proxy.cuts = 0
             assert pull_run(open_store(url), RUN, tmp_path / "back") == 2000
-        assert _content(tmp_path / "back")["video.mp4"] == (run / "video.mp4").read_bytes()
+        assert content_of(tmp_path / "back")["video.mp4"] == (run / "video.mp4").read_bytes()
 
 
 _WITH_LITTLE_DISK = """

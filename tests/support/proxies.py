@@ -20,12 +20,14 @@ class FlakyProxy:
         is_gone: Refuse connections, and break those that are open.
         breaks_from: Break the connection of each PUT of at least so many bytes after half of them;
             None for none.
+        cuts: Reset so many connections, the next ones, after `cut_after` bytes of the answer.
         requests: How many requests of each method it has seen, of a client that sends the start of
             each in a packet of its own.
     """
 
     def __init__(self, server_port):
         self.delay_s, self.is_gone, self.breaks_from = 0.0, False, None
+        self.cuts = self.cut_after = 0
         self.requests = {}
         self._server_port, self._open = server_port, set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -65,7 +67,9 @@ class FlakyProxy:
         self._open.add(pair)
         for sock in pair:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        back = threading.Thread(target=_forward, args=(server, client), daemon=True)
+        most = self.cut_after if self.cuts > 0 else None
+        self.cuts -= most is not None
+        back = threading.Thread(target=_forward, args=(server, client, most), daemon=True)
         back.start()
         # OSError: the other side has broken the connection.
         with contextlib.suppress(OSError):
@@ -103,10 +107,14 @@ class FlakyProxy:
             _break(*pair)
 
 
-def _forward(source, target):
+def _forward(source, target, most):
+    """Forward what comes, or break the connection after so many bytes of it."""
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK):
-            target.sendall(data)
+            target.sendall(data[:most])
+            if most is not None and (most := most - len(data)) <= 0:
+                _break(source, target)
+                return
         target.shutdown(socket.SHUT_WR)
 
 

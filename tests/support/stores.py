@@ -6,8 +6,10 @@ import io
 import random
 import secrets
 
+import numpy as np
 import pytest
 
+from rlzoo_plus.artifacts.checkpoint import CheckpointStore
 from rlzoo_plus.store.contract import open_store
 
 S3_KINDS = ("s3", pytest.param("ceph", marks=pytest.mark.slow))
@@ -71,14 +73,20 @@ def ignore_conditions(store):
         client.meta.events.register("before-sign.s3.PutObject", strip)
 
 
-def fail_requests(store, share, seed=0):
-    """Make a share of a store's requests fail: half of them after the server obeyed."""
+def busy_answer(request):
+    """Return what a server that is overloaded answers: the client shall send it again."""
     from botocore.awsrequest import AWSResponse
-    from botocore.httpsession import URLLib3Session
 
     class Body(io.BytesIO):
         def stream(self, *_, **__):
             yield self.read()
+
+    return AWSResponse(request.url, 503, {}, Body(b""))
+
+
+def fail_requests(store, share, seed=0):
+    """Make a share of a store's requests fail: half of them after the server obeyed."""
+    from botocore.httpsession import URLLib3Session
 
     draw = random.Random(seed).random
 
@@ -88,7 +96,7 @@ def fail_requests(store, share, seed=0):
             return None
         if number < share / 2:
             URLLib3Session().send(request)
-        return AWSResponse(request.url, 503, {}, Body(b""))
+        return busy_answer(request)
 
     for client in (store._client, store._quick):
         client.meta.events.register("before-send.s3", send)
@@ -111,3 +119,20 @@ def store_of(kind, tmp_path, monkeypatch):
     """Yield an empty store of a kind."""
     with url_of(kind, tmp_path, monkeypatch) as url:
         yield open_store(url)
+
+
+def save_checkpoint(path, step, rewards, weight):
+    """Save a checkpoint of a run, with the rewards of its replay buffer."""
+    store = CheckpointStore(path / "checkpoints", keep=2)
+    columns = {"rewards": np.array(rewards, np.float32)}
+    pending = store.chunk_store().snapshot(columns, len(rewards), None, None)
+    store.save(step, {"weights": np.full(3, weight)}, {}, chunks={"replay": pending})
+
+
+def content_of(path):
+    """Return every file of a run that belongs to it, by name."""
+    return {
+        file.relative_to(path).as_posix(): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file() and not file.name.startswith(".")
+    }

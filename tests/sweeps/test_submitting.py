@@ -20,7 +20,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.train_multirun import main
 from rlzoo_plus.store.cache import store_of
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.lease import CANCELLED, FINISHED, STOP, ask, list_leases
+from rlzoo_plus.store.lease import STOP, ask, list_leases
 from rlzoo_plus.store.submissions import Submissions
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher, WorkersSettings
@@ -210,22 +210,6 @@ def test_a_run_that_another_command_removes_is_not_waited_for(folder, monkeypatc
     assert "another command removed it" in capsys.readouterr().out
 
 
-def test_two_commands_at_once_submit_each_run_once(folder):
-    store = open_store(folder)
-    codes = []
-
-    def command(seeds):
-        found = rz.sweep([*TINY, f"store={folder}", f"seed={seeds}"], quiet=True)
-        codes.append([view.state for view in found.views()])
-
-    with worker_in_a_thread(store, "mine") as taken:
-        command("1,2")
-        command("2,3")
-    assert sorted(submissions(folder)) == [1, 2]
-    assert len(taken) == 3
-    assert codes == [[JobState.DONE] * 2] * 2
-
-
 def test_from_python_runs_are_given_to_the_caller_as_they_end(folder):
     seen = []
     with worker_in_a_thread(open_store(folder), "mine"):
@@ -286,14 +270,3 @@ def test_runs_elsewhere_are_drawn_as_those_here():
     assert "for workers of" in text
     assert "2 waiting, 1 running" in text
     assert "5,000/41k" in text
-
-
-def test_finished_and_cancelled_are_told_apart(folder):
-    store = open_store(folder)
-    assert train(folder, "seed=1", "infra.wait=false") == 0
-    key = next(iter(Submissions(store, "mine").records()))
-    assert ask(store, f"mine/{key}", STOP, "not now") == CANCELLED
-    with worker_in_a_thread(store, "mine"):
-        # The same command wants it again.
-        assert train(folder, "seed=1") == 0
-    assert FINISHED in store.get(f"live/mine/{key}.json", 2**16)[0].decode()
