@@ -6,11 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.stores import KINDS, store_of
+from support.processes import wait_for
 from support.training import OFF_POLICY, SMALL, TINY, make_config
 
 import rlzoo_plus as rz
@@ -35,14 +34,12 @@ ENDLESS = (*SHORT, "n_timesteps=100000000", "checkpoint.every_steps=64")
 NAME = "pendulum/ppo/one"
 
 
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
+@pytest.fixture
+def store(store, tmp_path, monkeypatch):
     """Return an empty store; the working directory is one of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
+    return store
 
 
 @pytest.fixture
@@ -54,14 +51,6 @@ def folder(in_process):
 def _record(store, name=NAME):
     found = store.get(f"live/{name}.json", 10**6)
     return None if found is None else json.loads(found[0])
-
-
-def _until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-    return found
 
 
 def _start(store, *more):
@@ -92,15 +81,8 @@ def test_a_run_is_in_its_store_when_it_ends(store, capsys):
     assert {"config.yaml", "evaluations.jsonl", "best.zip", "final.zip", "result.json"} <= stored
 
 
-def test_a_run_goes_on_from_its_url(tmp_path, monkeypatch):
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with store_of("s3", tmp_path, monkeypatch) as store:
-        _check_resumed_from(store, tmp_path, monkeypatch)
-
-
-def _check_resumed_from(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_a_run_goes_on_from_its_url(store, tmp_path, monkeypatch):
     rz.train(*SHORT, f"run_dir=outputs/{NAME}", store=store.url, quiet=True)
     url = f"{store.url}/runs/{NAME}"
     with pytest.raises(ConfigError, match=f"resume outputs/{NAME} store={store.url}"):
@@ -117,41 +99,36 @@ def _check_resumed_from(store, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_an_interrupted_run_goes_on_elsewhere_bit_for_bit(algo, tmp_path, monkeypatch):
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_an_interrupted_run_goes_on_elsewhere_bit_for_bit(algo, store):
     small = SMALL["ppo"] if algo == "ppo" else OFF_POLICY
     job = [f"algo={algo}", *SHORT[1 : len(TINY)], *small, "report.video=false", "report.plot=false"]
     job += ["eval.every_steps=32", "vec_env=dummy", "n_timesteps=128"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     whole = rz.train(*job, "run_dir=whole/ppo/one", quiet=True)
-    with store_of("s3", tmp_path, monkeypatch) as store:
-        plan = plan_run(make_config(*job, "run_dir=here/ppo/one", f"store={store.url}"))
-        stop = StopRequest(reason="enough")
-        _, result, code = run_plan(plan, None, plain_console(), "train", stop=stop)
-        assert (result.state, code) == ("interrupted", 74)
-        assert _record(store, "ppo/one")["state"] == "released"
-        run = Run.open(f"{store.url}/runs/ppo/one").resume(quiet=True)
+    plan = plan_run(make_config(*job, "run_dir=here/ppo/one", f"store={store.url}"))
+    stop = StopRequest(reason="enough")
+    _, result, code = run_plan(plan, None, plain_console(), "train", stop=stop)
+    assert (result.state, code) == ("interrupted", 74)
+    assert _record(store, "ppo/one")["state"] == "released"
+    run = Run.open(f"{store.url}/runs/ppo/one").resume(quiet=True)
     assert str(run.path) == "outputs/ppo/one"
     assert run_digests(run.run_dir) == run_digests(whole.run_dir)
 
 
-def test_a_run_that_a_worker_has_is_not_brought_here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with store_of("s3", tmp_path, monkeypatch) as store:
-        rz.train(*SHORT, "run_dir=elsewhere/ppo/one", store=store.url, quiet=True)
-        assert RunLease(store, "ppo/one", "worker-7").claim(
-            list_leases(store, "ppo"), take_ended=True
-        )
-        with pytest.raises(ConfigError, match="worker-7 trains this run now"):
-            Run.open(f"{store.url}/runs/ppo/one").resume(quiet=True, n_timesteps=128)
-        assert not Path("outputs").exists()
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_a_run_that_a_worker_has_is_not_brought_here(store):
+    rz.train(*SHORT, "run_dir=elsewhere/ppo/one", store=store.url, quiet=True)
+    lease = RunLease(store, "ppo/one", "worker-7")
+    assert lease.claim(list_leases(store, "ppo"), take_ended=True)
+    with pytest.raises(ConfigError, match="worker-7 trains this run now"):
+        Run.open(f"{store.url}/runs/ppo/one").resume(quiet=True, n_timesteps=128)
+    assert not Path("outputs").exists()
 
 
 def test_sigterm_to_the_command_sends_the_last_checkpoint(store):
     process = _start(store)
-    _until(lambda: _record(store))
-    _until(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
+    wait_for(lambda: _record(store))
+    wait_for(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
     process.terminate()
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 75, out
@@ -164,20 +141,20 @@ def test_sigterm_to_the_command_sends_the_last_checkpoint(store):
 
 def test_the_process_beside_ends_when_the_training_is_killed(folder):
     process = _start(folder)
-    _until(lambda: _record(folder))
-    _until(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
+    wait_for(lambda: _record(folder))
+    wait_for(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
     (sender,) = _senders_of(process.pid)
     process.kill()
     process.communicate()
-    _until(lambda: not Path(f"/proc/{sender}").exists())
+    wait_for(lambda: not Path(f"/proc/{sender}").exists())
     assert _record(folder)["state"] == "released"
     assert folder.get(f"state/{NAME}/checkpoints.json", 10**6) is not None
 
 
 def test_ctrl_c_is_for_the_training_alone(folder):
     process = _start(folder)
-    _until(lambda: _record(folder))
-    _until(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
+    wait_for(lambda: _record(folder))
+    wait_for(lambda: RunDir(Path("outputs") / NAME).checkpoints().steps())
     (sender,) = _senders_of(process.pid)
     assert os.getsid(sender) != os.getsid(process.pid)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -205,7 +182,7 @@ def test_ctrl_c_ends_the_wait_for_a_store_that_is_gone(in_process, monkeypatch):
     try:
         for line in process.stdout:
             if line.startswith("run directory"):
-                (sender,) = _until(lambda: _senders_of(process.pid))
+                (sender,) = wait_for(lambda: _senders_of(process.pid))
             if line.startswith("sending the rest to s3://bucket/lab"):
                 break
         process.send_signal(signal.SIGINT)
@@ -237,7 +214,7 @@ def test_another_worker_with_the_run_ends_the_training_with_a_checkpoint(folder)
 def test_a_request_in_the_store_ends_the_training(folder):
     process = _start(folder)
     try:
-        _until(lambda: _record(folder))
+        wait_for(lambda: _record(folder))
         ask(folder, NAME, STOP, "enough")
         # The next beat is within 30 s.
         out, _ = process.communicate(timeout=120)

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from support.processes import wait_for
 from support.stores import ignore_conditions, store_of
 
 from rlzoo_plus.artifacts.run_dir import FINISHED, INTERRUPTED, RunDir
@@ -86,14 +87,6 @@ def _record(store):
     return json.loads(store.get(f"live/{RUN}.json", 10**6)[0])
 
 
-def _until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return found
-
-
 def _content(store, file):
     found = store.get(f"runs/{RUN}/{file}", 10**6)
     return None if found is None else found[0]
@@ -102,7 +95,7 @@ def _content(store, file):
 def test_beats_carry_how_far_the_run_is(store, run):
     steps = iter(range(10**6))
     with _synced(store, run, lambda: {"steps": next(steps)}):
-        _until(lambda: _record(store).get("steps", 0) > 3)
+        wait_for(lambda: _record(store).get("steps", 0) > 3)
     assert _record(store)["state"] == "released"
 
 
@@ -110,7 +103,7 @@ def test_what_changes_is_sent_while_the_run_goes_on(store, run):
     with _synced(store, run) as sync:
         for text in (b"one\n", b"one\ntwo\n"):
             run.metrics_file.write_bytes(text)
-            _until(lambda text=text: _content(store, "metrics.jsonl") == text)
+            wait_for(lambda text=text: _content(store, "metrics.jsonl") == text)
         assert sync.finish("finished", 0.0, reason="done") is None
     assert (_record(store)["state"], _record(store)["reason"]) == ("finished", "done")
 
@@ -119,7 +112,7 @@ def test_a_request_comes_with_a_beat(store, run):
     # A writer that beats all the time is in the way of others.
     with _synced(store, run, beat_s=0.5) as sync:
         assert ask(store, RUN, STOP, "enough") == "running"
-        assert _until(lambda: sync.request) == {"ask": STOP, "reason": "enough"}
+        assert wait_for(lambda: sync.request) == {"ask": STOP, "reason": "enough"}
 
 
 def test_a_store_that_is_gone_for_a_while_is_tried_again(folder, run, caplog):
@@ -127,9 +120,9 @@ def test_a_store_that_is_gone_for_a_while_is_tried_again(folder, run, caplog):
     with _synced(store, run):
         store.failing = ALL
         run.metrics_file.write_bytes(b"one\n")
-        _until(lambda: "gone; training goes on" in caplog.text)
+        wait_for(lambda: "gone; training goes on" in caplog.text)
         store.failing = ()
-        _until(lambda: _content(folder, "metrics.jsonl") == b"one\n")
+        wait_for(lambda: _content(folder, "metrics.jsonl") == b"one\n")
     # Once for beats and once for pushes, however often they were tried.
     assert len(caplog.records) <= 2
 
@@ -155,12 +148,12 @@ def test_a_run_is_told_as_ended_only_with_all_its_files(folder, run):
 
 def test_nothing_is_sent_after_another_worker_took_the_run(store, run):
     with _synced(store, run) as sync:
-        _until(lambda: _content(store, "config.yaml"))
+        wait_for(lambda: _content(store, "config.yaml"))
         other = {"format": 1, "worker": "two", "beat": 1, "state": "running"}
         name, data = f"live/{RUN}.json", json.dumps(other).encode()
         # Under a condition, as leases are written: a beat may be on its way.
-        _until(lambda: store.put_if_unchanged(name, data, store.get(name, 2**16)[1]))
-        _until(lambda: sync.is_lost)
+        wait_for(lambda: store.put_if_unchanged(name, data, store.get(name, 2**16)[1]))
+        wait_for(lambda: sync.is_lost)
         run.metrics_file.write_bytes(b"mine\n")
         sync.push_soon()
         with pytest.raises(LeaseLostError, match="another worker has this run"):
@@ -319,13 +312,13 @@ def test_a_run_that_was_discarded_is_a_failure_without_files(folder, run, tmp_pa
 
 def test_a_sender_waits_for_an_earlier_one_of_the_same_directory(folder, run):
     end_first, _ = _sender(folder, run)
-    _until(lambda: folder.get(f"live/{RUN}.json", 10**6))
+    wait_for(lambda: folder.get(f"live/{RUN}.json", 10**6))
     first = _record(folder)["worker"]
     end_second, said = _sender(folder, run, take_ended=True)
-    _until(lambda: _content(folder, "config.yaml"))
+    wait_for(lambda: _content(folder, "config.yaml"))
     assert _record(folder)["worker"] == first
     end_first()
-    _until(lambda: _record(folder)["worker"] != first)
+    wait_for(lambda: _record(folder)["worker"] != first)
     assert end_second() is None
     assert said == []
 
@@ -333,7 +326,7 @@ def test_a_sender_waits_for_an_earlier_one_of_the_same_directory(folder, run):
 def test_a_sender_says_who_has_the_run(folder, run):
     assert RunLease(folder, RUN, "worker-7").claim({})
     end, said = _sender(folder, run)
-    (event,) = _until(lambda: said)
+    (event,) = wait_for(lambda: said)
     assert event["lost"]
     assert "worker-7 has the run sweep/a" in event["stop"]
     assert "worker-7" in end()
@@ -342,9 +335,9 @@ def test_a_sender_says_who_has_the_run(folder, run):
 def test_a_request_is_passed_on_and_cancels_the_run(folder, run):
     run.write_status(INTERRUPTED, message="stopped by a request")
     end, said = _sender(folder, run)
-    _until(lambda: folder.get(f"live/{RUN}.json", 10**6))
+    wait_for(lambda: folder.get(f"live/{RUN}.json", 10**6))
     ask(folder, RUN, STOP, "enough")
-    assert _until(lambda: said) == [{"stop": "stopped by a request in the store: enough"}]
+    assert wait_for(lambda: said) == [{"stop": "stopped by a request in the store: enough"}]
     assert end() is None
     assert _record(folder)["state"] == "cancelled"
 
@@ -353,7 +346,7 @@ def test_a_store_that_takes_nothing_is_given_up(folder, run, monkeypatch):
     store = Failing(folder)
     monkeypatch.setattr("rlzoo_plus.runs.store_sender.open_store", lambda _: store)
     end, _ = _sender(folder, run, push_s=600.0)
-    _until(lambda: folder.get(f"live/{RUN}.json", 10**6))
+    wait_for(lambda: folder.get(f"live/{RUN}.json", 10**6))
     store.failing = ("put",)
     assert end() == "gone"
     # Others need not wait until the lease expires.
@@ -365,7 +358,7 @@ def test_a_store_that_was_never_there_is_given_up(folder, run, monkeypatch):
     store.failing = ALL
     monkeypatch.setattr("rlzoo_plus.runs.store_sender.open_store", lambda _: store)
     end, said = _sender(folder, run)
-    _until(lambda: said)
+    wait_for(lambda: said)
     assert end() == "gone"
     assert said == [{"warning": "gone; training goes on, and this is tried again"}]
 

@@ -69,11 +69,11 @@ def output_of(process: subprocess.Popen, code: int = 0) -> str:
     return text
 
 
-def wait_for(condition, process: subprocess.Popen, timeout_s: float = 120.0):
-    """Return what a condition gives once that is true; the process must live until then."""
+def wait_for(condition, process: subprocess.Popen | None = None, timeout_s: float = 120.0):
+    """Return what a condition gives once that is true; a process must live until then."""
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
-        assert process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)
     return found

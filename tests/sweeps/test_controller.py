@@ -1,6 +1,5 @@
 """The controller: what it runs, in which order, and what it says of each job."""
 
-import csv
 import os
 import signal
 import threading
@@ -9,16 +8,14 @@ import time
 import pytest
 from support.training import tiny_config
 
-from rlzoo_plus.analysis.statistics import iqm
 from rlzoo_plus.artifacts import records
 from rlzoo_plus.sweeps import controller as controller_module
 from rlzoo_plus.sweeps.controller import Controller
 from rlzoo_plus.sweeps.launchers.debug import DebugLauncher
-from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.states import JobState, look_at
-from rlzoo_plus.sweeps.summary import summarise, write_summary
+from rlzoo_plus.sweeps.summary import summarise
 from rlzoo_plus.sweeps.sweep_job import make_job
 from rlzoo_plus.sweeps.sweep_view import headline, job_line, live_table, summary_table
 
@@ -137,63 +134,6 @@ def test_the_ledger_is_not_read_again_for_each_job(book, many, monkeypatch):
     assert run(book, many, "finish")[0] == 0
     # Only what was written since it began.
     assert sum(read) <= book.path.stat().st_size - size
-
-
-class Sleeping:
-    """A launcher whose jobs end when they are told to."""
-
-    slots, shows_output = 2, False
-
-    def __init__(self):
-        self.log = []
-
-    def submit(self, spec):
-        self.log.append(("submit", spec.data["config"]["seed"]))
-        return _Sleeper(self.log)
-
-    def wait(self, handles, timeout_s):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-class _Sleeper:
-    def __init__(self, log):
-        self.log, self.end = log, None
-
-    def poll(self):
-        return self.end
-
-    def stop(self):
-        self.log.append("stop")
-
-    def kill(self):
-        self.log.append("kill")
-        self.end = JobEnd(-9)
-
-
-def test_a_first_ctrl_c_stops_and_a_second_kills(book, jobs):
-    launcher = Sleeping()
-    code, ended = run(book, jobs, "finish", launcher)
-    assert code == 130
-    assert ended == []
-    assert launcher.log == [("submit", 0), ("submit", 1), "stop", "stop", "kill", "kill"]
-    assert all(view.state is JobState.WAITING for view in look_at(book.read()))
-
-
-def test_a_summary_has_a_row_for_each_setting(tmp_path, book, jobs):
-    other = tiny_config("ppo", "tests/TinyReach-v0", "algo.hyperparams.gamma=0.5")
-    extra = make_job(other.model_copy(update={"sweep": str(tmp_path)}))
-    book.add([extra])
-    run(book, [*jobs, extra], "finish")
-    views = look_at(book.read())
-    rows = summarise(views)
-    assert [(row.n_done, "gamma=" in row.settings) for row in rows] == [(4, True), (1, True)]
-    assert rows[0].best.iqm == iqm([0, 1, 2, 3])
-    assert (rows[1].best.low, rows[1].best.high) == (None, None)
-    assert (rows[0].best.lowest, rows[0].best.highest) == (0, 3)
-    assert rows[0].best_run == jobs[3].key
-    files = write_summary(tmp_path, views, rows)
-    assert [file.name for file in files] == ["sweep.json", "summary.csv", "summary.md"]
-    assert len(list(csv.DictReader(files[1].open()))) == 2
 
 
 def test_tables_can_be_drawn_of_any_state(book, jobs):

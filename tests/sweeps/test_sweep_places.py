@@ -57,12 +57,3 @@ def test_status_finds_a_sweep_by_what_it_was_started_with(placed, tmp_path, caps
     assert dispatch.run("sweep", ["status", given, "--json"]) == 0
     state = json.loads(capsys.readouterr().out)
     assert state["counts"] == {"waiting": 1, "running": 0, "done": 1, "failed": 0}
-
-
-def test_a_sweep_by_name_and_one_by_path_are_two(placed, tmp_path):
-    assert len(placed("sweep=mine")) == 2
-    assert len(placed("sweep=./mine")) == 4
-    assert {path.parent for path in tmp_path.rglob("ledger.jsonl")} == {
-        tmp_path / "mine",
-        tmp_path / "outputs/sweeps/mine",
-    }

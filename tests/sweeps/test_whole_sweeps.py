@@ -170,10 +170,3 @@ def test_a_sweep_stops_cleanly(start, call, tmp_path, how):
     assert [run.read_status()["state"] for run in runs] == ["interrupted"] * 2
     state = json.loads(call(*PLUS, "sweep", "status", "default", "--json"))
     assert state["counts"]["waiting"] == 3
-
-
-def test_a_mistake_in_any_job_is_said_before_one_begins(call, tmp_path):
-    text = call(*SWEEP, *PPO, "algo=ppo,dqn,pppo", code=2)
-    assert "dqn" in text
-    assert "'ppo'" in text
-    assert not (tmp_path / "outputs" / "sweeps" / "default").exists()

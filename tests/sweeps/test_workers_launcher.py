@@ -5,6 +5,7 @@ import time
 
 import pytest
 from support.pretended_worker import fail, finish, wait_for_request, worker_in_a_thread
+from support.processes import wait_for
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import InfraConfig
@@ -149,7 +150,7 @@ def test_a_job_that_nobody_has_begun_is_cancelled(launcher, store, task):
 def test_a_worker_that_is_asked_ends_with_its_own_code(launcher, store, task):
     handle = launcher.submit(task())
     with worker_in_a_thread(store, "mine", wait_for_request):
-        _wait_until(lambda: handle.poll() or list_leases(store, "mine"))
+        wait_for(lambda: handle.poll() or list_leases(store, "mine"))
         handle.stop()
         assert end_of(launcher, handle) == JobEnd(75)
 
@@ -223,7 +224,7 @@ def test_evaluations_are_told_once_and_only_what_can_be_one(launcher, store, run
 def test_a_run_that_is_ended_early_says_so(launcher, store, run):
     handle = launcher.submit(run())
     with worker_in_a_thread(store, "mine", wait_for_request):
-        _wait_until(lambda: handle.poll() or list_leases(store, "mine"))
+        wait_for(lambda: handle.poll() or list_leases(store, "mine"))
         handle.end_early("median at rung 3")
         assert end_of(launcher, handle) == JobEnd(74)
     assert "median at rung 3" in lease_of(store, handle.key)
@@ -234,7 +235,7 @@ def test_a_run_that_ended_too_early_is_opened_again(launcher, store, run, act):
     first = launcher.submit(run())
     with worker_in_a_thread(store, "mine", act):
         if act is wait_for_request:
-            _wait_until(lambda: first.poll() or list_leases(store, "mine"))
+            wait_for(lambda: first.poll() or list_leases(store, "mine"))
             first.stop()
         assert end_of(launcher, first).code in (1, 75)
     again = launcher.submit(run())
@@ -274,10 +275,3 @@ def test_code_goes_along_once(store, tmp_path, task, monkeypatch):
 
 def _away(*_):
     raise StoreError("no route to the bucket")
-
-
-def _wait_until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -21,6 +21,7 @@ from support.workers import (
     when,
 )
 
+from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
@@ -117,8 +118,12 @@ def test_a_run_whose_machine_is_taken_away_goes_on_elsewhere_bit_for_bit(store, 
     assert make_worker(store, first, host=host).run() == 75
     stopped = state_of(store, key)
     assert stopped["state"] == "released"
-    assert make_worker(store, second).run() == 0
+    told = []
+    assert make_worker(store, second, tell=told.append).run() == 0
+    assert told[0].startswith(f"{key} goes on from step ")
     report = state_of(store, key)
+    assert (report["state"], report["algo"], report["steps"]) == ("finished", "ppo", 1536)
+    assert report["exact"] == NO_DIFFERENCE
     listed, spent = read_attempts(report)
     assert [a.end for a in listed] == ["released", "finished"]
     assert [a.machine for a in listed] == ["c7a.large", None]

@@ -27,10 +27,8 @@ from support.workers import (
 )
 
 from rlzoo_plus.artifacts.records import read_records
-from rlzoo_plus.artifacts.result import NO_DIFFERENCE
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands.dispatch import run as run_verb
-from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.code import send_code
 from rlzoo_plus.store.contract import open_store
@@ -55,10 +53,6 @@ def worker(store, tmp_path):
     return lambda **options: make_worker(
         store, tmp_path / "here", **{"targets": FUNCTIONS, **options}
     )
-
-
-def _has_checkpoint(folder, key, n=2):
-    return lambda: len(RunDir(folder / key).checkpoints().steps()) >= n
 
 
 # What is taken.
@@ -349,27 +343,6 @@ def test_the_directory_of_a_process_that_still_works_is_left_alone(store, worker
     assert is_held.wait(10.0)
     assert worker(tell=told.append).run() == 0
     assert told[0] == "released"
-
-
-@pytest.mark.training
-def test_a_run_goes_on_in_another_folder_bit_for_bit(store, tmp_path):
-    whole, first, second = (tmp_path / name for name in ("whole", "first", "second"))
-    (key,) = submit(store, run_record(tiny_config("ppo", "tests/TinyReach-v0", *LONG)))
-    when(_has_checkpoint(first, key), press)
-    assert make_worker(store, first).run() == 75
-    stopped = state_of(store, key)
-    assert stopped["state"] == "released"
-    assert 0 < stopped["steps"] < 1536
-    told = []
-    assert make_worker(store, second, tell=told.append).run() == 0
-    assert told[0].startswith(f"{key} goes on from step ")
-    report = state_of(store, key)
-    assert (report["state"], report["algo"], report["steps"]) == ("finished", "ppo", 1536)
-    assert report["exact"] == NO_DIFFERENCE
-    other = open_store(tmp_path / "other")
-    submit(other, run_record(tiny_config("ppo", "tests/TinyReach-v0", *LONG)))
-    assert make_worker(other, whole).run() == 0
-    assert run_digests(RunDir(second / key)) == run_digests(RunDir(whole / key))
 
 
 @pytest.mark.slow
