@@ -52,7 +52,7 @@ def _paths(name: str) -> list[Path]:
         if not found:
             raise ConfigError(f"{printable(name)} matches nothing. Name runs that exist.")
         return found
-    from rlzoo_plus.tuning.study_plan import STUDIES
+    from rlzoo_plus.tuning.study_folder import STUDIES
 
     if "/" not in name and (STUDIES / name / "study.json").is_file():
         return [STUDIES / name]

@@ -116,7 +116,7 @@ def _forged_trials_refused(stored: KnownStudy) -> Iterator[None]:
 
 
 def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.study_plots import FEWEST_TRIALS
+    from rlzoo_plus.tuning.stored_study import FEWEST_TRIALS
 
     found = {name: _importances(stored, place) for place, name in enumerate(stored.hpo.objectives)}
     if options.json:
@@ -133,7 +133,7 @@ def _importance(stored: KnownStudy, options: argparse.Namespace, console: Consol
 
 def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
     """Return the importance of each hyperparameter for an objective."""
-    from rlzoo_plus.tuning.study_plots import importances
+    from rlzoo_plus.tuning.stored_study import importances
 
     with _forged_trials_refused(stored):
         return importances(stored.study.optuna_study, objective)

@@ -57,18 +57,15 @@ def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
 
 def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:
     """Run the trials, retrain the best, write the report; return 1 if no trial has a result."""
-    from rlzoo_plus.tuning.storage import require_optuna
-    from rlzoo_plus.tuning.study_plan import make_plan
-
-    plan, notes = make_plan(arguments, compose)
-    require_optuna()
     # These import Optuna.
     from rlzoo_plus.tuning.retraining import conclude, many
     from rlzoo_plus.tuning.samplers import pruning_note
     from rlzoo_plus.tuning.study import begin_study
+    from rlzoo_plus.tuning.study_plan import make_plan
     from rlzoo_plus.tuning.study_view import TuningView
     from rlzoo_plus.tuning.tuner import Tuner
 
+    plan, notes = make_plan(arguments, compose)
     study, launcher, more = begin_study(plan, arguments)
     console = make_console()
     for note in dict.fromkeys(filter(None, [pruning_note(plan.hpo), *notes, *more])):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, QuotedString, RangeSweep
+from hydra.errors import HydraException
 
 from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schema import NormalizeConfig
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.override_values import PARTS, parse_override, same_value, value_text
-
-if TYPE_CHECKING:
-    import optuna
-    from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
+from rlzoo_plus.tuning.with_optuna import optuna
 
 # The value: 2 to the parameter, 1 less the parameter, or a schedule from the parameter to 0.
 TRANSFORMS = ("pow2", "one_minus", "linear")
@@ -30,6 +32,7 @@ _PARTS_OF_NET = {"pi": "actor", "vf": "critic", "qf": "critic"}
 
 Number = int | float
 Primitive = None | bool | int | float | str
+Trial = optuna.Trial | optuna.trial.FixedTrial
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Dimension:
         """The keys that its limits are made of."""
         return {key for limit in (self.at_least, self.at_most) if limit for key in limit.keys}
 
-    def between(self, least: float | None, most: float | None) -> Dimension:
+    def _between(self, least: float | None, most: float | None) -> Dimension:
         """Return a dimension of numbers without values beyond limits; one value always stays."""
         low, high = self.low, self.high
         if least is not None and (place := self._place(least)) > low:
@@ -137,8 +140,35 @@ class Dimension:
         assert self.step is not None
         return rounded((place - self.low) / self.step)
 
-    def suggest(self, trial: optuna.Trial | optuna.trial.FixedTrial) -> Any:
-        """Draw a parameter; return the key's value."""
+    def suggest(self, trial: Trial, look_up: Callable[[str], Any]) -> Any:
+        """Draw a parameter between the limits; return the key's value.
+
+        The sampler draws from the range that is left, and so learns from the value that is used.
+        What was stored before, or is queued, may be beyond the limits: it is cut.
+        """
+        least, most = (
+            None if limit is None else limit.evaluate(look_up)
+            for limit in (self.at_least, self.at_most)
+        )
+        if least is None and most is None:
+            return self._suggest(trial)
+        # A fixed trial refuses what is out of range.
+        is_open = not isinstance(trial, optuna.trial.FixedTrial)
+        with warnings.catch_warnings():
+            # The first trial is what train uses; the sampler is given the nearest values.
+            warnings.filterwarnings("ignore", message="Fixed parameter")
+            value = (self._between(least, most) if is_open else self)._suggest(trial)
+        if least is not None and value < least:
+            value = self.value(self._between(least, None).low)
+        return value if most is None or value <= most else self._cut(most)
+
+    def _cut(self, limit: float) -> Number:
+        """Return the largest value up to a limit, where the limit itself is none."""
+        if self.step is None or self._place(limit) < self.low:
+            return math.floor(limit) if self.kind is Kind.INT else limit
+        return self.value(self._between(None, limit).high)  # type: ignore[no-any-return]
+
+    def _suggest(self, trial: Trial) -> Any:
         if self.kind is Kind.CHOICE:
             # A value that is there twice is drawn twice as often.
             return self.value(trial.suggest_categorical(self.name, list(map(_param, self.choices))))
@@ -214,23 +244,6 @@ class Dimension:
             return replace(self, choices=(*self.choices, value))
         return self
 
-    def limited(self, value: Number, limit: float) -> Number:
-        """Return the largest value up to a limit, where the limit itself is none."""
-        if value <= limit:
-            return value
-        if self.step is None:
-            return limit
-        steps = self._steps(self._place(limit), math.floor)
-        if steps < 0:
-            return math.floor(limit) if self.kind is Kind.INT else limit
-        return self.value(self._at(steps))  # type: ignore[no-any-return]
-
-    def raised(self, value: Number, limit: float) -> Number:
-        """Return the smallest value from a limit on, where there is none the largest of all."""
-        if value >= limit:
-            return value
-        return self.value(self.between(limit, None).low)  # type: ignore[no-any-return]
-
     def _at(self, position: int) -> Number:
         assert self.step is not None
         if self.kind is Kind.INT:
@@ -259,8 +272,6 @@ def canonical(key: str, value: Any) -> Any:
         is_same = len(sizes) > 1 and all(same_value(sizes[0], other) for other in sizes)
         return sizes[0] if is_same else parts
     if key == "normalize":
-        from rlzoo_plus.config.schema import NormalizeConfig
-
         if isinstance(value, bool) or value is None:
             return NormalizeConfig().model_dump() if value else None
         return NormalizeConfig.model_validate(value).model_dump()
@@ -301,12 +312,9 @@ def parse_entry(key: str, entry: Any) -> Dimension:
 
 
 def parse_sweep(
-    key: str, text: Any, *, when: Mapping[str, Any] | None = None, **limits: Limit
+    key: str, text: Any, *, when: Mapping[str, Any] | None = None, **limits: Any
 ) -> Dimension:
     """Read a sweep in Hydra's syntax; `limits` are those of `LIMITS`, errors as `parse_entry`'s."""
-    from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, RangeSweep
-    from hydra.errors import HydraException
-
     where = f"hpo.space.{key}={text}"
     try:
         # What YAML has read as a number or a list is one value, whatever its text is to Hydra.
@@ -318,7 +326,7 @@ def parse_sweep(
         raise ConfigError(f"{where}: {reason}. {_EXAMPLE}") from None
     if override is None or not override.is_sweep_override():
         raise ConfigError(f"{where}: one value is no space. {_EXAMPLE}")
-    sweep: Any = override._value
+    sweep: Any = override.value()
     if getattr(sweep, "shuffle", False):
         raise ConfigError(f"{where}: the order has no meaning here. Leave shuffle out.")
     common: dict[str, Any] = {"key": key, "source": text, "when": dict(when or {})}
@@ -360,8 +368,6 @@ def _choices(sweep: ChoiceSweep, where: str) -> tuple[Any, ...]:
 
 def _unquoted(value: Any) -> Any:
     # Not through Hydra's own text of it, in which '1e-3' has become 1e-3.
-    from hydra.core.override_parser.types import QuotedString
-
     if isinstance(value, QuotedString):
         return value.text
     if isinstance(value, list):
@@ -372,12 +378,12 @@ def _unquoted(value: Any) -> Any:
 
 
 def _interval_bounds(sweep: IntervalSweep, where: str) -> dict[str, Any]:
-    low, high = sweep.start, sweep.end
+    low, high = float(sweep.start or 0), float(sweep.end or 0)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ConfigError(f"{where}: an interval needs two finite ends, the smaller one first.")
-    if isinstance(low, int) and isinstance(high, int):
-        return {"kind": Kind.INT, "low": low, "high": high, "step": 1}
-    return {"kind": Kind.FLOAT, "low": float(low), "high": float(high)}
+    if isinstance(sweep.start, int) and isinstance(sweep.end, int):
+        return {"kind": Kind.INT, "low": sweep.start, "high": sweep.end, "step": 1}
+    return {"kind": Kind.FLOAT, "low": low, "high": high}
 
 
 def _range_bounds(sweep: RangeSweep, where: str) -> dict[str, Any]:

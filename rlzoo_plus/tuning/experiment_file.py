@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.core.global_hydra import GlobalHydra
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
@@ -156,8 +157,8 @@ def _difference(base: Mapping[str, Any], wanted: Mapping[str, Any], path: str = 
                 different[key] = inner
         elif key not in base or not _is_same(before, value, here):
             # Hydra merges neither a list over a mapping nor a mapping over a list.
-            kinds = {dict: dict, list: (list, tuple)}.get(type(before))
-            if kinds and value and not isinstance(value, kinds):
+            kinds = (list, tuple) if isinstance(before, list) else dict
+            if value and isinstance(before, (list, dict)) and not isinstance(value, kinds):
                 raise _NotMergeableError(here)
             different[key] = value
     return different
@@ -192,8 +193,6 @@ def _check_text(text: str, name: str, config: RunConfig, root: Path) -> None:
 
 def _compose(overrides: list[str], folders: list[Path]) -> Composed:
     """Compose as `train` does, with folders searched first."""
-    from hydra.core.global_hydra import GlobalHydra
-
     # A sweeper calls from within another Hydra, and only one may be active.
     active = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

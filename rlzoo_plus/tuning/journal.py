@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from optuna.storages import JournalStorage
-from optuna.storages.journal import BaseJournalBackend
 
 from rlzoo_plus.artifacts.untrusted import one_line, read_plain_lines
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.tuning.study_folder import JOURNAL
+from rlzoo_plus.tuning.with_optuna import BaseJournalBackend, optuna
 
-JOURNAL = "journal.log"
 # A record is written in milliseconds: a longer wait is for a stopped process.
 _LOCK_PATIENCE_S = 300.0
 LARGEST_BYTES = 2**29
@@ -27,7 +26,7 @@ _STUDY = 0
 _MOST = {_STUDY: 100, 2: 5_000, 3: 5_000, 5: 5_000, 7: 10_000, 8: 5_000, 9: 5_000}
 
 
-def open_journal(folder: Path, create: bool) -> JournalStorage:
+def open_journal(folder: Path, create: bool) -> optuna.storages.JournalStorage:
     """Open the journal in a study's directory; with `create`, create it if there is none.
 
     Raises:
@@ -45,7 +44,7 @@ def open_journal(folder: Path, create: bool) -> JournalStorage:
     # Optuna does not check what is written there.
     damages = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
     try:
-        return JournalStorage(SafeJournal(folder))
+        return optuna.storages.JournalStorage(SafeJournal(folder))
     except OSError as error:
         raise ConfigError(f"{path} cannot be used: {one_line(error)}.") from None
     except damages as error:

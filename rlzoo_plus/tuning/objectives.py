@@ -41,7 +41,7 @@ def run_metrics(run: RunDir) -> dict[str, float]:
         [value for record in records if (value := followed_value(record, name)) is not None]
         for name in ("mean_return", "success_rate")
     )
-    metrics = {}
+    metrics: dict[str, float] = {}
     if returns:
         metrics |= {
             "late_return": _mean(returns[-_LATE:]),

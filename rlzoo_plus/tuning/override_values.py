@@ -6,13 +6,12 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser, create_functions
+from hydra.core.override_parser.types import IntervalSweep, Override, Quote, QuotedString
 
 from rlzoo_plus.errors import ConfigError, unknown_name
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import Override
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,9 +44,6 @@ def same_value(first: Any, second: Any) -> bool:
 
 @cache
 def _parser() -> OverridesParser:
-    from hydra.core.override_parser.overrides_parser import OverridesParser, create_functions
-    from hydra.core.override_parser.types import IntervalSweep
-
     def interval(start: int | float, end: int | float) -> IntervalSweep:
         return IntervalSweep(start=start, end=end)
 
@@ -63,8 +59,6 @@ def _meaning(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    from hydra.core.override_parser.types import Quote, QuotedString
-
     item = getattr(value, "item", None)
     if callable(item) and not isinstance(value, (Mapping, list, tuple)):
         value = item()  # a NumPy number
@@ -159,10 +153,6 @@ def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: An entry is removed that is not there.
     """
-    from omegaconf import DictConfig, OmegaConf
-
-    if isinstance(entries, DictConfig):
-        entries = OmegaConf.to_container(entries, resolve=True)  # type: ignore[assignment]
     typed = {
         key: entry
         for key, entry in entries.items()

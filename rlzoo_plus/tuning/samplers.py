@@ -9,25 +9,22 @@ from importlib import util
 from typing import Any
 
 import numpy as np
-from optuna import pruners, samplers
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, CmaEsSampler
-from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial
 
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.config.signatures import fit_type
 from rlzoo_plus.errors import ConfigError, unknown_name
-from rlzoo_plus.tuning.storage import require_optuna
+from rlzoo_plus.tuning.with_optuna import FrozenTrial, optuna
 
-# Deprecated in Optuna.
-_RETIRED = ("consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints")
-_RETIRED += ("gamma", "weights", "warn_independent_sampling", "warn_asynchronous_seeding")
-# Python objects, which no YAML file can hold, and what the study's other settings decide.
-_NOT_OURS = ("after_trial_strategy", "child_generation_strategy", "constraints_func", "crossover")
-_NOT_OURS += ("elite_population_selection_strategy", "independent_sampler", "mutation")
-_NOT_OURS += ("search_space", "seed", "source_trials", "wrapped_pruner")
+_NO_OPTIONS = (
+    # Deprecated in Optuna.
+    *("consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints"),
+    *("gamma", "weights", "warn_independent_sampling", "warn_asynchronous_seeding"),
+    # Python objects, which no YAML file can hold, and what the study's other settings decide.
+    *("after_trial_strategy", "child_generation_strategy", "constraints_func", "crossover"),
+    *("elite_population_selection_strategy", "independent_sampler", "mutation"),
+    *("search_space", "seed", "source_trials", "wrapped_pruner"),
+)
 
 
 def check_options(where: str, given: Mapping[str, Any], *targets: type) -> list[dict[str, Any]]:
@@ -55,7 +52,7 @@ def _option_types(target: type) -> dict[str, str]:
     annotations = {
         name: parameter.annotation
         for name, parameter in inspect.signature(target).parameters.items()
-        if name not in _RETIRED + _NOT_OURS
+        if name not in _NO_OPTIONS
     }
     return {
         name: written if isinstance(written, str) else inspect.formatannotation(written)
@@ -92,7 +89,7 @@ _NEEDS = {"cmaes": "cmaes", "gp": "scipy", "qmc": "scipy"}
 _SAMPLER_OPTIONS = "hpo.sampler_options"
 
 
-class PlainCmaEsSampler(CmaEsSampler):
+class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
     """CMA-ES that stores no pickle: its state is computed anew from the values of the trials.
 
     Optuna keeps the optimizer as a pickle among the attributes of trials, and a storage may be
@@ -100,7 +97,10 @@ class PlainCmaEsSampler(CmaEsSampler):
     """
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, optuna.distributions.BaseDistribution],
     ) -> dict[str, Any]:
         """Draw several values together.
 
@@ -121,7 +121,7 @@ class PlainCmaEsSampler(CmaEsSampler):
         """Read no stored state; keep what it is computed from."""
         self._completed = completed_trials
 
-    def _init_optimizer(self, trans: Any, direction: StudyDirection) -> Any:
+    def _init_optimizer(self, trans: Any, direction: optuna.study.StudyDirection) -> Any:
         """Return the optimizer after all generations that are complete."""
         random, self._dim = self._cma_rng.rng, len(trans.bounds)
         before = random.get_state()
@@ -129,11 +129,12 @@ class PlainCmaEsSampler(CmaEsSampler):
         if self._get_solution_trials(self._completed, 1):
             # Optuna draws a seed for the first generation only; the later ones go on as it would.
             random.set_state(before)
-        sign = 1.0 if direction == StudyDirection.MINIMIZE else -1.0
+        sign = 1.0 if direction == optuna.study.StudyDirection.MINIMIZE else -1.0
         size = optimizer.population_size
         while len(told := self._get_solution_trials(self._completed, optimizer.generation)) >= size:
-            points = [(self._point(trans, trial), sign * trial.value) for trial in told[:size]]
-            optimizer.tell(points)
+            values = (sign * float(trial.value or 0.0) for trial in told[:size])
+            points = (self._point(trans, trial) for trial in told[:size])
+            optimizer.tell(list(zip(points, values, strict=True)))
             if self._get_solution_trials(self._completed, optimizer.generation):
                 # As if it had been stored since: a copy's covariances are symmetric to the bit.
                 optimizer = copy.deepcopy(optimizer)
@@ -152,13 +153,14 @@ class PlainCmaEsSampler(CmaEsSampler):
         return trans.transform(trial.params)
 
 
-def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseSampler:
+def make_sampler(
+    hpo: HpoConfig, number: int, grid: Grid | None = None
+) -> optuna.samplers.BaseSampler:
     """Create the sampler of one trial; a grid has the values of each parameter.
 
     Raises:
         ConfigError: There is no such sampler or option, or it cannot do what the study needs.
     """
-    require_optuna()
     name = hpo.sampler
     if name not in _SAMPLERS:
         raise ConfigError(unknown_name("hpo.sampler", name, SAMPLERS))
@@ -170,7 +172,7 @@ def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseS
             f"hpo.sampler={name} needs the package {_NEEDS[name]}. "
             "Install it: pip install 'rlzoo-plus[tune]'"
         )
-    target = PlainCmaEsSampler if name == "cmaes" else getattr(samplers, _SAMPLERS[name])
+    target = PlainCmaEsSampler if name == "cmaes" else getattr(optuna.samplers, _SAMPLERS[name])
     seed = hpo.seed % 2**32 if name in _CONSTANT_SEED else trial_seed(hpo.seed, number)
     (options,) = check_options(_SAMPLER_OPTIONS, hpo.sampler_options, target)
     defaults: dict[str, Any] = {}
@@ -181,9 +183,12 @@ def make_sampler(hpo: HpoConfig, number: int, grid: Grid | None = None) -> BaseS
         multivariate = hpo.sampler_options.get("multivariate", True) is not False
         defaults = {"multivariate": True, "group": multivariate, "constant_liar": True}
     elif name in ("qmc", "cmaes", "gp"):
-        fallback = samplers.RandomSampler(seed=trial_seed(hpo.seed, number))
+        fallback = optuna.samplers.RandomSampler(seed=trial_seed(hpo.seed, number))
         defaults = {"independent_sampler": fallback, "warn_independent_sampling": False}
-    return build(_SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed})
+    made: optuna.samplers.BaseSampler = build(
+        _SAMPLER_OPTIONS, target, {**defaults, **options, "seed": seed}
+    )
+    return made
 
 
 def trial_seed(seed: int, number: int) -> int:
@@ -211,7 +216,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
+def make_pruner(hpo: HpoConfig, n_rungs: int) -> optuna.pruners.BasePruner:
     """Create a study's pruner, for trials of so many rungs: twenty for each seed.
 
     Raises:
@@ -222,19 +227,19 @@ def make_pruner(hpo: HpoConfig, n_rungs: int) -> pruners.BasePruner:
         raise ConfigError(unknown_name("hpo.pruner", name, PRUNERS))
     if name == "none":
         # The options in a file are those of the pruner that was put aside.
-        return pruners.NopPruner()
-    targets = [getattr(pruners, _PRUNERS[name])]
+        return optuna.pruners.NopPruner()
+    targets = [getattr(optuna.pruners, _PRUNERS[name])]
     # Patience is for another pruner, whose options are given with its own.
-    targets += [pruners.MedianPruner] if name == "patient" else []
+    targets += [optuna.pruners.MedianPruner] if name == "patient" else []
     own, *inner = check_options(_PRUNER_OPTIONS, hpo.pruner_options, *targets)
     options = _DEFAULTS[name] | own
     if name == "patient":
         options["wrapped_pruner"] = build(_PRUNER_OPTIONS, targets[1], inner[0])
     if name == "hyperband":
         _check_hyperband(options, n_rungs)
-    pruner = build(_PRUNER_OPTIONS, targets[0], options)
+    pruner: optuna.pruners.BasePruner = build(_PRUNER_OPTIONS, targets[0], options)
     # Trial.report knows one objective only.
-    return pruner if pruning_note(hpo) is None else pruners.NopPruner()
+    return pruner if pruning_note(hpo) is None else optuna.pruners.NopPruner()
 
 
 def pruning_note(hpo: HpoConfig) -> str | None:
@@ -246,8 +251,9 @@ def pruning_note(hpo: HpoConfig) -> str | None:
 
 def _check_hyperband(options: dict[str, Any], n_rungs: int) -> None:
     """Set where hyperband ends, and check what it checks only when it prunes."""
-    halving = {key: options[key] for key in ("min_resource", "reduction_factor") if key in options}
-    build(_PRUNER_OPTIONS, pruners.SuccessiveHalvingPruner, halving)
+    parts: tuple[str, ...] = ("min_resource", "reduction_factor")
+    halving = {key: options[key] for key in parts if key in options}
+    build(_PRUNER_OPTIONS, optuna.pruners.SuccessiveHalvingPruner, halving)
     # It ends where a trial ends: it would guess, and guess anew in each process.
     if options.get("max_resource", "auto") == "auto":
         options["max_resource"] = n_rungs

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hydra.core.override_parser.types import Override
 
 from rlzoo_plus.config.compose import GROUPS
 from rlzoo_plus.errors import ConfigError, unknown_name
@@ -17,6 +18,7 @@ from rlzoo_plus.tuning.dimensions import (
     LIMITS,
     Dimension,
     Kind,
+    Trial,
     canonical,
     parse_entry,
     parse_sweep,
@@ -30,10 +32,7 @@ from rlzoo_plus.tuning.override_values import (
     same_value,
     value_text,
 )
-
-if TYPE_CHECKING:
-    import optuna
-    from hydra.core.override_parser.types import Override
+from rlzoo_plus.tuning.with_optuna import optuna
 
 # To choose one of their files is not to fix the values in it; a network's file is all values.
 _CHOICES = tuple(group for group in GROUPS if group != "network")
@@ -93,20 +92,20 @@ class Space:
             dimension, before = parse_sweep(key, parsed.get_value_string()), dimensions.get(key)
             if before is not None:
                 is_cut = dimension.kind is not Kind.CHOICE and dimension.transform in (None, "pow2")
-                limits = {part: getattr(before, part) if is_cut else None for part in LIMITS}
-                dimension = replace(dimension, when=before.when, **limits)
+                limits: dict[str, Any] = {part: getattr(before, part) for part in LIMITS}
+                dimension = replace(dimension, when=before.when, **(limits if is_cut else {}))
             dimensions[key] = dimension
         return replace(self, dimensions=_in_order(list(dimensions.values())))
 
     def with_present(self, values: Mapping[str, Any]) -> Space:
         """Return the space with the values of a configuration, by key, among the choices."""
         present = Values(values)
-        with_them = [
-            dimension.with_choice(present.get(dimension.key))
-            if dimension.kind is Kind.CHOICE and present.has(dimension.key)
-            else dimension
-            for dimension in self.dimensions
-        ]
+        with_them = (
+            each.with_choice(present.get(each.key))
+            if each.kind is Kind.CHOICE and present.has(each.key)
+            else each
+            for each in self.dimensions
+        )
         return replace(self, dimensions=tuple(with_them))
 
     def settled(self, values: Mapping[str, Any]) -> Space:
@@ -124,7 +123,8 @@ class Space:
         for dimension in self.dimensions:
             for key in dimension.depends_on:
                 self._look_up(dimension, present, key)
-            open_, closed = {}, {}
+            open_: dict[str, Any] = {}
+            closed: dict[str, Any] = {}
             for key, wanted in dimension.when.items():
                 is_open = self.custom or any(are_related(key, other) for other in drawn)
                 (open_ if is_open else closed)[key] = wanted
@@ -147,9 +147,7 @@ class Space:
             found[dimension.key] = {"space": dimension.source, **more} if more else dimension.source
         return found
 
-    def draw(
-        self, trial: optuna.Trial | optuna.trial.FixedTrial, fixed: Mapping[str, Any]
-    ) -> list[str]:
+    def draw(self, trial: Trial, fixed: Mapping[str, Any]) -> list[str]:
         """Draw the values of a trial.
 
         Args:
@@ -165,23 +163,13 @@ class Space:
                 gives what no configuration can hold.
         """
         values = Values(fixed)
-        overrides = []
         if self.custom is not None:
-            for key, value in draw_custom(self.custom, trial).items():
-                values.drawn[key] = value
-                overrides.append(f"{key}={value_text(value)}")
+            values.drawn.update(draw_custom(self.custom, trial))
         for dimension in self.dimensions:
-            if dimension.key in values.drawn or not self._is_drawn(dimension, values):
-                continue
-            look_up = functools.partial(self._look_up, dimension, values)
-            least, most = (
-                None if limit is None else limit.evaluate(look_up)
-                for limit in (dimension.at_least, dimension.at_most)
-            )
-            value = _suggest(dimension, trial, least, most)
-            values.drawn[dimension.key] = value
-            overrides.append(f"{dimension.key}={value_text(value)}")
-        return overrides
+            if dimension.key not in values.drawn and self._is_drawn(dimension, values):
+                look_up = functools.partial(self._look_up, dimension, values)
+                values.drawn[dimension.key] = dimension.suggest(trial, look_up)
+        return [f"{key}={value_text(value)}" for key, value in values.drawn.items()]
 
     def encode(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Find the parameters that stand for a configuration's present values.
@@ -249,31 +237,6 @@ class Space:
         return values.get(key)
 
 
-def _suggest(
-    dimension: Dimension,
-    trial: optuna.Trial | optuna.trial.FixedTrial,
-    least: float | None,
-    most: float | None,
-) -> Any:
-    """Draw a value between limits.
-
-    The sampler draws from the range that is left, and so learns from the value that is used. What
-    was stored before, or is queued, may be beyond the limits: it is cut.
-    """
-    import optuna
-
-    if least is None and most is None:
-        return dimension.suggest(trial)
-    # A fixed trial refuses what is out of range.
-    is_open = not isinstance(trial, optuna.trial.FixedTrial)
-    with warnings.catch_warnings():
-        # The first trial is what train uses; the sampler is given the nearest values.
-        warnings.filterwarnings("ignore", message="Fixed parameter")
-        value = (dimension.between(least, most) if is_open else dimension).suggest(trial)
-    value = value if least is None else dimension.raised(value, least)
-    return value if most is None else dimension.limited(value, most)
-
-
 def _check_key(key: str) -> None:
     first = key.split(".")[0].split("/")[0].split("@")[0]
     if first in _NOT_SEARCHED:
@@ -318,17 +281,15 @@ def load_custom(path: str) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def draw_custom(path: str, trial: optuna.Trial | optuna.trial.FixedTrial) -> dict[str, Any]:
+def draw_custom(path: str, trial: Trial) -> dict[str, Any]:
     """Return what the user's function draws, by key.
 
     Raises:
         ConfigError: It fails, or gives what no configuration can hold.
     """
-    from optuna import TrialPruned
-
     try:
         drawn = load_custom(path)(trial)
-    except (ConfigError, TrialPruned):
+    except (ConfigError, optuna.TrialPruned):
         raise
     except Exception as error:
         raise ConfigError(f"hpo.custom={path}: {type(error).__name__}: {error}") from error

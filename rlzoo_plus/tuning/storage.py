@@ -6,17 +6,15 @@ import functools
 import ipaddress
 import os
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.errors import ConfigError
-
-if TYPE_CHECKING:
-    from optuna.storages import BaseStorage, RDBStorage
+from rlzoo_plus.tuning.journal import open_journal
+from rlzoo_plus.tuning.with_optuna import optuna, sqlalchemy
 
 JOURNAL_STORAGE = "journal"
 # How long a server may be unreachable before a command gives up [s].
@@ -27,24 +25,6 @@ _TABLES_LOCK = 0x726C7A6F6F
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def require_optuna() -> None:
-    """Import Optuna and turn off its progress lines and its warnings for developers.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigError(
-            f"a study needs Optuna ({one_line(error)}): pip install 'rlzoo-plus[tune]'"
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    # We send the heartbeats: other processes do the work than the one that asks for trials.
-    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with")
 
 
 def check_storage(name: str) -> str:
@@ -65,17 +45,13 @@ def check_storage(name: str) -> str:
             "one machine or a shared disk; or postgresql://user@host/database, for many. Others "
             "do not keep every trial when processes are killed or write at once."
         )
-    require_optuna()
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
     try:
         parts = urlsplit(name)
         keys = {key for key, _ in parse_qsl(parts.query)}
         # SQLAlchemy parses URLs in its own way.
-        passwords = (parts.password, make_url(name).password)
+        passwords = (parts.password, sqlalchemy.engine.make_url(name).password)
         _ = parts.port
-    except ArgumentError:
+    except sqlalchemy.exc.ArgumentError:
         raise ConfigError(
             "hpo.storage is no URL: it has another form than postgresql://user@host/database."
         ) from None
@@ -99,7 +75,9 @@ def driver_url(name: str) -> str:
     return name.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
-def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True) -> BaseStorage:
+def open_storage(
+    name: str, folder: Path, heartbeat_s: int, create: bool = True
+) -> optuna.storages.BaseStorage:
     """Open a study's storage: the journal in the study's directory, or the database.
 
     Args:
@@ -111,38 +89,33 @@ def open_storage(name: str, folder: Path, heartbeat_s: int, create: bool = True)
     Raises:
         ConfigError: There is no such storage, or it cannot be used.
     """
-    require_optuna()
     name = check_storage(name)
-    if name != JOURNAL_STORAGE:
-        return _open_postgres(name, heartbeat_s, create)
-    from rlzoo_plus.tuning.journal import open_journal
-
-    return open_journal(folder, create)
+    if name == JOURNAL_STORAGE:
+        return open_journal(folder, create)
+    return _open_postgres(name, heartbeat_s, create)
 
 
-def _open_postgres(name: str, heartbeat_s: int, create: bool) -> RDBStorage:
+def _open_postgres(name: str, heartbeat_s: int, create: bool) -> optuna.storages.RDBStorage:
     try:
         import psycopg  # noqa: F401
-        import sqlalchemy
     except ImportError as error:
         raise ConfigError(
             f"hpo.storage on PostgreSQL needs a driver ({one_line(error)}): "
             "pip install 'rlzoo-plus[postgres]'"
         ) from None
-    from optuna.storages import RDBStorage
-    from sqlalchemy.pool import NullPool
-
-    url, arguments = driver_url(name), {"connect_args": {"connect_timeout": _CONNECT_TIMEOUT_S}}
+    url, connecting = driver_url(name), {"connect_timeout": _CONNECT_TIMEOUT_S}
     try:
-        engine = sqlalchemy.create_engine(url, poolclass=NullPool, **arguments)
+        engine = sqlalchemy.create_engine(
+            url, poolclass=sqlalchemy.pool.NullPool, connect_args=connecting
+        )
         # Two processes that create the tables at the same time would fail each other.
         with engine.begin() as connection:
             connection.execute(sqlalchemy.text("SET LOCAL lock_timeout = '60s'"))
             lock = sqlalchemy.text("SELECT pg_advisory_xact_lock(:key)")
             connection.execute(lock, {"key": _TABLES_LOCK})
-            return RDBStorage(
+            return optuna.storages.RDBStorage(
                 url,
-                engine_kwargs={**arguments, "pool_pre_ping": True},
+                engine_kwargs={"connect_args": connecting, "pool_pre_ping": True},
                 heartbeat_interval=heartbeat_s,
                 grace_period=4 * heartbeat_s,
                 skip_table_creation=not create,
@@ -151,13 +124,17 @@ def _open_postgres(name: str, heartbeat_s: int, create: bool) -> RDBStorage:
         raise ConfigError(f"hpo.storage={printable(name)}: {_reason(error)}.") from None
 
 
+_GONE = (
+    sqlalchemy.exc.OperationalError,
+    sqlalchemy.exc.InterfaceError,
+    # An earlier rollback had no connection any more; it has been repeated by now.
+    sqlalchemy.exc.PendingRollbackError,
+)
+
+
 def is_gone(error: BaseException | None) -> bool:
     """Return whether an error means that the server was away, not that the request was wrong."""
-    from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
-
-    # The last one: an earlier rollback had no connection any more; it has been repeated by now.
-    gone = (OperationalError, InterfaceError, PendingRollbackError)
-    while error is not None and not isinstance(error, gone):
+    while error is not None and not isinstance(error, _GONE):
         error = error.__cause__
     return error is not None
 
@@ -170,14 +147,11 @@ def patiently(action: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     Raises:
         ConfigError: The server was away all the time.
     """
-    from optuna.exceptions import StorageInternalError
-    from sqlalchemy.exc import DBAPIError
-
     end, pause = time.monotonic() + patience_s, 0.1
     while True:
         try:
             return action()
-        except (StorageInternalError, DBAPIError) as error:
+        except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.DBAPIError) as error:
             if not is_gone(error):
                 raise
             if time.monotonic() + pause > end:
@@ -227,14 +201,11 @@ def foreign_host(name: str) -> str | None:
     Raises:
         ConfigError: It is no URL of a database that could be used.
     """
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import SQLAlchemyError
-
     name = check_storage(name)
     try:
-        url = make_url(driver_url(name))
+        url = sqlalchemy.engine.make_url(driver_url(name))
         arguments = dict(url.get_dialect()().create_connect_args(url)[1])
-    except (SQLAlchemyError, ValueError, TypeError):
+    except (sqlalchemy.exc.SQLAlchemyError, ValueError, TypeError):
         raise ConfigError("hpo.storage is no URL of a database.") from None
     host, address = (str(arguments.get(key) or "") for key in ("host", "hostaddr"))
     if not host and not address:

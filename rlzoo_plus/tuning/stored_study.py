@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_MANIFEST_BYTES,
@@ -29,19 +29,15 @@ from rlzoo_plus.errors import ConfigError, closest
 from rlzoo_plus.tuning.storage import (
     JOURNAL_STORAGE,
     check_storage,
+    driver_url,
     foreign_host,
     open_storage,
     patiently,
-    require_optuna,
 )
-from rlzoo_plus.tuning.study_plan import STUDIES, StudyPlan, study_folder
-from rlzoo_plus.tuning.study_report import FILES as REPORT_FILES
+from rlzoo_plus.tuning.study_folder import JOURNAL, NAME, REPORTS, STUDIES, study_folder
 from rlzoo_plus.tuning.study_report import Retrained, stored_retrained
-from rlzoo_plus.tuning.trials import TrialState, TrialView, view_of
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.storages import BaseStorage
+from rlzoo_plus.tuning.trials import TrialState, TrialView, key_of, view_of
+from rlzoo_plus.tuning.with_optuna import FrozenTrial, OptunaState, optuna
 
 ABOUT = "about"
 
@@ -50,7 +46,11 @@ class StoredStudy:
     """A study that can be read."""
 
     def __init__(
-        self, study: optuna.Study, storage: BaseStorage, folder: Path, storage_name: str
+        self,
+        study: optuna.Study,
+        storage: optuna.storages.BaseStorage,
+        folder: Path,
+        storage_name: str,
     ) -> None:
         self.optuna_study, self.storage = study, storage
         self.folder, self.storage_name = folder, check_storage(storage_name)
@@ -63,8 +63,6 @@ class StoredStudy:
             ConfigError: There is none, or its storage cannot be used.
         """
         storage = open_storage(storage_name, folder, heartbeat_s=30, create=False)
-        import optuna
-
         try:
             study = optuna.load_study(
                 study_name=name, storage=storage, sampler=optuna.samplers.RandomSampler()
@@ -100,7 +98,7 @@ class StoredStudy:
         """The direction of each objective: `maximize` or `minimize`."""
         return tuple(direction.name.lower() for direction in self.optuna_study.directions)
 
-    def frozen_trials(self) -> list[optuna.trial.FrozenTrial]:
+    def frozen_trials(self) -> list[FrozenTrial]:
         """Return all trials as Optuna has them, by number."""
         found = patiently(lambda: self.optuna_study.get_trials(deepcopy=False))
         return sorted(found, key=lambda trial: trial.number)
@@ -134,8 +132,9 @@ class StoredStudy:
         return [view for _, view in done[:count]]
 
 
-NAME = "study.json"
 FORMAT = 1
+# With fewer, the answer is the luck of the draw.
+FEWEST_TRIALS = 4
 # Each is a column of a table.
 _MOST_OBJECTIVES = 20
 _Text = Annotated[str, Field(min_length=1)]
@@ -168,7 +167,6 @@ class KnownStudy:
         host = None
         if self.storage != JOURNAL_STORAGE and not self.trust:
             # It is not asked where an untrusted study wants it: the password would go with it.
-            require_optuna()
             host = foreign_host(self.storage)
         if host is not None:
             raise ConfigError(
@@ -197,7 +195,12 @@ class KnownStudy:
     def place(self) -> str:
         """Where the trials are stored: the path of the journal, or the URL of the database."""
         is_journal = self.storage == JOURNAL_STORAGE
-        return str(self.folder / "journal.log") if is_journal else self.storage
+        return str(self.folder / JOURNAL) if is_journal else self.storage
+
+    @property
+    def place_for_dashboard(self) -> str:
+        """The same with the driver that SQLAlchemy is to use: it would look for another one."""
+        return self.place if self.storage == JOURNAL_STORAGE else driver_url(self.place)
 
     @property
     def reference(self) -> str:
@@ -223,7 +226,7 @@ class KnownStudy:
 
     def published(self) -> Published:
         """Return what the study's report found, as far as it is valid."""
-        data = read_json(self.folder / REPORT_FILES[0])
+        data = read_json(self.folder / REPORTS[0])
         winner, experiment, best = (data.get(key) for key in ("winner", "experiment", "best"))
         rows = [row for row in best if isinstance(row, dict)] if isinstance(best, list) else []
         return Published(
@@ -235,19 +238,6 @@ class KnownStudy:
                 if type(row.get("number")) is int and (found := stored_retrained(row)) is not None
             },
         )
-
-
-def write_study_file(plan: StudyPlan, config_options: Sequence[str]) -> None:
-    """Write study.json, which other commands read."""
-    content = {
-        "format": FORMAT,
-        "name": plan.name,
-        "storage": plan.hpo.storage,
-        "hpo": plan.hpo.model_dump(mode="json"),
-        "base": list(plan.fixed),
-        "config_options": list(config_options),
-    }
-    write_json(plan.folder / NAME, content)
 
 
 def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
@@ -297,6 +287,32 @@ def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
         return dataclasses.replace(study, storage=check_storage(study.storage))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {one_line(error)}.") from error
+
+
+def importances(study: optuna.Study, objective: int = 0) -> dict[str, float]:
+    """Return the share of each parameter in reaching good values, the largest first.
+
+    This is PED-ANOVA (Watanabe et al., 2023), as Optuna computes it: it needs no random forest, and
+    parameters that only some trials have count too.
+
+    Returns:
+        Shares that sum to 1, by key; empty if there are fewer than `FEWEST_TRIALS` finished
+        trials, or all of them have the same value.
+    """
+    trials = study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
+    values = [trial.values[objective] for trial in trials if trial.values is not None]
+    if len(values) < FEWEST_TRIALS or len(set(values)) < 2:
+        return {}
+    # The evaluator takes low targets for good ones, whatever the study's direction.
+    sign = 1.0 if study.directions[objective] is optuna.study.StudyDirection.MINIMIZE else -1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = optuna.importance.get_param_importances(
+            study,
+            evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
+            target=lambda trial: sign * trial.values[objective],
+        )
+    return {key_of(name): share for name, share in sorted(found.items(), key=lambda i: -i[1])}
 
 
 _OVERRIDE = re.compile(r"[+~]{0,2}(?P<key>[A-Za-z_][\w./@]*)=(?P<value>.*)", re.DOTALL)

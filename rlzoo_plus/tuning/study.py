@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import optuna
-from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import BaseStorage
-from optuna.trial import TrialState as OptunaState
-
+from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compose import config_options
 from rlzoo_plus.config.schema import Direction, HpoConfig
@@ -31,10 +27,13 @@ from rlzoo_plus.tuning.experiment_file import check_target
 from rlzoo_plus.tuning.objectives import RUNGS, parse_constraints
 from rlzoo_plus.tuning.samplers import Grid, make_pruner, make_sampler
 from rlzoo_plus.tuning.storage import open_storage, patient, patiently
-from rlzoo_plus.tuning.stored_study import ABOUT, StoredStudy, write_study_file
+from rlzoo_plus.tuning.stored_study import ABOUT, FORMAT, StoredStudy
+from rlzoo_plus.tuning.study_folder import NAME
 from rlzoo_plus.tuning.study_plan import StudyPlan, about_study, check_draws, study_mistakes
-from rlzoo_plus.tuning.trial_job import DIVERGED, PRELOAD, TrialReporter
+from rlzoo_plus.tuning.trial_job import PRELOAD
 from rlzoo_plus.tuning.trial_lease import Leases
+from rlzoo_plus.tuning.trial_reporter import DIVERGED, TrialReporter
+from rlzoo_plus.tuning.with_optuna import OptunaState, optuna
 
 T = TypeVar("T")
 
@@ -85,8 +84,12 @@ class Study(Leases):
         created = patiently(lambda: create_study(name, storage, list(hpo.objectives.values())))
         # Each trial has a sampler of its own. Pruning is decided in the process that trains; here
         # a pruner would only hide trials.
-        plain = {"sampler": optuna.samplers.RandomSampler(), "pruner": optuna.pruners.NopPruner()}
-        loaded = patiently(lambda: optuna.load_study(study_name=name, storage=storage, **plain))
+        sampler, pruner = optuna.samplers.RandomSampler(), optuna.pruners.NopPruner()
+        loaded = patiently(
+            lambda: optuna.load_study(
+                study_name=name, storage=storage, sampler=sampler, pruner=pruner
+            )
+        )
         study = cls(loaded, storage, folder, hpo, grid)
         settle(study, about, created)
         return study
@@ -115,7 +118,7 @@ class Study(Leases):
         try:
             trial_id = self.trial_id(number)
             self.storage.set_trial_user_attr(trial_id, noted.OVERRIDES, list(overrides))
-        except UpdateFinishedTrialError:
+        except optuna.exceptions.UpdateFinishedTrialError:
             return False
         return True
 
@@ -200,7 +203,15 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
     except OSError as error:
         raise ConfigError(f"hpo.study={plan.folder} cannot be made: {error}") from error
     study = Study.open(plan.name, plan.folder, plan.hpo, about_study(plan), grid=plan.grid())
-    write_study_file(plan, config_options(arguments))
+    content = {
+        "format": FORMAT,
+        "name": plan.name,
+        "storage": plan.hpo.storage,
+        "hpo": plan.hpo.model_dump(mode="json"),
+        "base": list(plan.fixed),
+        "config_options": list(config_options(arguments)),
+    }
+    write_json(plan.folder / NAME, content)
     notes = _of_workers(launcher, plan, study) if isinstance(launcher, WorkersLauncher) else []
     if plan.hpo.warm_start and plan.hpo.sampler != "grid":
         # The first trial is exactly what `train` takes; its parameters are the nearest ones.
@@ -230,7 +241,9 @@ def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> lis
     return [f"a worker, on any machine: {worker_command(launcher, [plan.base])} --stay"]
 
 
-def create_study(name: str, storage: BaseStorage, directions: Sequence[Direction]) -> bool:
+def create_study(
+    name: str, storage: optuna.storages.BaseStorage, directions: Sequence[Direction]
+) -> bool:
     """Create a study; return False if there is one of that name."""
     try:
         optuna.create_study(study_name=name, storage=storage, directions=list(directions))

@@ -7,25 +7,35 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlzoo_plus.config.compose import TRUST, iter_sweep_keys, overrides_of, prepare_overrides
+from hydra.errors import HydraException
+
+from rlzoo_plus.config.compose import (
+    TRUST,
+    explain,
+    iter_sweep_keys,
+    overrides_of,
+    prepare_overrides,
+)
+from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.config.own_code import is_harmless, refuse_foreign
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import HpoConfig, RunConfig
+from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.runs.compose import Resolver
+from rlzoo_plus.sweeps.refusals import refusals
+from rlzoo_plus.tuning.dimensions import Trial
 from rlzoo_plus.tuning.objectives import FOLLOWED, METRICS, RUNGS, parse_constraints
 from rlzoo_plus.tuning.override_values import parse_override
+from rlzoo_plus.tuning.samplers import make_pruner, make_sampler
 from rlzoo_plus.tuning.space import Space
+from rlzoo_plus.tuning.storage import check_storage
+from rlzoo_plus.tuning.study_folder import study_folder
 from rlzoo_plus.tuning.trials import TrialView
+from rlzoo_plus.tuning.with_optuna import optuna
 
-if TYPE_CHECKING:
-    import optuna
-
-    from rlzoo_plus.config.composer import Composed
-
-STUDIES = Path("outputs") / "studies"
 # Far from the seeds that people type, so that retraining is on seeds no trial has seen.
 FRESH_SEEDS = 1_000
 
@@ -65,7 +75,7 @@ class StudyPlan:
         """Return the values of each parameter if the sampler goes through all of them."""
         return self.space.grid() if self.hpo.sampler == "grid" else None
 
-    def draw(self, trial: optuna.Trial | optuna.trial.FixedTrial) -> list[str]:
+    def draw(self, trial: Trial) -> list[str]:
         """Draw a trial's overrides; errors as of `Space.draw`."""
         overrides = self.space.draw(trial, self.fixed_values)
         self.drawn.update(word for word in overrides if not is_harmless(word))
@@ -73,12 +83,10 @@ class StudyPlan:
 
     def draw_again(self, view: TrialView) -> None:
         """Draw a stored trial's values anew: what the space gives for them is the user's own."""
-        from optuna import TrialPruned
-        from optuna.trial import FixedTrial
-
         # Of values that this space does not give, nothing is the user's own.
-        with contextlib.suppress(ConfigError, TrialPruned, ValueError, TypeError, OverflowError):
-            self.draw(FixedTrial(view.params, view.number))
+        odd = (ConfigError, optuna.TrialPruned, ValueError, TypeError, OverflowError)
+        with contextlib.suppress(*odd):
+            self.draw(optuna.trial.FixedTrial(view.params, view.number))
 
     def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
         """Return the configuration of one run of a trial: what `train` would take, placed.
@@ -123,16 +131,6 @@ class StudyPlan:
             "restart": False,
         }
         return config.model_copy(update=placed)
-
-
-def study_folder(name: str) -> Path:
-    """Return the directory of a study: a name lies below outputs/studies, a path is a path."""
-    if "/" not in name and name not in (".", ".."):
-        return STUDIES / name
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise ConfigError(f"hpo.study={name}: {error}") from error
 
 
 def _length(hpo: HpoConfig, base: RunConfig) -> list[str]:
@@ -187,8 +185,6 @@ _SAME_REASON = 3
 
 def check_draws(plan: StudyPlan) -> None:
     """Draw until a draw is a configuration; raise a ConfigError with the reason if none is."""
-    import optuna
-
     reasons: list[str] = []
     for number in range(_MOST_DRAWS):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=number))
@@ -211,7 +207,7 @@ def check_draws(plan: StudyPlan) -> None:
     )
 
 
-Compose = Callable[[Sequence[str]], "Composed"]
+Compose = Callable[[Sequence[str]], Composed]
 # What one study has one of; the fix for those who want several.
 _ONE_OF = {
     "env": "Returns of different environments do not compare: tune each in a study of its own.",
@@ -233,8 +229,6 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     _refuse_sweeps(sweeps)
     plain = [word for word in words if word not in sweeps]
     plain += _algorithm_of_space(compose, plain)
-    from rlzoo_plus.envs.single import scheduled
-
     resolver = Resolver(arguments)
 
     def resolve(overrides: Sequence[str], *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
@@ -291,13 +285,9 @@ def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
 
 
 def _is_sweep(word: str) -> bool:
-    from hydra.errors import HydraException
-
     try:
         return parse_override(word).is_sweep_override()
     except HydraException as error:
-        from rlzoo_plus.config.compose import explain
-
         raise ConfigError(explain(error, [word])) from error
 
 
@@ -313,12 +303,6 @@ def _refuse_sweeps(words: list[str]) -> None:
 
 def study_mistakes(plan: StudyPlan) -> list[str]:
     """Return what is wrong with a study, all of it; nothing is written."""
-    from rlzoo_plus.sweeps.refusals import refusals
-    from rlzoo_plus.tuning.storage import check_storage, require_optuna
-
-    require_optuna()
-    from rlzoo_plus.tuning.samplers import make_pruner, make_sampler
-
     hpo, found = plan.hpo, []
     checks: list[Callable[[], object]] = [
         lambda: make_sampler(hpo, 0, plan.grid()),

@@ -1,4 +1,4 @@
-"""The plots of a study: an overview, the importance of its parameters, and Optuna's own plots.
+"""The plots of a study: an overview, and Optuna's own plots.
 
 Optuna draws each plot as a figure of its own, without the trials that were pruned or failed. The
 overview shows them too, with what matters, in one figure.
@@ -6,14 +6,19 @@ overview shows them too, with what matters, in one figure.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 
 from rlzoo_plus.analysis.style import DPI, FAINT, GREY, INK, PALETTE, save_plot
 from rlzoo_plus.artifacts.untrusted import printable
@@ -21,16 +26,10 @@ from rlzoo_plus.config.schema import Direction
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.tuning.objectives import FOLLOWED, RUNGS
 from rlzoo_plus.tuning.trials import TrialState, TrialView, key_of, value_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from optuna.distributions import BaseDistribution
-    from optuna.study import Study
+from rlzoo_plus.tuning.with_optuna import optuna
 
 _SIZE_IN, _OPTUNA_SIZE_IN = (17.0, 9.8), (11.0, 7.0)
 _MOST_BARS, _SLICES, _LONGEST_NAME = 8, 3, 24
-# With fewer, the answer is the luck of the draw.
-FEWEST_TRIALS = 4
 # Numbers further apart than this get a logarithmic axis.
 _WIDE = 30.0
 _MOST_LABELS, _LONGEST_LABEL = 8, 14
@@ -70,46 +69,12 @@ class Overview:
         return list(dict.fromkeys([*self.importances, *drawn]))
 
 
-def importances(study: Study, objective: int = 0) -> dict[str, float]:
-    """Return the share of each parameter in reaching good values, the largest first.
-
-    This is PED-ANOVA (Watanabe et al., 2023), as Optuna computes it: it needs no random forest, and
-    parameters that only some trials have count too.
-
-    Returns:
-        Shares that sum to 1, by key; empty if there are fewer than `FEWEST_TRIALS` finished
-        trials, or all of them have the same value.
-    """
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-    from optuna.study import StudyDirection
-    from optuna.trial import TrialState as OptunaState
-
-    trials = study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
-    values = [trial.values[objective] for trial in trials if trial.values is not None]
-    if len(values) < FEWEST_TRIALS or len(set(values)) < 2:
-        return {}
-    # The evaluator takes low targets for good ones, whatever the study's direction.
-    sign = 1.0 if study.directions[objective] is StudyDirection.MINIMIZE else -1.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = get_param_importances(
-            study,
-            evaluator=PedAnovaImportanceEvaluator(),
-            target=lambda trial: sign * trial.values[objective],
-        )
-    return {key_of(name): share for name, share in sorted(found.items(), key=lambda i: -i[1])}
-
-
 def plot_study(overview: Overview, out: Path) -> Path:
     """Draw the overview of a study as a PNG and return the file.
 
     Raises:
         ConfigError: No trial has a value yet, or the file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     if not any(view.values or view.intermediate for view in overview.trials):
         raise ConfigError(f"{overview.title}: no trial has a value yet. Let the study go on first.")
     layout = ConstrainedLayoutEngine(w_pad=0.16, h_pad=0.16, wspace=0.03, hspace=0.05)
@@ -129,7 +94,7 @@ def plot_study(overview: Overview, out: Path) -> Path:
     return save_plot(figure, out)
 
 
-def plot_with_optuna(kind: str, study: Study, overview: Overview, out: Path) -> Path:
+def plot_with_optuna(kind: str, study: optuna.Study, overview: Overview, out: Path) -> Path:
     """Draw one of Optuna's plots as a PNG and return the file.
 
     `kind` is a key of `OPTUNA_PLOTS`; the most important parameters of the overview are drawn.
@@ -137,9 +102,6 @@ def plot_with_optuna(kind: str, study: Study, overview: Overview, out: Path) -> 
     Raises:
         ConfigError: There is no such plot, no trial is done, or the file cannot be written.
     """
-    import optuna
-    from matplotlib import pyplot
-
     if kind not in OPTUNA_PLOTS:
         raise ConfigError(unknown_name("plot", kind, ["overview", *OPTUNA_PLOTS]))
     if not overview.done:
@@ -172,10 +134,8 @@ def plot_with_optuna(kind: str, study: Study, overview: Overview, out: Path) -> 
             pyplot.close(figure)
 
 
-def _renamed(study: Study, names: Mapping[str, str]) -> Study:
+def _renamed(study: optuna.Study, names: Mapping[str, str]) -> optuna.Study:
     """Return a copy of a study, in memory, of values instead of parameters, with short names."""
-    import optuna
-
     copy = optuna.create_study(directions=study.directions)
     for trial in study.get_trials(deepcopy=True):
         shown = {name: names.get(key_of(name), name) for name in trial.params}
@@ -187,16 +147,17 @@ def _renamed(study: Study, names: Mapping[str, str]) -> Study:
     return copy
 
 
-def _of_values(name: str, params: BaseDistribution) -> BaseDistribution:
+def _of_values(
+    name: str, params: optuna.distributions.BaseDistribution
+) -> optuna.distributions.BaseDistribution:
     """Return the distribution of the values that a parameter's draws stand for."""
-    from optuna.distributions import FloatDistribution, IntDistribution
-
-    if key_of(name) == name or not isinstance(params, (FloatDistribution, IntDistribution)):
+    numbers = (optuna.distributions.FloatDistribution, optuna.distributions.IntDistribution)
+    if key_of(name) == name or not isinstance(params, numbers):
         return params
     low, high = sorted((value_of(name, params.low), value_of(name, params.high)))
-    if isinstance(params, IntDistribution):
-        return IntDistribution(low, high, log=True)
-    return FloatDistribution(low, high)
+    if isinstance(params, optuna.distributions.IntDistribution):
+        return optuna.distributions.IntDistribution(low, high, log=True)
+    return optuna.distributions.FloatDistribution(low, high)
 
 
 def short_name(name: str) -> str:
@@ -229,54 +190,50 @@ def _say(axes: Axes, text: str) -> None:
     axes.set(xticks=[], yticks=[])
 
 
-def _dots(axes: Axes, x: Any, y: Any, color: str, **look: Any) -> None:
-    axes.plot(x, y, color=color, **{"linestyle": "none", "marker": "o", "markersize": 6.5} | look)
+def _dots(axes: Axes, points: Sequence[Sequence[float]], color: str, **look: Any) -> None:
+    if points:
+        dotted: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 6.5} | look
+        axes.plot(*zip(*points, strict=True), color=color, **dotted)
 
 
 def _add_legend(axes: Axes) -> None:
     """Add the legend below, where it hides nothing."""
     if axes.get_legend_handles_labels()[1]:
-        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)}
-        spaces = {"borderaxespad": 0.0, "columnspacing": 1.2, "handlelength": 1.4}
-        axes.legend(fontsize=11, labelcolor=INK, frameon=False, ncols=3, **place, **spaces)
+        look: dict[str, Any] = {"fontsize": 11, "labelcolor": INK, "frameon": False, "ncols": 3}
+        look |= {"borderaxespad": 0.0, "columnspacing": 1.2, "handlelength": 1.4}
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), **look)
+
+
+def _points(views: Sequence[TrialView]) -> list[tuple[int, float]]:
+    """Return the trials' numbers and first objectives."""
+    return [(view.number, view.values[0]) for view in views if view.values is not None]
 
 
 def _draw_history(axes: Axes, overview: Overview) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     _dress(axes, "history", "trial", overview.aim)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     done = overview.done
-    if done:
-        _dots(axes, *_numbers_and_values(done), PALETTE[0], alpha=0.75, label="done")
-    feasible = [view for view in done if view.is_feasible]
+    _dots(axes, _points(done), PALETTE[0], alpha=0.75, label="done")
+    feasible = _points([view for view in done if view.is_feasible])
     if feasible:
-        numbers, values = _numbers_and_values(feasible)
+        numbers, values = zip(*feasible, strict=True)
         is_maximized = overview.objectives[overview.aim] == "maximize"
         so_far = (np.maximum if is_maximized else np.minimum).accumulate(values)
         steps = [*numbers, max(view.number for view in overview.trials)]
-        look: dict[str, Any] = {"drawstyle": "steps-post", "color": INK, "linewidth": 2.0}
-        axes.plot(steps, [*so_far, so_far[-1]], label=f"best: {so_far[-1]:,.4g}", **look)
-    broken = [view for view in done if not view.is_feasible]
-    if broken:
-        look = {"markeredgecolor": PALETTE[3], "label": "breaks a constraint"}
-        _dots(axes, *_numbers_and_values(broken), "white", **look)
+        label = f"best: {so_far[-1]:,.4g}"
+        line: dict[str, Any] = {"drawstyle": "steps-post", "color": INK, "linewidth": 2.0}
+        axes.plot(steps, [*so_far, so_far[-1]], label=label, **line)
+    broken = _points([view for view in done if not view.is_feasible])
+    _dots(axes, broken, "white", markeredgecolor=PALETTE[3], label="breaks a constraint")
     # Trials without a value are at the bottom of the axes: where they would be is not known.
+    bottom = {"transform": axes.get_xaxis_transform(), "clip_on": False}
     for state, marker, color in (
         (TrialState.PRUNED, "x", PALETTE[5]),
         (TrialState.FAILED, "s", PALETTE[1]),
     ):
-        numbers = [view.number for view in overview.trials if view.state is state]
-        if numbers:
-            look = {"transform": axes.get_xaxis_transform(), "clip_on": False, "marker": marker}
-            bottom = np.full(len(numbers), 0.015)
-            _dots(axes, numbers, bottom, color, label=f"{state} ({len(numbers)})", **look)
+        ended = [(view.number, 0.015) for view in overview.trials if view.state is state]
+        _dots(axes, ended, color, marker=marker, label=f"{state} ({len(ended)})", **bottom)
     _add_legend(axes)
-
-
-def _numbers_and_values(views: Sequence[TrialView]) -> tuple[list[int], np.ndarray]:
-    values = [view.values[0] for view in views if view.values is not None]
-    return [view.number for view in views], np.array(values)
 
 
 def _draw_curves(axes: Axes, overview: Overview) -> None:
@@ -294,16 +251,14 @@ def _draw_curves(axes: Axes, overview: Overview) -> None:
     for view in reported:
         points = [(rung / RUNGS, view.intermediate[rung]) for rung in sorted(view.intermediate)]
         is_pruned = view.state is TrialState.PRUNED
-        look: dict[str, Any] = {"color": GREY if is_pruned else PALETTE[0], "linewidth": 1.1}
-        look |= {"alpha": 0.35, "zorder": 2}
+        color = GREY if is_pruned else PALETTE[0]
+        look: dict[str, Any] = {"color": color, "linewidth": 1.1, "alpha": 0.35, "zorder": 2}
         if view is best:
             look = {"color": PALETTE[1], "linewidth": 2.8, "zorder": 4}
             look["label"] = f"best: trial {view.number}"
         axes.plot(*zip(*points, strict=True), **look)
         ends += points[-1:] if is_pruned else []
-    if ends:
-        look = {"marker": "x", "zorder": 3, "label": "pruned here"}
-        _dots(axes, *zip(*ends, strict=True), PALETTE[5], **look)
+    _dots(axes, ends, PALETTE[5], marker="x", zorder=3, label="pruned here")
     for seed in range(1, overview.seeds):
         axes.axvline(seed, color=GREY, linewidth=1.0, linestyle=":")
     _add_legend(axes)
@@ -316,24 +271,23 @@ def _draw_front(axes: Axes, overview: Overview) -> None:
         _say(axes, "no trial is done yet")
         return
     points = {view.number: (view.values or ())[:2] for view in overview.done}
-    _dots(axes, *zip(*points.values(), strict=True), PALETTE[0], alpha=0.5, label="done")
+    _dots(axes, list(points.values()), PALETTE[0], alpha=0.5, label="done")
     front = {number: points[number] for number in overview.front if number in points}
-    if front:
-        # With three objectives, the first two need not form a line.
-        line = "-" if len(overview.objectives) == 2 else "none"
-        look = {"markersize": 8.5, "linewidth": 1.6, "markeredgecolor": "white", "linestyle": line}
-        ordered = zip(*sorted(front.values()), strict=True)
-        _dots(axes, *ordered, PALETTE[1], label="Pareto front", **look)
+    # With three objectives, the first two need not form a line.
+    line = "-" if len(overview.objectives) == 2 else "none"
+    look: dict[str, Any] = {"markersize": 8.5, "linewidth": 1.6, "markeredgecolor": "white"}
+    ordered = sorted(front.values())
+    _dots(axes, ordered, PALETTE[1], label="Pareto front", linestyle=line, **look)
     # Limits are known only after all is drawn.
     axes.autoscale_view()
     placed: list[np.ndarray] = []
-    for number, point in front.items():
-        place = (axes.transData - axes.transAxes).transform(point)
+    for number, (x, y) in front.items():
+        place = (axes.transData - axes.transAxes).transform((x, y))
         # No number is written on another.
         if all(np.any(np.abs(place - other) >= (0.08, 0.055)) for other in placed):
             placed.append(place)
             label: dict[str, Any] = {"xytext": (7, -13), "textcoords": "offset points"}
-            axes.annotate(str(number), point, fontsize=10.5, color=INK, **label)
+            axes.annotate(str(number), (x, y), fontsize=10.5, color=INK, **label)
     _add_legend(axes)
 
 
@@ -358,28 +312,9 @@ def _draw_slice(axes: Axes, name: str, overview: Overview) -> None:
     """Draw the first objective over a parameter; later trials are darker, the best are stars."""
     _dress(axes, short_name(name), "", overview.aim)
     views = [view for view in overview.done if name in view.used]
-    drawn = [view.used[name] for view in views]
-    are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in drawn)
-    distinct = len(set(map(repr, drawn)))
-    # Few different numbers were chosen from a list: 32, 64, 128.
-    is_choice = distinct <= _MOST_LABELS and distinct < len(drawn) / 2
-    if not are_numbers or is_choice:
-        labels = [escaped(printable(value, _LONGEST_LABEL)) for value in drawn]
-        pairs = sorted(zip(drawn, labels, strict=True), key=lambda pair: pair[not are_numbers])
-        names = list(dict.fromkeys(label for _, label in pairs))
-        axes.set_xticks(range(len(names)), names if len(names) <= _MOST_LABELS else [])
-        axes.set_xlim(-0.6, len(names) - 0.4)
-        axes.tick_params(axis="x", labelcolor=INK, rotation=0 if len(names) <= 4 else 20)
-        # Dots of one category are moved apart.
-        apart = np.random.default_rng(0).uniform(-0.16, 0.16, size=len(drawn))
-        places = np.array([names.index(label) for label in labels], dtype=float) + apart
-    else:
-        places = np.array(drawn, dtype=float)
-        if places.size and places.min() > 0 and places.max() / places.min() > _WIDE:
-            axes.set_xscale("log")
-        else:
-            axes.locator_params(axis="x", nbins=5)
-    numbers, values = _numbers_and_values(views)
+    places = _places(axes, [view.used[name] for view in views])
+    points = _points(views)
+    numbers, values = [number for number, _ in points], np.array([value for _, value in points])
     look: dict[str, Any] = {"s": 46, "cmap": "Blues", "edgecolor": PALETTE[0], "linewidth": 0.6}
     # The palest blue could not be seen.
     first, last = min(numbers, default=0), max(numbers, default=0)
@@ -388,3 +323,26 @@ def _draw_slice(axes: Axes, name: str, overview: Overview) -> None:
     if best:
         look = {"s": 230, "marker": "*", "color": PALETTE[1], "edgecolor": "white", "zorder": 3}
         axes.scatter(places[best], values[best], linewidth=0.8, **look)
+
+
+def _places(axes: Axes, drawn: Sequence[Any]) -> np.ndarray:
+    """Return where values are on the horizontal axis: numbers, or categories side by side."""
+    are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in drawn)
+    distinct = len(set(map(repr, drawn)))
+    # Few different numbers were chosen from a list: 32, 64, 128.
+    if are_numbers and not (distinct <= _MOST_LABELS and distinct < len(drawn) / 2):
+        places = np.array(drawn, dtype=float)
+        if places.size and places.min() > 0 and places.max() / places.min() > _WIDE:
+            axes.set_xscale("log")
+        else:
+            axes.locator_params(axis="x", nbins=5)
+        return places
+    labels = [escaped(printable(value, _LONGEST_LABEL)) for value in drawn]
+    pairs = sorted(zip(drawn, labels, strict=True), key=lambda pair: pair[not are_numbers])
+    names = list(dict.fromkeys(label for _, label in pairs))
+    axes.set_xticks(range(len(names)), names if len(names) <= _MOST_LABELS else [])
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.tick_params(axis="x", labelcolor=INK, rotation=0 if len(names) <= 4 else 20)
+    # Dots of one category are moved apart.
+    apart = np.random.default_rng(0).uniform(-0.16, 0.16, size=len(drawn))
+    return np.array([names.index(label) for label in labels], dtype=float) + apart

@@ -18,9 +18,9 @@ from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import HpoConfig
+from rlzoo_plus.tuning.study_folder import REPORTS
 from rlzoo_plus.tuning.trials import TrialState, TrialView
 
-FILES = ("report.json", "report.md")
 # What is reported of retrained runs besides the objectives.
 RETURNS = ("final_return", "best_return")
 _MOST_REASONS = 20
@@ -120,7 +120,7 @@ def counts_text(trials: Sequence[TrialView]) -> str:
 
 def write_report(folder: Path, report: StudyReport) -> list[Path]:
     """Write report.json and report.md; return their paths."""
-    files = [folder / name for name in FILES]
+    files = [folder / name for name in REPORTS]
     write_json(files[0], as_data(report))
     write_atomic(files[1], markdown(report))
     return files
@@ -283,7 +283,8 @@ def best_table(report: StudyReport, again: str, more: Sequence[str] = ()) -> lis
     for view in report.ranked:
         runs = report.retrained_of(view)
         values = report.values_of(view)
-        found = {name: runs and runs.estimate(name) for name in (*values, *more)}
+        names = (*values, *more)
+        found = {name: runs.estimate(name) if runs else None for name in names}
         mark = " (winner)" if view.number == report.winner and runs is not None else ""
         row = [f"{view.number}{mark}"]
         for name, first in values.items():

@@ -6,12 +6,15 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
 from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.sweeps.sweep_view import LiveView, SweepView, progress_cells, progress_table
 from rlzoo_plus.tuning.objectives import RUNGS
-from rlzoo_plus.tuning.storage import driver_url
 from rlzoo_plus.tuning.study_report import (
     StudyReport,
     best_table,
@@ -22,9 +25,6 @@ from rlzoo_plus.tuning.study_report import (
 from rlzoo_plus.tuning.trials import COUNTED, TrialState, TrialView
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
-    from rich.table import Table
-
     from rlzoo_plus.sweeps.launchers.launcher import Launcher
     from rlzoo_plus.tuning.stored_study import KnownStudy
     from rlzoo_plus.tuning.study import Study
@@ -106,9 +106,6 @@ class TuningView(LiveView):
         return f"{shown}{took}{mark}{broken}"
 
     def _table(self, tuner: Tuner) -> Group:
-        from rich.console import Group
-        from rich.text import Text
-
         now = time.monotonic()
         if now - self._read >= _READ_AGAIN_S:
             self._read, self._views = now, self.study.trials()
@@ -136,9 +133,7 @@ def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Cons
     """Print what a study is for, how far it is, and where it is stored."""
     hpo = stored.hpo
     seeds = "" if hpo.seeds == 1 else f", {hpo.seeds} seeds each"
-    # SQLAlchemy would look for another driver.
-    place = stored.place if stored.storage == "journal" else driver_url(stored.place)
-    dashboard = command_line(["optuna-dashboard", place])
+    dashboard = command_line(["optuna-dashboard", stored.place_for_dashboard])
     lines = {
         "aim": ", ".join(f"{how} {name}" for name, how in hpo.objectives.items()),
         "subject to": ", ".join(hpo.constraints),
@@ -203,9 +198,6 @@ def _short(name: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in heads:
         table.add_column(Text(printable(name)))

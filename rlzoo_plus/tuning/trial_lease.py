@@ -13,12 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from optuna import Study as OptunaStudy
-from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
-from optuna.storages import BaseStorage, RDBStorage, fail_stale_trials
-from optuna.trial import FrozenTrial, create_trial
-from optuna.trial import TrialState as OptunaState
-
 from rlzoo_plus.config.schema import HpoConfig
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.objectives import parse_constraints
@@ -26,7 +20,9 @@ from rlzoo_plus.tuning.samplers import Grid
 from rlzoo_plus.tuning.storage import is_gone, patient
 from rlzoo_plus.tuning.stored_study import StoredStudy
 from rlzoo_plus.tuning.trials import TrialState
+from rlzoo_plus.tuning.with_optuna import FrozenTrial, OptunaState, optuna
 
+UpdateFinishedTrialError = optuna.exceptions.UpdateFinishedTrialError
 # Between claiming a trial from the queue and signing it there are milliseconds.
 _UNSIGNED_S = 60.0
 # How Optuna names what `enqueue_trial` and `Trial.set_constraint` store.
@@ -42,8 +38,8 @@ class Leases(StoredStudy):
 
     def __init__(
         self,
-        study: OptunaStudy,
-        storage: BaseStorage,
+        study: optuna.Study,
+        storage: optuna.storages.BaseStorage,
         folder: Path,
         hpo: HpoConfig,
         grid: Grid | None = None,
@@ -52,7 +48,7 @@ class Leases(StoredStudy):
         super().__init__(study, storage, folder, hpo.storage)
         self.hpo, self.grid = hpo, grid
         # Journals have no heartbeats: its controllers' locks are in the same directory.
-        self._heartbeats = storage if isinstance(storage, RDBStorage) else None
+        self._heartbeats = storage if isinstance(storage, optuna.storages.RDBStorage) else None
 
     @patient
     def claim(self, owner: str, ticket: str) -> int | None:
@@ -70,7 +66,7 @@ class Leases(StoredStudy):
                 return None
             # Signed from the beginning: no trial is left without an owner if we die now.
             attributes = {noted.OWNER: owner, noted.TICKET: ticket}
-            running = create_trial(state=OptunaState.RUNNING, user_attrs=attributes)
+            running = optuna.create_trial(state=OptunaState.RUNNING, user_attrs=attributes)
             self.optuna_study.add_trial(running)
             trials = self.frozen_trials()
             mine = _with_ticket(trials, ticket)
@@ -106,7 +102,7 @@ class Leases(StoredStudy):
         try:
             for number in numbers:
                 self._heartbeats.record_heartbeat(self.trial_id(number))
-        except StorageInternalError as error:
+        except optuna.exceptions.StorageInternalError as error:
             # The next beat will do; the clock that counts stops with the server.
             if not is_gone(error):
                 raise
@@ -178,7 +174,7 @@ class Leases(StoredStudy):
                 # heartbeat would count as alive for ever, and gets its first one here.
                 self.start_heartbeats(trial, renew=verdict is False)
         if self._heartbeats is not None and None in verdicts:
-            fail_stale_trials(self.optuna_study)
+            optuna.storages.fail_stale_trials(self.optuna_study)
         # A controller may have died between giving up an attempt and queueing the next. Two that do
         # it at once make two successors, of which only the first is ever run.
         trials = self.frozen_trials()
@@ -252,7 +248,7 @@ def successor_of(trial: FrozenTrial, counts: bool) -> FrozenTrial:
     inherited = trial.user_attrs.get(noted.OVERRIDES)
     if inherited is not None:
         user[noted.OVERRIDES] = inherited
-    return create_trial(
+    return optuna.create_trial(
         state=OptunaState.WAITING,
         user_attrs=user,
         system_attrs=system,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from rlzoo_plus.analysis.progress import Progress, read_progress
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.records import iter_records
 from rlzoo_plus.config.schema import RunConfig
@@ -16,12 +17,13 @@ from rlzoo_plus.errors import EXIT_ENDED
 from rlzoo_plus.sweeps.controller import job_spec
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec
 from rlzoo_plus.sweeps.launchers.workers import WorkersHandle
-from rlzoo_plus.sweeps.states import Progress, explain_end, read_progress
+from rlzoo_plus.sweeps.states import explain_end
 from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.tuning.objectives import RUNGS, mean_metrics, run_metrics, rung_values
 from rlzoo_plus.tuning.study import AskedTrial, Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
-from rlzoo_plus.tuning.trial_job import TRIAL, follow
+from rlzoo_plus.tuning.trial_job import TRIAL
+from rlzoo_plus.tuning.trial_reporter import follow
 from rlzoo_plus.tuning.trials import TrialState
 
 _NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)

@@ -241,5 +241,6 @@ def _overrides(value: object) -> tuple[str, ...]:
 
 
 def _number(value: object) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else math.nan
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    return math.nan

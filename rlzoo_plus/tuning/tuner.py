@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from optuna import TrialPruned
-
 from rlzoo_plus.artifacts.inside import OutsideError, check_inside
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import UntrustedError
@@ -24,6 +22,7 @@ from rlzoo_plus.tuning.study import Study
 from rlzoo_plus.tuning.study_plan import StudyPlan
 from rlzoo_plus.tuning.trial_run import Outcome, TrialRun
 from rlzoo_plus.tuning.trials import TrialState
+from rlzoo_plus.tuning.with_optuna import optuna
 
 _LOOK_AROUND_S = 2.0
 _BUSY_S = 1.0
@@ -193,7 +192,7 @@ class Tuner(Scheduler[TrialRun]):
             return None
         try:
             drawn = self.study.draw(asked, self.plan.draw)
-        except TrialPruned as error:
+        except optuna.TrialPruned as error:
             self._refuse(asked.number, str(error) or f"{self.plan.hpo.custom} pruned it.")
             return None
         except (ConfigError, ValueError) as error:

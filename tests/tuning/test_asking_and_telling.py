@@ -9,6 +9,7 @@ from optuna.trial import create_trial
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.study import Study
+from rlzoo_plus.tuning.trial_reporter import TrialReporter
 from rlzoo_plus.tuning.trials import COUNTED, TrialState
 
 ALIVE = {"one": False, "two": False}
@@ -377,8 +378,6 @@ def test_a_reporter_of_a_closed_trial_lets_the_training_go_on(open_study):
 
 
 def test_a_reporter_without_its_storage_lets_the_training_go_on(settings, tmp_path, caplog):
-    from rlzoo_plus.tuning.trial_job import TrialReporter
-
     hpo = settings().model_dump(mode="json")
     reporter = TrialReporter("journal", str(tmp_path / "gone"), "swing", 0, hpo)
     assert reporter.report(1.0, 1) is None

@@ -78,7 +78,7 @@ def test_the_evaluation_before_the_training_counts_nowhere(tmp_path):
 def test_the_evaluation_before_the_training_is_not_reported(monkeypatch):
     from types import SimpleNamespace
 
-    from rlzoo_plus.tuning.trial_job import follow
+    from rlzoo_plus.tuning.trial_reporter import follow
 
     told = []
 
@@ -89,7 +89,7 @@ def test_the_evaluation_before_the_training_is_not_reported(monkeypatch):
         def report(self, value, rung):
             told.append((rung, value))
 
-    monkeypatch.setattr("rlzoo_plus.tuning.trial_job.TrialReporter", Reporter)
+    monkeypatch.setattr("rlzoo_plus.tuning.trial_reporter.TrialReporter", Reporter)
     report = {"metric": "late_return", "trial": {"folder": "."}, "earlier": [], "seed_index": 0}
     watch = follow(report, 2000)
     for step, value in ((0, 50.0), (100, 1.0), (200, 2.0)):

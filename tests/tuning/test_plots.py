@@ -6,10 +6,10 @@ from matplotlib.text import Text
 
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning import study_plots
+from rlzoo_plus.tuning.stored_study import importances
 from rlzoo_plus.tuning.study_plots import (
     OPTUNA_PLOTS,
     Overview,
-    importances,
     plot_study,
     plot_with_optuna,
     short_name,

@@ -13,6 +13,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.tuning.objectives import parse_constraints
 from rlzoo_plus.tuning.samplers import SAMPLERS, PlainCmaEsSampler, make_sampler, trial_seed
 from rlzoo_plus.tuning.study import Study
+from rlzoo_plus.tuning.with_optuna import silence_optuna
 
 GRID = {"x": [0.0, 0.25, 0.5, 0.75, 1.0], "y": [1, 2, 3]}
 TWO = {"late_return": "maximize", "training_time_s": "minimize"}
@@ -107,9 +108,7 @@ def test_options_can_turn_off_what_is_on_by_itself(settings):
 def test_samplers_are_quiet(draws, sampler, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        from rlzoo_plus.tuning.storage import require_optuna
-
-        require_optuna()
+        silence_optuna()
         draws("a", 6, sampler=sampler)
     assert [str(warning.message) for warning in caught] == []
     assert capfd.readouterr() == ("", "")

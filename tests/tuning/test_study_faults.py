@@ -127,7 +127,7 @@ def test_a_reporter_outlives_a_server_that_restarts(workers, postgres):
 
 @pytest.mark.parametrize("storage_name", ["postgresql"], indirect=True)
 def test_a_reporter_gives_up_on_a_server_that_stays_away(workers, postgres, monkeypatch, caplog):
-    monkeypatch.setattr("rlzoo_plus.tuning.trial_job._PATIENCE_S", 0.5)
+    monkeypatch.setattr("rlzoo_plus.tuning.trial_reporter._PATIENCE_S", 0.5)
     study = workers[1](3)
     asked = study.ask("one")
     reporter = study.reporter(asked.number)

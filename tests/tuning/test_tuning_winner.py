@@ -13,7 +13,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.compose import compose_run
 from rlzoo_plus.tuning import retraining
 from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
-from rlzoo_plus.tuning.study_plan import study_folder
+from rlzoo_plus.tuning.study_folder import study_folder
 from rlzoo_plus.tuning.study_view import TuningView
 
 NO_RETRAINING = {"best": 0, "seeds": 1, "episodes": 1}
