@@ -22,32 +22,20 @@ _SERVICE_ROLES = {
 
 @dataclass(frozen=True)
 class Account:
-    """Who AWS takes us for.
+    """Who AWS takes us for."""
 
-    Attributes:
-        number: The account's number.
-        user: ARN of the user or role.
-        profile: Name of the profile in AWS's settings.
-        region: The region in use.
-    """
-
-    number: str
-    user: str
-    profile: str
-    region: str
+    number: str  # The account's number
+    user: str  # ARN of the user or role
+    profile: str  # Name of the profile in AWS's settings
+    region: str  # The region in use
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where machines start.
+    """Where machines start."""
 
-    Attributes:
-        vpc: Id of the VPC.
-        subnets: Ids of its subnets, one in each zone that has the instance family.
-    """
-
-    vpc: str
-    subnets: tuple[str, ...]
+    vpc: str  # Id of the VPC
+    subnets: tuple[str, ...]  # Ids of its subnets, one in each zone that has the instance family
 
 
 def find_account() -> Account:
@@ -115,9 +103,6 @@ def sizes_of(names: Collection[str]) -> dict[str, dict[str, int]]:
 
     Args:
         names: Families, such as `c7a`, or single types, such as `g6.12xlarge`.
-
-    Raises:
-        ConfigError: AWS cannot be asked.
     """
     values = [name if "." in name else f"{name}.*" for name in names]
     sizes: dict[str, dict[str, int]] = {}
@@ -162,11 +147,7 @@ def small_types(names: Collection[str], largest_vcpus: int) -> dict[str, int]:
 
 
 def missing_service_roles() -> list[str]:
-    """Return the services whose role this account lacks, such as `batch.amazonaws.com`.
-
-    Raises:
-        ConfigError: AWS cannot be asked.
-    """
+    """Return the services whose role this account lacks, such as `batch.amazonaws.com`."""
     iam, missing = aws.client("iam"), []
     for service, role in _SERVICE_ROLES.items():
         try:
@@ -180,11 +161,7 @@ def missing_service_roles() -> list[str]:
 
 
 def make_service_role(service: str) -> None:
-    """Let AWS make the role of one of its services.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Let AWS make the role of one of its services."""
     try:
         with aws.errors(f"make the role of {service}"):
             aws.client("iam").create_service_linked_role(AWSServiceName=service)
@@ -202,22 +179,19 @@ def detach_policy(policy: str) -> list[str]:
 
     Returns:
         The names of the users, groups and roles that had it.
-
-    Raises:
-        ConfigError: AWS refuses.
     """
     iam, names = aws.client("iam"), []
     with aws.errors(f"detach {policy}"):
         found = iam.list_entities_for_policy(PolicyArn=policy)
-        for user in found["PolicyUsers"]:
-            iam.detach_user_policy(UserName=user["UserName"], PolicyArn=policy)
-            names.append(user["UserName"])
-        for group in found["PolicyGroups"]:
-            iam.detach_group_policy(GroupName=group["GroupName"], PolicyArn=policy)
-            names.append(group["GroupName"])
-        for role in found["PolicyRoles"]:
-            iam.detach_role_policy(RoleName=role["RoleName"], PolicyArn=policy)
-            names.append(role["RoleName"])
+        for kind, detach in (
+            ("User", iam.detach_user_policy),
+            ("Group", iam.detach_group_policy),
+            ("Role", iam.detach_role_policy),
+        ):
+            for each in found[f"Policy{kind}s"]:
+                name = f"{kind}Name"
+                detach(PolicyArn=policy, **{name: each[name]})
+                names.append(each[name])
     return names
 
 

@@ -1,10 +1,13 @@
-"""Clients of AWS, and its errors as one line with a mend."""
+"""Clients of AWS, and its errors as one line with a mend.
+
+Whatever asks AWS may raise a `CloudError`, which is a `ConfigError`: it is not said each time.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +132,12 @@ def errors(doing: str) -> Iterator[None]:
         ) from error
     except (LookupError, TypeError) as error:
         raise CloudError(f"cannot {doing}: AWS's answer lacks {error!r}.") from error
+
+
+def mend_of(said: str, mends: Sequence[tuple[Sequence[str], str]]) -> str:
+    """Return the first mend of which one of the words is in what AWS said; empty if none is."""
+    text = said.lower()
+    return next((mend for words, mend in mends if any(word in text for word in words)), "")
 
 
 def forget_clients() -> None:

@@ -49,11 +49,7 @@ class BatchLauncher(CloudLauncher):
 
     @cached_property
     def queue(self) -> str:
-        """The queue that the settings choose.
-
-        Raises:
-            ConfigError: None has such machines.
-        """
+        """The queue that the settings choose."""
         settings, project = self.settings, self.project
         asked = set(settings.families)
         if settings.gpus:
@@ -85,11 +81,7 @@ class BatchLauncher(CloudLauncher):
 
     @cached_property
     def types(self) -> dict[str, int]:
-        """The types that the queue's machines may be of, with their vCPUs.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
-        """
+        """The types that the queue's machines may be of, with their vCPUs."""
         project, queue = self.project, self.queue
         kinds = {project.gpu_queue: project.gpu_types, project.wide_queue: project.wide_types}
         sizes = sizes_of(kinds.get(queue, project.types))
@@ -102,11 +94,7 @@ class BatchLauncher(CloudLauncher):
 
     @cached_property
     def image(self) -> WorkerImage:
-        """What the jobs start.
-
-        Raises:
-            ConfigError: AWS cannot be asked, or there is no repository.
-        """
+        """What the jobs start."""
         return worker_image(self.project, gpu=self.settings.gpus > 0)
 
     @cached_property

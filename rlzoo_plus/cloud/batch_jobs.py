@@ -32,21 +32,13 @@ def job_name(sweep: str, launch: str) -> str:
 
 @dataclass(frozen=True)
 class BatchJob:
-    """The job of a launch: an array, or a lone one.
+    """The job of a launch: an array, or a lone one."""
 
-    Attributes:
-        id: Its id.
-        launch: The name of the launch.
-        queue: The queue that it is in.
-        status: Its status; that of an array is PENDING as long as a child waits or runs.
-        is_cancelled: Whether what has not begun of it never will; what runs goes on.
-    """
-
-    id: str
-    launch: str
-    queue: str
-    status: str
-    is_cancelled: bool = False
+    id: str  # Its id
+    launch: str  # The name of the launch
+    queue: str  # The queue that it is in
+    status: str  # Its status; that of an array is PENDING as long as a child waits or runs
+    is_cancelled: bool = False  # Whether what has not begun of it never will; what runs goes on
 
     @property
     def is_active(self) -> bool:
@@ -65,9 +57,6 @@ class BatchJobs:
         """Return the job of each launch that Batch still knows, the newest first.
 
         Batch forgets a job a week after its end.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
         """
         ours = set(self._launches.names())
         prefix = job_name(self._launches.sweep, "")
@@ -86,11 +75,7 @@ class BatchJobs:
         return sorted(found, key=lambda job: job.launch, reverse=True)
 
     def runs_in(self, job: BatchJob, status: str) -> dict[str, str]:
-        """Return the runs whose jobs have a status: the id of the job by the key of the run.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
-        """
+        """Return the runs whose jobs have a status: the id of the job by the key of the run."""
         keys = self._launches.read(job.launch).jobs
         if len(keys) == 1:
             return {keys[0]: job.id} if job.status == status else {}
@@ -105,9 +90,6 @@ class BatchJobs:
         """Return the keys of the runs whose jobs wait in a queue, or run in any.
 
         Jobs that wait in another queue are cancelled: their runs are to start in this one.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
         """
         covered: set[str] = set()
         for job in self.find():
@@ -124,9 +106,6 @@ class BatchJobs:
 
         Args:
             reason: Why, for the console.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
         """
         active = (job for job in self.find() if job.is_active and not job.is_cancelled)
         return {key for job in active for key in self._cancel(job, reason)}
@@ -146,9 +125,6 @@ class BatchJobs:
             unbegun: The keys of the runs that wait, and that nobody has cancelled.
             sweep: What commands call the sweep.
             now_ms: The time [ms since 1970].
-
-        Raises:
-            ConfigError: AWS cannot be asked.
         """
         counts: Counter[str] = Counter()
         stuck, failed = dict[str, str](), dict[str, str]()
@@ -227,46 +203,56 @@ def _reason_of(job: Mapping[str, Any]) -> str:
     return printable("; ".join(dict.fromkeys(t for t in told if t)), 500) or "no reason is given"
 
 
-# The beginning of a mend for what a reason has in it; the first that fits counts.
-_MENDS = {
-    "INSUFFICIENT_INSTANCE_CAPACITY": (
+# What a reason of Batch has in it, and what helps.
+_MENDS = (
+    (
+        ("insufficient_instance_capacity",),
         "AWS has no free machine of the family now. They start when it has; or go on with "
-        "`{resume} infra.spot=false`, or with more families: infra.families=[...]"
+        "`{resume} infra.spot=false`, or with more families: infra.families=[...]",
     ),
-    "COMPUTE_ENVIRONMENT_MAX_RESOURCE": (
+    (
+        ("compute_environment_max_resource",),
         "a run needs more than the project's most vCPUs. Lower infra.vcpus, or raise them with "
-        "`rlzoo-plus cloud deploy`"
+        "`rlzoo-plus cloud deploy`",
     ),
-    "JOB_RESOURCE_REQUIREMENT": (
+    (
+        ("job_resource_requirement",),
         "no machine of the project is large enough. Lower infra.vcpus, infra.memory_gib or "
-        "infra.gpus, or allow larger ones: `rlzoo-plus cloud deploy --largest-vcpus N`"
+        "infra.gpus, or allow larger ones: `rlzoo-plus cloud deploy --largest-vcpus N`",
     ),
-    "SERVICE_ROLE_PERMISSIONS": (
-        "the role of Batch lacks permissions. `rlzoo-plus cloud deploy` sets it up again"
+    (
+        ("service_role_permissions",),
+        "the role of Batch lacks permissions. `rlzoo-plus cloud deploy` sets it up again",
     ),
-    "Quota": "ask AWS for more vCPUs of this kind: see `rlzoo-plus cloud status`",
-    "CannotPullContainer": (
+    (("quota",), "ask AWS for more vCPUs of this kind: see `rlzoo-plus cloud status`"),
+    (
+        ("cannotpullcontainer",),
         "the image cannot be pulled: build and push it again with `rlzoo-plus cloud build`, and "
-        "see that the subnets have a way out to the internet"
+        "see that the subnets have a way out to the internet",
     ),
-    "OutOfMemory": "the job ran out of memory: `{resume} infra.memory_gib=...` gives it more",
-    "exit code 137": "the job ran out of memory: `{resume} infra.memory_gib=...` gives it more",
-    "ResourceInitializationError": (
+    (
+        ("outofmemory", "exit code 137"),
+        "the job ran out of memory: `{resume} infra.memory_gib=...` gives it more",
+    ),
+    (
+        ("resourceinitializationerror",),
         "its secrets or its log could not be reached: see the names in infra.secrets, and that the "
-        "subnets have a way out to the internet"
+        "subnets have a way out to the internet",
     ),
-    "AssumeRole": "the role of the workers cannot be used: `rlzoo-plus cloud deploy` mends it",
-    "Host EC2": (
-        "Spot took its machine away too often. `{resume} infra.spot=false` finishes it on demand"
+    (
+        ("assumerole",),
+        "the role of the workers cannot be used: `rlzoo-plus cloud deploy` mends it",
     ),
-    "exit code 75": (
-        "Spot took its machine away too often. `{resume} infra.spot=false` finishes it on demand"
+    (
+        ("host ec2", "exit code 75"),
+        "Spot took its machine away too often. `{resume} infra.spot=false` finishes it on demand",
     ),
-    "timeout": (
+    (
+        ("timeout",),
         "it took longer than its time. `{resume}` goes on from its last checkpoint, with "
-        "infra.max_hours=HOURS for longer"
+        "infra.max_hours=HOURS for longer",
     ),
-}
+)
 _NO_REASON = (
     "the quota of vCPUs may be used up (`rlzoo-plus cloud status`), the subnets may have no way "
     "out to the internet, or the role of the machines may be wrong (`rlzoo-plus cloud deploy` "
@@ -275,23 +261,16 @@ _NO_REASON = (
 
 
 def _mend_of(reason: str, sweep: str) -> str:
-    resume = f"rlzoo-plus sweep resume {sweep}"
-    for part, mend in _MENDS.items():
-        if part.lower() in reason.lower():
-            return mend.format(resume=resume)
-    return (_NO_REASON if not reason else "`{resume}` starts it again").format(resume=resume)
+    usual = "`{resume}` starts it again" if reason else _NO_REASON
+    mend = aws.mend_of(reason, _MENDS) or usual
+    return mend.format(resume=f"rlzoo-plus sweep resume {sweep}")
 
 
 def _list(**wanted: Any) -> Iterator[dict[str, Any]]:
     """Yield the jobs that ListJobs gives, page by page."""
     with aws.errors("list the jobs"):
-        token: dict[str, str] = {}
-        while True:
-            page = aws.client("batch").list_jobs(**wanted, **token)
+        for page in aws.client("batch").get_paginator("list_jobs").paginate(**wanted):
             yield from page["jobSummaryList"]
-            if not page.get("nextToken"):
-                return
-            token = {"nextToken": page["nextToken"]}
 
 
 def _describe(ids: Sequence[str]) -> list[dict[str, Any]]:

@@ -17,7 +17,6 @@ def deal(
     total_usd: float,
     spent: Mapping[str, float],
     unfinished: Collection[str],
-    weights: Mapping[str, float] | None = None,
     *,
     least_usd: float = 0.0,
 ) -> dict[str, float]:
@@ -30,7 +29,6 @@ def deal(
         total_usd: The budget of the sweep [$].
         spent: What each run has cost so far [$], finished and cancelled ones among them.
         unfinished: The keys of the runs that go on.
-        weights: How much work each of them still has, in any unit; None for equal parts.
         least_usd: A part below it is of no use: it would not pay for a start [$].
 
     Raises:
@@ -46,18 +44,15 @@ def deal(
             f"infra.max_usd={total_usd:g} is spent: the runs have cost {_text(used)}, and "
             f"{len(unfinished):,} of them are not finished. Set it above {_text(used + least)}."
         )
-    parts = _parts(unfinished, weights)
-    smallest = min(parts.values())
-    if left * smallest < least:
-        enough = used + math.ceil(least / smallest) + 1
+    if left < least * len(unfinished):
+        enough = used + least * len(unfinished) + 1
         raise ConfigError(
             f"infra.max_usd={total_usd:g} is too small: {_text(left)} are left for "
             f"{len(unfinished):,} runs, and a run needs {_text(least)} to get anywhere. Set it to "
             f"at least {_text(enough)}, or train fewer runs."
         )
-    return {
-        key: (math.floor(left * part) + known.get(key, 0)) / _MICRO for key, part in parts.items()
-    }
+    part = left // len(unfinished)
+    return {key: (part + known.get(key, 0)) / _MICRO for key in unfinished}
 
 
 def least_share(usd_per_hour: float) -> float:
@@ -68,14 +63,6 @@ def least_share(usd_per_hour: float) -> float:
 def usd_text(usd: float) -> str:
     """Return an amount for people: cents, and more digits of what is less than a dollar."""
     return f"${usd:,.2f}" if usd == 0 or usd >= 1 else f"${usd:,.4f}"
-
-
-def _parts(unfinished: Collection[str], weights: Mapping[str, float] | None) -> dict[str, float]:
-    """Return the share of each run; they add up to 1."""
-    if weights is None:
-        return {key: 1.0 / len(unfinished) for key in unfinished}
-    total = math.fsum(weights[key] for key in unfinished)
-    return {key: weights[key] / total for key in unfinished}
 
 
 def _micro(usd: float, rounded: Callable[[float], int]) -> int:

@@ -8,46 +8,27 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field
-
+from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.budget import deal, least_share
-from rlzoo_plus.cloud.launch_plan import LARGEST_VCPUS, measure, plan_lines, vcpus_of
+from rlzoo_plus.cloud.launch_plan import measure, plan_lines, vcpus_of
 from rlzoo_plus.cloud.prices import VARIABLE, load_prices
 from rlzoo_plus.cloud.project import Project, read_project
-from rlzoo_plus.config.schema import Count, Line, NonNegative, PositiveFloat, RunConfig
+from rlzoo_plus.cloud.settings import CloudSettings
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.launches import Launch, Launches
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
-from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher, WorkersSettings
+from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
 
 log = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Where runs would go if nobody is asked which project.
 UNKNOWN_STORE = "s3://the-bucket-of-your-project"
-_MOST_HOURS = 24.0 * 365.0
-
-
-class CloudSettings(WorkersSettings):
-    """The keys of `infra=aws_batch` and `infra=ec2_spot`; conf/infra/ explains them."""
-
-    # The most vCPUs of a machine that a run may get, unless it needs more: of a project by default.
-    largest_vcpus: ClassVar[int] = LARGEST_VCPUS
-    wait: bool = False
-    project: Line | None = None
-    spot: bool = True
-    families: list[Line] = Field(default_factory=list)
-    vcpus: Count | Literal["auto"] = "auto"
-    max_usd: PositiveFloat | None = None
-    max_hours: Annotated[PositiveFloat, Field(le=_MOST_HOURS)] = 24.0
-    attempts: Annotated[Count, Field(le=10)] = 10
-    gpus: NonNegative = 0
-    secrets: dict[str, Line] = Field(default_factory=dict)
-    dry_run: bool = False
 
 
 class CloudLauncher(WorkersLauncher):
@@ -81,11 +62,7 @@ class CloudLauncher(WorkersLauncher):
 
     @cached_property
     def project(self) -> Project:
-        """The project whose machines are used.
-
-        Raises:
-            ConfigError: There is none, or AWS cannot be asked.
-        """
+        """The project whose machines are used."""
         return read_project(self.settings.project)
 
     @property
@@ -111,7 +88,11 @@ class CloudLauncher(WorkersLauncher):
             self.check_store()
             self.check(configs)
             self.trust |= any(map(_is_foreign, configs.values()))
-            self._budgets = self._dealt([*configs])
+            if self.settings.max_usd is not None:
+                least = least_share(self.usd_per_hour or 0.0)
+                self._budgets = deal(
+                    self.settings.max_usd, self.spent(), [*configs], least_usd=least
+                )
             self._prepared = set(configs)
         return []
 
@@ -158,15 +139,6 @@ class CloudLauncher(WorkersLauncher):
             "memory_gib": limits.memory_gib,
             "time_limit_minutes": None if limits.time_s is None else limits.time_s / 60.0,
         }
-
-    @property
-    def types(self) -> Mapping[str, int]:
-        """The types of machines that a run may get, with their vCPUs.
-
-        Raises:
-            ConfigError: There are none, or AWS cannot be asked.
-        """
-        raise NotImplementedError
 
     @cached_property
     def usd_per_hour(self) -> float | None:
@@ -226,44 +198,10 @@ class CloudLauncher(WorkersLauncher):
                     f"/rlzoo/{self.project.name}/; its value is never written here."
                 )
 
-    def _dealt(self, keys: Sequence[str]) -> dict[str, float]:
-        if self.settings.max_usd is None:
-            return {}
-        least = least_share(self.usd_per_hour or 0.0)
-        return deal(self.settings.max_usd, self.spent(), keys, least_usd=least)
-
     def spent(self) -> dict[str, float]:
-        """Return what each run of the sweep has cost so far [$], as the store says.
-
-        Raises:
-            StoreError: A request failed.
-        """
+        """Return what each run of the sweep has cost so far [$], as the store says."""
         live = self.submitter.live()
         return {key: _spent(each.record.get("spent")) for key, each in live.items()}
-
-    def stop_machines(self) -> list[str]:
-        """Stop what is no longer needed of a sweep that was cancelled; return lines that say so.
-
-        The workers were asked to stop already: machines that are at work are left to them.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
-        """
-        return []
-
-    def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
-        """Return lines for `sweep status`: how the machines are, and what helps.
-
-        Args:
-            unbegun: The keys of the runs that wait, and that nobody has cancelled.
-            sweep: What commands call the sweep.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
-        """
-        return []
-
-    # What a subclass says.
 
     def plan(
         self, configs: Mapping[str, RunConfig], spent: Mapping[str, float] | None = None
@@ -282,35 +220,44 @@ class CloudLauncher(WorkersLauncher):
         times = measure([*configs.values()])
         return plan_lines(configs, times, self.settings, self.vcpus, self.title, spent)
 
-    def check(self, configs: Mapping[str, RunConfig]) -> None:
-        """Check that the machines can be started: credentials, project, quota, families, image.
+    # What a subclass says; a ConfigError tells what is wrong, and what helps.
 
-        Raises:
-            ConfigError: What is wrong, and what helps; nothing was started.
-        """
+    @property
+    def types(self) -> Mapping[str, int]:
+        """The types of machines that a run may get, with their vCPUs."""
+        raise NotImplementedError
+
+    def check(self, configs: Mapping[str, RunConfig]) -> None:
+        """Check that the machines can be started: credentials, project, quota, families, image."""
         raise NotImplementedError
 
     def covered(self) -> set[str]:
-        """Return the keys of the runs that machines are started for, or at work for.
-
-        Raises:
-            ConfigError: AWS cannot be asked.
-        """
+        """Return the keys of the runs that machines are started for, or at work for."""
         raise NotImplementedError
 
     def start(self, launch: Launch) -> list[str]:
-        """Start machines for the runs of a launch; return lines that say so.
-
-        Raises:
-            ConfigError: They cannot be started.
-        """
+        """Start machines for the runs of a launch; return lines that say so."""
         raise NotImplementedError
+
+    def stop_machines(self) -> list[str]:
+        """Stop what is no longer needed of a sweep that was cancelled; return lines that say so.
+
+        The workers were asked to stop already: machines that are at work are left to them.
+        """
+        return []
+
+    def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
+        """Return lines for `sweep status`: how the machines are, and what helps.
+
+        Args:
+            unbegun: The keys of the runs that wait, and that nobody has cancelled.
+            sweep: What commands call the sweep.
+        """
+        return []
 
 
 def _is_foreign(config: RunConfig) -> bool:
     """Return whether a run needs `--trust` of its worker, which brings no store of its own."""
-    from rlzoo_plus.analysis.find_run import foreign_code_of
-
     alone = config.model_copy(update={"store": None})
     return bool(config.init_from or foreign_code_of(alone))
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.account import sizes_of
-from rlzoo_plus.cloud.cloud_launcher import CloudLauncher, CloudSettings
+from rlzoo_plus.cloud.cloud_launcher import CloudLauncher
 from rlzoo_plus.cloud.fleets import (
     LAUNCH,
     SLOTS,
@@ -28,8 +28,9 @@ from rlzoo_plus.cloud.fleets import (
 from rlzoo_plus.cloud.image import WorkerImage, worker_image
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.quota import check_quota
+from rlzoo_plus.cloud.settings import FleetSettings, counted
 from rlzoo_plus.cloud.user_data import MachineScript, user_data
-from rlzoo_plus.config.schema import Count, Line, RunConfig
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.launches import Launch
 
@@ -39,28 +40,13 @@ _DISK_GB = 40
 _DEFAULT_SLOTS = 4
 
 
-class FleetSettings(CloudSettings):
-    """The keys of `infra=ec2_spot`; conf/infra/ec2_spot.yaml explains them."""
-
-    # A machine has the size that its runs need.
-    largest_vcpus: ClassVar[int] = 1
-    slots: Count | Literal["auto"] = "auto"
-    ami: Line | None = None
-
-
 @dataclass(frozen=True)
 class Ami:
-    """What the disk of a machine is made from.
+    """What the disk of a machine is made from."""
 
-    Attributes:
-        id: AWS's id.
-        device: Name of the root device.
-        disk_gb: Size of its disk [GB].
-    """
-
-    id: str
-    device: str = "/dev/xvda"
-    disk_gb: int = _DISK_GB
+    id: str  # AWS's id
+    device: str = "/dev/xvda"  # Name of the root device
+    disk_gb: int = _DISK_GB  # Size of its disk [GB]
 
 
 class FleetLauncher(CloudLauncher):
@@ -87,11 +73,7 @@ class FleetLauncher(CloudLauncher):
 
     @cached_property
     def types(self) -> dict[str, int]:
-        """The types that a machine may be of, with their vCPUs: of each family the smallest.
-
-        Raises:
-            ConfigError: A family is not known, or too small.
-        """
+        """The types that a machine may be of, with their vCPUs: of each family the smallest."""
         wanted = self.slots_per_machine * self.vcpus
         families = self.settings.families or [self.project.family]
         sizes, chosen = sizes_of(families), {}
@@ -114,20 +96,12 @@ class FleetLauncher(CloudLauncher):
 
     @cached_property
     def image(self) -> WorkerImage | None:
-        """The image that the machines pull, None if their own disk has rlzoo_plus.
-
-        Raises:
-            ConfigError: AWS cannot be asked, or there is no repository.
-        """
+        """The image that the machines pull, None if their own disk has rlzoo_plus."""
         return None if self.settings.ami else worker_image(self.project)
 
     @cached_property
     def ami(self) -> Ami:
-        """What the machines start from.
-
-        Raises:
-            ConfigError: There is no such AMI, or AWS cannot be asked.
-        """
+        """What the machines start from."""
         return _own_ami(self.settings.ami) if self.settings.ami else _amazon_linux()
 
     def check(self, configs: Mapping[str, RunConfig]) -> None:
@@ -165,7 +139,7 @@ class FleetLauncher(CloudLauncher):
         wanted = math.ceil(n_missing / self.slots_per_machine)
         room = self._room()
         if room < 1 and there:
-            return [f"{_counted(_size(there))} at work; the project has room for no more"]
+            return [f"{counted(_size(there), 'machine')} at work; the project has room for no more"]
         if room < 1:
             self._check_room()
         count = min(wanted, room)
@@ -173,8 +147,8 @@ class FleetLauncher(CloudLauncher):
         kind = "Spot machine" if self.settings.spot else "on-demand machine"
         more = "" if count == wanted else f", for which there is room, of {wanted:,}"
         return [
-            f"started {fleet}: {_counted(count, kind)} of {'|'.join(self.types)}{more}, "
-            f"{_counted(self.slots_per_machine, 'run')} at once on each, for "
+            f"started {fleet}: {counted(count, kind)} of {'|'.join(self.types)}{more}, "
+            f"{counted(self.slots_per_machine, 'run')} at once on each, for "
             f"{self.settings.max_hours:g} hours at most"
         ]
 
@@ -182,7 +156,7 @@ class FleetLauncher(CloudLauncher):
         """Delete the sweep's fleets; their machines end once their workers have sent all."""
         fleets = find_fleets(self.project.name, sweep=self.place)
         delete_fleets(fleets)
-        machines = _counted(_size(fleets))
+        machines = counted(_size(fleets), "machine")
         return [f"no more machines are started; {machines} end by themselves"] if fleets else []
 
     def as_stored(self) -> dict[str, Any]:
@@ -194,7 +168,7 @@ class FleetLauncher(CloudLauncher):
         lines = []
         for fleet in find_fleets(self.project.name, sweep=self.place):
             why = why_waiting(fleet) if unbegun and fleet.running < fleet.target else ""
-            has = f"{fleet.id}: {fleet.running:g} of {_counted(fleet.target)}"
+            has = f"{fleet.id}: {fleet.running:g} of {counted(fleet.target, 'machine')}"
             lines.append(f"{has}; {why}" if why else has)
         return lines
 
@@ -218,11 +192,7 @@ class FleetLauncher(CloudLauncher):
 
     @property
     def _slot_usd(self) -> float | None:
-        """The most that an hour of a slot can cost [$], None if no price is known.
-
-        Raises:
-            ConfigError: None is known, and there is a budget.
-        """
+        """The most that an hour of a slot can cost [$], None if no price is known."""
         whole = self.usd_per_hour
         # With a budget, the last run of a machine pays for all of it.
         slots = self.slots_per_machine if self.settings.max_usd is None else 1
@@ -347,7 +317,3 @@ def _capacity(fleets: Collection[Fleet]) -> int:
 
 def _size(fleets: Collection[Fleet]) -> int:
     return sum(fleet.target for fleet in fleets)
-
-
-def _counted(count: int, what: str = "machine") -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.project import has_tags
 
 # Besides those of the project: `STORE/SWEEP`, the launch, and what one machine is.
 SWEEP, LAUNCH, SLOTS, VCPUS = "Sweep", "Launch", "Slots", "Vcpus"
@@ -30,31 +31,17 @@ _TRIES, _TRY_AGAIN_S = 12, 5.0
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet that AWS keeps at its size.
+    """A fleet that AWS keeps at its size."""
 
-    Attributes:
-        id: AWS's id.
-        state: AWS's name of its state.
-        project: The project.
-        sweep: The sweep that its machines train, `STORE/SWEEP`.
-        launch: The launch that asked for it.
-        target: Its size in machines.
-        running: How much of it AWS has started.
-        slots: Runs at once of a machine.
-        vcpus: VCPUs of a machine.
-        spot: Whether its machines are Spot machines.
-    """
-
-    id: str
-    state: str
-    project: str
-    sweep: str
-    launch: str
-    target: int
-    running: float
-    slots: int
-    vcpus: int
-    spot: bool
+    id: str  # AWS's id
+    state: str  # AWS's name of its state
+    sweep: str  # The sweep that its machines train, `STORE/SWEEP`
+    launch: str  # The launch that asked for it
+    target: int  # Its size in machines
+    running: float  # How much of it AWS has started
+    slots: int  # Runs at once of a machine
+    vcpus: int  # VCPUs of a machine
+    spot: bool  # Whether its machines are Spot machines
 
 
 def find_fleets(
@@ -66,22 +53,21 @@ def find_fleets(
         project: The project's name.
         sweep: Only those of a sweep, `STORE/SWEEP`.
         launch: Only those of a launch.
-
-    Raises:
-        ConfigError: AWS cannot be asked.
     """
     with aws.errors("look for fleets"):
-        pages = aws.client("ec2").get_paginator("describe_fleets").paginate()
-        listed = [fleet for page in pages for fleet in page["Fleets"]]
-        found = [_fleet(each) for each in listed if each["FleetState"] in _STARTING]
-    return [
-        fleet
-        for fleet in found
-        if fleet is not None
-        and fleet.project == project
-        and sweep in (None, fleet.sweep)
-        and launch in (None, fleet.launch)
-    ]
+        found = map(_fleet, described_fleets(project))
+        return [
+            fleet
+            for fleet in found
+            if fleet and sweep in (None, fleet.sweep) and launch in (None, fleet.launch)
+        ]
+
+
+def described_fleets(project: str) -> list[dict[str, Any]]:
+    """Return what AWS says of the fleets of a project for which it still starts machines."""
+    pages = aws.client("ec2").get_paginator("describe_fleets").paginate()
+    found = [fleet for page in pages for fleet in page["Fleets"]]
+    return [f for f in found if f["FleetState"] in _STARTING and has_tags(_tags(f), project)]
 
 
 def leave_fleet(project: str, launch: str, n_open: int | None = None) -> bool:
@@ -98,9 +84,6 @@ def leave_fleet(project: str, launch: str, n_open: int | None = None) -> bool:
 
     Returns:
         Whether the machine may end.
-
-    Raises:
-        ConfigError: AWS refused it.
     """
     for _ in range(_TRIES):
         mine = next(iter(find_fleets(project, launch=launch)), None)
@@ -121,11 +104,7 @@ def leave_fleet(project: str, launch: str, n_open: int | None = None) -> bool:
 
 
 def delete_fleets(fleets: Iterable[Fleet]) -> None:
-    """Let AWS start no more machines; those that run go on, and end by themselves.
-
-    Raises:
-        ConfigError: AWS refused it.
-    """
+    """Let AWS start no more machines; those that run go on, and end by themselves."""
     ids = [fleet.id for fleet in fleets]
     for begin in range(0, len(ids), _AT_ONCE):
         with aws.errors("delete fleets"):
@@ -153,8 +132,8 @@ def why_waiting(fleet: Fleet) -> str:
     except aws.CloudError as error:
         return f"why is not known: {error}"
     text = f"{last.get('EventSubType', '')} {last.get('EventDescription', '')}"
-    mends = [mend for words, mend in _MENDS if any(word in text.lower() for word in words)]
-    return "; ".join([printable(text.strip()), *mends[:1]])
+    mend = aws.mend_of(text, _MENDS)
+    return "; ".join(filter(None, [printable(text.strip()), mend]))
 
 
 def _set_target(fleet: Fleet, target: int) -> None:
@@ -169,13 +148,12 @@ def _set_target(fleet: Fleet, target: int) -> None:
 
 def _fleet(found: Mapping[str, Any]) -> Fleet | None:
     """Return what AWS says of a fleet, None if it is none of ours."""
-    tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags") or ()}
+    tags = _tags(found)
     capacity = found["TargetCapacitySpecification"]
     try:
         return Fleet(
             id=found["FleetId"],
             state=found["FleetState"],
-            project=tags["Project"],
             sweep=tags[SWEEP],
             launch=tags[LAUNCH],
             target=int(capacity["TotalTargetCapacity"]),
@@ -186,3 +164,7 @@ def _fleet(found: Mapping[str, Any]) -> Fleet | None:
         )
     except (KeyError, ValueError):
         return None
+
+
+def _tags(found: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in found.get("Tags") or ()}

@@ -27,18 +27,13 @@ _BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six
 
 @dataclass(frozen=True)
 class WorkerImage:
-    """What a machine starts.
+    """What a machine starts."""
 
-    Attributes:
-        uri: The image; a team's own has a digest.
-        entry: What comes before the arguments of `rlzoo-plus worker` in the container's command;
-            empty if the worker is the entry point of the image.
-        note: A line for the user about what this costs, empty if nothing.
-    """
-
-    uri: str
+    uri: str  # The image; a team's own has a digest
+    # What comes before the arguments of `rlzoo-plus worker` in the container's command; empty if
+    # the worker is the entry point of the image
     entry: tuple[str, ...]
-    note: str
+    note: str  # A line for the user about what this costs, empty if nothing
 
 
 def worker_image(project: Project, *, gpu: bool = False) -> WorkerImage:
@@ -78,17 +73,11 @@ def find_image(project: Project, *, gpu: bool = False) -> str | None:
 
 @dataclass(frozen=True)
 class PushedImage:
-    """An image in the repository of a project.
+    """An image in the repository of a project."""
 
-    Attributes:
-        uri: The image by its digest.
-        tags: Its tags.
-        pushed: When it was pushed.
-    """
-
-    uri: str
-    tags: tuple[str, ...]
-    pushed: datetime
+    uri: str  # The image by its digest
+    tags: tuple[str, ...]  # Its tags
+    pushed: datetime  # When it was pushed
 
 
 def images(project: Project) -> list[PushedImage]:

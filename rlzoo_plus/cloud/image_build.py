@@ -37,19 +37,12 @@ _NO_TOOL = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """What goes into an image besides the package and its dependencies.
+    """What goes into an image besides the package and its dependencies."""
 
-    Attributes:
-        gpu: Whether torch uses CUDA.
-        base: The image that it is built on, None for the one in the Dockerfile.
-        torch_index: Where torch comes from, None for the usual index.
-        requirements: What the user's own code needs: the text of a requirements file of pip.
-    """
-
-    gpu: bool = False
-    base: str | None = None
-    torch_index: str | None = None
-    requirements: str = ""
+    gpu: bool = False  # Whether torch uses CUDA
+    base: str | None = None  # The image that it is built on, None for the one in the Dockerfile
+    torch_index: str | None = None  # Where torch comes from, None for the usual index
+    requirements: str = ""  # What the user's own code needs: the text of a requirements file of pip
 
     @property
     def tag(self) -> str:

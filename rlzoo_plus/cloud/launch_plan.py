@@ -5,40 +5,24 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.cloud.budget import deal, least_share
 from rlzoo_plus.cloud.prices import HOURS_A_MONTH, HourPrice, Prices, load_prices
+from rlzoo_plus.cloud.settings import CloudSettings, counted
+from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
-    from rlzoo_plus.cloud.cloud_launcher import CloudSettings
-    from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.doctor.estimate import JobTime
 
 # Time to measure how fast runs train here [s].
 PROBE_S = 15.0
 # What aws/stack.yaml has by default, and a family with GPUs: the project is not asked.
-FAMILY, GPU_FAMILY, PROJECT_VCPUS, LARGEST_VCPUS, DISK_GB = "c7a", "g6", 64, 4, 40
+FAMILY, GPU_FAMILY, PROJECT_VCPUS, DISK_GB = "c7a", "g6", 64, 40
 # Estimates for what the prices do not show: from the start of a machine to the first step [s], what
 # a machine that ends without notice takes with it [s], requests in an hour of a run.
 _BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 600.0, 300.0
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a sweep costs [$].
-
-    Attributes:
-        expected: As fast as here, if no machine is taken away.
-        highest: At the highest price, if every run is interrupted as often as it is tried again.
-        beside: What the prices of machines do not show: their start, disks, addresses, requests.
-    """
-
-    expected: float
-    highest: float
-    beside: float
 
 
 def measure(configs: Sequence[RunConfig]) -> list[JobTime]:
@@ -76,12 +60,13 @@ def plan_lines(
     Raises:
         ConfigError: No price is known, or the budget is too small.
     """
-    prices, region, families = load_prices(), region_without_asking(), families_of(settings)
-    price = slot_price(prices, settings, vcpus, region)
+    prices, families = load_prices(), _families_of(settings)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+    price = _slot_price(prices, settings, vcpus, region)
     count, kind = len(configs), "Spot" if settings.spot else "on-demand"
-    per_run = _counted(vcpus, "vCPU")
+    per_run = counted(vcpus, "vCPU")
     if settings.gpus:
-        per_run += f" and {_counted(settings.gpus, 'GPU')}"
+        per_run += f" and {counted(settings.gpus, 'GPU')}"
     estimate = f"; Spot at {prices.spot_share:.0%} of on-demand is an estimate"
     return [
         f"runs: {count:,} on {what}, {kind} machines of {', '.join(families)}, {per_run} each; "
@@ -94,22 +79,12 @@ def plan_lines(
     ]
 
 
-def slot_price(
+def _slot_price(
     prices: Prices, settings: CloudSettings, vcpus: int, region: str | None
 ) -> HourPrice:
-    """Return what an hour of a run costs: its part of a machine, and at most the whole of one.
-
-    Args:
-        prices: The table.
-        settings: The settings of the launcher.
-        vcpus: VCPUs of that part.
-        region: Where it is; None for the region of the table.
-
-    Raises:
-        ConfigError: No price is known.
-    """
+    """Return what an hour of a run costs: its part of a machine, and at most the whole of one."""
     more: dict[str, Any] = {"gpus": settings.gpus, "spot": settings.spot, "region": region}
-    names, largest = families_of(settings), max(vcpus, settings.largest_vcpus)
+    names, largest = _families_of(settings), max(vcpus, settings.largest_vcpus)
     parts = [prices.usd_per_hour(name, vcpus, **more) for name in names]
     wholes = []
     for name in names:
@@ -119,26 +94,27 @@ def slot_price(
     return HourPrice(mean, max(price.highest for price in wholes))
 
 
-def families_of(settings: CloudSettings) -> list[str]:
+def _families_of(settings: CloudSettings) -> list[str]:
     """Return the instance families that are asked for, by default that of a project's stack."""
     return list(settings.families) or [GPU_FAMILY if settings.gpus else FAMILY]
 
 
-def region_without_asking() -> str | None:
-    """Return the region that the environment names, None for that of the prices."""
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
-
-
-def cost_of(
+def _cost_of(
     times: Sequence[JobTime], settings: CloudSettings, price: HourPrice, prices: Prices
-) -> Cost:
-    """Return what runs that take these times cost."""
+) -> tuple[float, float, float]:
+    """Return what runs that take these times cost [$].
+
+    Returns:
+        As fast as here, if no machine is taken away; at the highest price, if every run is
+        interrupted as often as it is tried again; and what the prices of machines do not show:
+        their start, disks, addresses, requests.
+    """
     hours = sum(time.seconds for time in times) / 3600.0
     again = len(times) * (settings.attempts - 1) * _LOST_S / 3600.0 if settings.spot else 0.0
     an_hour = prices.ipv4_hour + prices.gp3_gb_month * DISK_GB / HOURS_A_MONTH
     an_hour += prices.s3_writes_1000 * _WRITES_AN_HOUR / 1000.0
     starts = len(times) * _BOOT_S / 3600.0 * price.expected
-    return Cost(hours * price.expected, (hours + again) * price.highest, hours * an_hour + starts)
+    return hours * price.expected, (hours + again) * price.highest, hours * an_hour + starts
 
 
 def _time_and_cost(
@@ -163,15 +139,15 @@ def _time_and_cost(
     note = "evaluations included" if known else "without the time for evaluations"
     here = "here without your GPUs" if settings.gpus else "here"
     whole = duration(makespan(seconds, _at_once(len(seconds), vcpus)))
-    cost = cost_of(times, settings, price, prices)
+    expected, highest, beside = _cost_of(times, settings, price, prices)
     worst = "at the on-demand price"
     if settings.spot and settings.attempts > 1:
         worst += f" and if each run is interrupted {settings.attempts - 1} times without notice"
     return [
         f"time: {each} a run, {note}, as fast as {here}; {duration(sum(seconds))} in all, "
         f"{whole} until the last one ends",
-        f"machines: about {_about(cost.expected)}; at most {_about(cost.highest)}, {worst}",
-        f"beside: about {_about(cost.beside)} for starts of machines, disks, addresses and "
+        f"machines: about {_about(expected)}; at most {_about(highest)}, {worst}",
+        f"beside: about {_about(beside)} for starts of machines, disks, addresses and "
         "requests, then storage; infra.max_usd does not count it",
     ]
 
@@ -203,7 +179,7 @@ def _cap_lines(
     if short:
         needed = used + len(times) * max(time.seconds for time in times) / 3600.0 * price.highest
         line += (
-            f"; {_counted(short, 'run')} would stop early, with a checkpoint; about "
+            f"; {counted(short, 'run')} would stop early, with a checkpoint; about "
             f"infra.max_usd={_rounded_up(needed)} lets all finish"
         )
     return [line]
@@ -213,10 +189,6 @@ def _rounded_up(usd: float) -> str:
     """Return an amount with two digits that is not below it."""
     digit = 10.0 ** (math.floor(math.log10(usd)) - 1)
     return f"{math.ceil(usd / digit * 1.000001) * digit:.12g}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _about(usd: float) -> str:

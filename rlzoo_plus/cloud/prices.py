@@ -39,15 +39,10 @@ class Machine(_Table):
 
 @dataclass(frozen=True)
 class HourPrice:
-    """What an hour costs.
+    """What an hour costs."""
 
-    Attributes:
-        expected: What it usually costs [$]; of Spot machines an estimate.
-        highest: The most that it can cost [$].
-    """
-
-    expected: float
-    highest: float
+    expected: float  # What it usually costs [$]; of Spot machines an estimate
+    highest: float  # The most that it can cost [$]
 
 
 class Prices(_Table):
@@ -139,22 +134,6 @@ class Prices(_Table):
             sizes = self.sizes.get(family, self.sizes["all"])
             found = {f"{family}.{size}": _vcpus(size) for size in sizes}
         return dict(sorted(found.items(), key=lambda item: item[1]))
-
-    def disk_usd_per_day(self, gb: float) -> float:
-        """Return what a day of a disk (gp3) of this size costs [$]."""
-        return self.gp3_gb_month * gb * 24.0 / HOURS_A_MONTH
-
-    def bucket_usd_per_day(self, gb: float) -> float:
-        """Return what a day of storage in a bucket costs [$]."""
-        return self.s3_gb_month * gb * 24.0 / HOURS_A_MONTH
-
-    def images_usd_per_day(self, gb: float) -> float:
-        """Return what a day of storage of images costs [$]."""
-        return self.ecr_gb_month * gb * 24.0 / HOURS_A_MONTH
-
-    def address_usd_per_day(self) -> float:
-        """Return what a day of a public IPv4 address costs [$]."""
-        return self.ipv4_hour * 24.0
 
     def _hour(self, whole: float, spot: bool, bid: float) -> HourPrice:
         if not spot:

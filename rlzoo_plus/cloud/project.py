@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,55 +23,30 @@ _READY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMP
 
 @dataclass(frozen=True)
 class Project:
-    """What the stack of a project has made; each is an output of aws/stack.yaml, in CamelCase.
+    """What the stack of a project has made; each is an output of aws/stack.yaml, in CamelCase."""
 
-    Attributes:
-        name: The project's name; all that it makes has the tags of `project_tags`.
-        store: URL of its bucket.
-        repository: URI of its image repository.
-        spot_queue: Job queue of Spot machines of the one family.
-        wide_queue: The same for all of `families`.
-        on_demand_queue: Job queue of on-demand machines of the one family.
-        gpu_queue: Job queue of machines with GPUs, empty if there is none.
-        worker_role: ARN of the role of jobs.
-        execution_role: ARN of the role that injects their secrets.
-        instance_profile: ARN of the instance profile of machines that `infra=ec2_spot` starts.
-        launch_template: Id of the launch template of those machines.
-        security_group: Id of their security group.
-        subnets: Ids of the subnets, one in each zone.
-        log_group: Log group of the jobs.
-        family: The instance family that keeps results exact.
-        families: The families of the wide queue.
-        types: The instance types that may be started of the one family.
-        wide_types: Those of `families`.
-        max_vcpus: The most vCPUs at once.
-        gpu_family: The family of the GPU queue, empty if there is none.
-        gpu_types: The instance types that may be started of it.
-        bid_percentage: The highest Spot price, in percent of the on-demand price.
-    """
-
-    name: str
-    store: str
-    repository: str
-    spot_queue: str
-    wide_queue: str
-    on_demand_queue: str
-    gpu_queue: str
-    worker_role: str
-    execution_role: str
-    instance_profile: str
-    launch_template: str
-    security_group: str
-    subnets: tuple[str, ...]
-    log_group: str
-    family: str
-    families: tuple[str, ...]
-    types: tuple[str, ...]
-    wide_types: tuple[str, ...]
-    max_vcpus: int
-    gpu_family: str = ""
-    gpu_types: tuple[str, ...] = ()
-    bid_percentage: int = 100
+    name: str  # The project's name; all that it makes has the tags of `project_tags`
+    store: str  # URL of its bucket
+    repository: str  # URI of its image repository
+    spot_queue: str  # Job queue of Spot machines of the one family
+    wide_queue: str  # The same for all of `families`
+    on_demand_queue: str  # Job queue of on-demand machines of the one family
+    worker_role: str  # ARN of the role of jobs
+    execution_role: str  # ARN of the role that injects their secrets
+    instance_profile: str  # ARN of the instance profile of machines that `infra=ec2_spot` starts
+    launch_template: str  # Id of the launch template of those machines
+    security_group: str  # Id of their security group
+    subnets: tuple[str, ...]  # Ids of the subnets, one in each zone
+    log_group: str  # Log group of the jobs
+    family: str  # The instance family that keeps results exact
+    families: tuple[str, ...]  # The families of the wide queue
+    types: tuple[str, ...]  # The instance types that may be started of the one family
+    wide_types: tuple[str, ...]  # Those of `families`
+    max_vcpus: int  # The most vCPUs at once
+    gpu_queue: str = ""  # Job queue of machines with GPUs, empty if there is none
+    gpu_family: str = ""  # The family of the GPU queue, empty if there is none
+    gpu_types: tuple[str, ...] = ()  # The instance types that may be started of it
+    bid_percentage: int = 100  # The highest Spot price, in percent of the on-demand price
 
 
 def stack_name(project: str) -> str:
@@ -90,6 +66,11 @@ def stack_name(project: str) -> str:
 def project_tags(project: str) -> dict[str, str]:
     """Return the tags of all that a project makes: instances, disks, fleets, jobs, its stack."""
     return {"Project": project, "ManagedBy": "rlzoo-plus"}
+
+
+def has_tags(tags: Mapping[str, str], project: str) -> bool:
+    """Return whether something has the tags of a project."""
+    return project_tags(project).items() <= tags.items()
 
 
 def project_name(asked: str | None = None) -> str:
@@ -148,30 +129,7 @@ def read_project(asked: str | None = None) -> Project:
         )
     outputs = outputs_of(stack)
     try:
-        return Project(
-            name=name,
-            store=outputs["Store"],
-            repository=outputs["Repository"],
-            spot_queue=outputs["SpotQueue"],
-            wide_queue=outputs["WideQueue"],
-            on_demand_queue=outputs["OnDemandQueue"],
-            gpu_queue=outputs.get("GpuQueue", ""),
-            worker_role=outputs["WorkerRole"],
-            execution_role=outputs["ExecutionRole"],
-            instance_profile=outputs["InstanceProfile"],
-            launch_template=outputs["LaunchTemplate"],
-            security_group=outputs["SecurityGroup"],
-            subnets=tuple(outputs["SubnetIds"].split(",")),
-            log_group=outputs["LogGroup"],
-            family=outputs["Family"],
-            families=tuple(outputs["Families"].split(",")),
-            types=tuple(outputs["Types"].split(",")),
-            wide_types=tuple(outputs["WideTypes"].split(",")),
-            max_vcpus=int(outputs["MaxVcpus"]),
-            gpu_family=outputs.get("GpuFamily", ""),
-            gpu_types=tuple(filter(None, outputs.get("GpuTypes", "").split(","))),
-            bid_percentage=int(outputs.get("BidPercentage", 100)),
-        )
+        return Project(name=name, **_project_values(outputs))
     except (KeyError, ValueError) as error:
         raise ConfigError(
             f"the stack of project {name!r} lacks the output {error}: another version of "
@@ -179,12 +137,29 @@ def read_project(asked: str | None = None) -> Project:
         ) from None
 
 
-def find_stack(project: str) -> dict[str, Any] | None:
-    """Return what CloudFormation says of a project's stack, None if there is none.
+def _project_values(outputs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a project from the outputs of its stack; a KeyError names what lacks."""
+    values: dict[str, Any] = {}
+    for each in dataclasses.fields(Project)[1:]:
+        output = output_of(each.name)
+        if output in outputs or each.default is dataclasses.MISSING:
+            text = outputs[output]
+            kinds: dict[str, Callable[[str], Any]] = {"int": int, "tuple[str, ...]": _names}
+            values[each.name] = kinds.get(str(each.type), str)(text)
+    return values
 
-    Raises:
-        ConfigError: AWS cannot be asked.
-    """
+
+def output_of(field: str) -> str:
+    """Return the output of the stack that a field of a project is read from."""
+    return "SubnetIds" if field == "subnets" else field.title().replace("_", "")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def find_stack(project: str) -> dict[str, Any] | None:
+    """Return what CloudFormation says of a project's stack, None if there is none."""
     name = stack_name(project)
     try:
         with aws.errors(f"look for project {project!r}"):

@@ -21,9 +21,6 @@ def vcpu_quota(*, spot: bool, gpu: bool = False) -> int:
     Args:
         spot: Whether of Spot machines.
         gpu: Whether of machines with GPUs, families g and vt.
-
-    Raises:
-        CloudError: AWS does not say.
     """
     wanted = {"ServiceCode": "ec2", "QuotaCode": _CODES[gpu, spot]}
     with aws.errors("read the quota of vCPUs"):

@@ -9,8 +9,9 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
-from rlzoo_plus.cloud.prices import Prices, load_prices
-from rlzoo_plus.cloud.project import project_tags, stack_name
+from rlzoo_plus.cloud.fleets import described_fleets
+from rlzoo_plus.cloud.prices import HOURS_A_MONTH, Prices, load_prices
+from rlzoo_plus.cloud.project import has_tags, project_tags, stack_name
 from rlzoo_plus.errors import ConfigError
 
 Tell = Callable[[str], None]
@@ -23,19 +24,12 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that is there now.
+    """One thing that is there now."""
 
-    Attributes:
-        kind: `instance`, `disk`, `fleet`, `jobs`, `bucket` or `images`.
-        name: Its id or name.
-        about: What is worth knowing of it.
-        usd_per_day: What a day of it costs [$]; None if no price is known.
-    """
-
-    kind: str
-    name: str
-    about: str
-    usd_per_day: float | None
+    kind: str  # `instance`, `disk`, `fleet`, `jobs`, `bucket` or `images`
+    name: str  # Its id or name
+    about: str  # What is worth knowing of it
+    usd_per_day: float | None  # What a day of it costs [$]; None if no price is known
 
 
 def find_items(project: str, bucket: str = "") -> list[Item]:
@@ -44,19 +38,13 @@ def find_items(project: str, bucket: str = "") -> list[Item]:
     Args:
         project: The project; its stack need not exist.
         bucket: Its bucket, whose size is asked for, if it is known.
-
-    Raises:
-        ConfigError: AWS cannot be asked.
     """
     prices = load_prices()
     with aws.errors(f"look for what project {project!r} has"):
         found = [
             *_instances(project, prices),
             *_disks(project, prices),
-            *(
-                Item("fleet", fleet["FleetId"], str(fleet["FleetState"]), 0.0)
-                for fleet in _fleets(project)
-            ),
+            *(Item("fleet", f["FleetId"], f["FleetState"], 0.0) for f in described_fleets(project)),
             *_jobs(project),
             *_images(project, prices),
         ]
@@ -72,9 +60,6 @@ def end_all(project: str, tell: Tell) -> None:
     Args:
         project: The project.
         tell: Called with a line for each thing that is ended.
-
-    Raises:
-        ConfigError: AWS refuses.
     """
     batch, ec2 = aws.client("batch"), aws.client("ec2")
     with aws.errors(f"end what project {project!r} has running"):
@@ -82,7 +67,7 @@ def end_all(project: str, tell: Tell) -> None:
         for job in _active_jobs(project):
             batch.terminate_job(jobId=job["jobId"], reason=_REASON)
             tell(f"  ended job {printable(job['jobName'])}")
-        fleets = [fleet["FleetId"] for fleet in _fleets(project)]
+        fleets = [fleet["FleetId"] for fleet in described_fleets(project)]
         if fleets:
             ec2.delete_fleets(FleetIds=fleets, TerminateInstances=True)
             tell(f"  ended fleets {', '.join(fleets)}")
@@ -98,7 +83,7 @@ def forget_definitions(project: str) -> int:
     with aws.errors(f"remove the job definitions of project {project!r}"):
         pages = batch.get_paginator("describe_job_definitions").paginate(status="ACTIVE")
         for definition in [d for page in pages for d in page["jobDefinitions"]]:
-            if _has_tags(definition.get("tags", {}), project):
+            if has_tags(definition.get("tags", {}), project):
                 batch.deregister_job_definition(jobDefinition=definition["jobDefinitionArn"])
                 count += 1
     return count
@@ -116,7 +101,7 @@ def _instances(project: str, prices: Prices) -> Iterator[Item]:
         price = prices.type_usd_per_hour(kind, vcpus[kind], spot=spot, region=aws.region())
         usd = None
         if price is not None:
-            address = prices.address_usd_per_day() if found.get("PublicIpAddress") else 0.0
+            address = 24.0 * prices.ipv4_hour if found.get("PublicIpAddress") else 0.0
             usd = 24.0 * price.expected + address
         state, since = found["State"]["Name"], found["LaunchTime"]
         about = f"{kind}{' Spot' if spot else ''}, {state}, since {since:%Y-%m-%d %H:%M}"
@@ -134,16 +119,8 @@ def _disks(project: str, prices: Prices) -> Iterator[Item]:
     pages = aws.client("ec2").get_paginator("describe_volumes")
     for page in pages.paginate(Filters=_filters(project)):
         for disk in page["Volumes"]:
-            usd = prices.disk_usd_per_day(disk["Size"])
+            usd = _usd_per_day(prices.gp3_gb_month, disk["Size"])
             yield Item("disk", str(disk["VolumeId"]), f"{disk['Size']} GB, {disk['State']}", usd)
-
-
-def _fleets(project: str) -> list[dict[str, Any]]:
-    pages = aws.client("ec2").get_paginator("describe_fleets").paginate()
-    found = [fleet for page in pages for fleet in page.get("Fleets", ())]
-    tagged = [f for f in found if _has_tags(_as_mapping(f.get("Tags", ())), project)]
-    ended = ("deleted", "deleted_running", "deleted_terminating", "failed")
-    return [f for f in tagged if str(f["FleetState"]).replace("-", "_") not in ended]
 
 
 def _jobs(project: str) -> Iterator[Item]:
@@ -181,7 +158,7 @@ def _images(project: str, prices: Prices) -> Iterator[Item]:
     if images:
         size = sum(image.get("imageSizeInBytes", 0) for image in images) / _GB
         about = f"{len(images)}, {size:.1f} GB"
-        yield Item("images", name, about, prices.images_usd_per_day(size))
+        yield Item("images", name, about, _usd_per_day(prices.ecr_gb_month, size))
 
 
 def _bucket(bucket: str, prices: Prices) -> Item:
@@ -206,17 +183,13 @@ def _bucket(bucket: str, prices: Prices) -> Item:
     if not points:
         return Item("bucket", bucket, "its size is not known yet: AWS measures once a day", None)
     size = max(points, key=lambda point: point["Timestamp"])["Average"] / _GB
-    return Item("bucket", bucket, f"{size:.1f} GB", prices.bucket_usd_per_day(size))
+    return Item("bucket", bucket, f"{size:.1f} GB", _usd_per_day(prices.s3_gb_month, size))
+
+
+def _usd_per_day(usd_gb_month: float, gb: float) -> float:
+    return usd_gb_month * gb * 24.0 / HOURS_A_MONTH
 
 
 def _filters(project: str) -> list[dict[str, Any]]:
     tags = project_tags(project).items()
     return [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags]
-
-
-def _as_mapping(tags: Any) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in tags}
-
-
-def _has_tags(tags: dict[str, str], project: str) -> bool:
-    return project_tags(project).items() <= tags.items()

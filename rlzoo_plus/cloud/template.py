@@ -8,20 +8,12 @@ from rlzoo_plus.errors import ConfigError
 
 
 def template_path() -> Path:
-    """Return aws/stack.yaml.
-
-    Raises:
-        ConfigError: The installation lacks it.
-    """
+    """Return aws/stack.yaml; a ConfigError if the installation lacks it."""
     return _path("stack.yaml")
 
 
 def prices_path() -> Path:
-    """Return aws/prices.yaml.
-
-    Raises:
-        ConfigError: The installation lacks it.
-    """
+    """Return aws/prices.yaml; a ConfigError if the installation lacks it."""
     return _path("prices.yaml")
 
 

@@ -19,27 +19,19 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class MachineScript:
-    """What a machine is told; no secret is among it.
+    """What a machine is told; no secret is among it."""
 
-    Attributes:
-        worker: What follows `rlzoo-plus worker`.
-        leave: What follows `rlzoo-plus leave-fleet`.
-        launch: The name of the launch.
-        region: The region of AWS.
-        deadline: When the machine is switched off, whatever happens [s since 1970].
-        image: The image whose `rlzoo-plus` it runs, None for the one of the machine itself.
-        install: The command that installs rlzoo_plus in a container of the image and goes on as
-            `rlzoo-plus worker`; empty if the image has it.
-        secrets: Names of parameters of Systems Manager, by the variables that get their values.
-    """
-
-    worker: Sequence[str]
-    leave: Sequence[str]
-    launch: str
-    region: str
-    deadline: int
+    worker: Sequence[str]  # What follows `rlzoo-plus worker`
+    leave: Sequence[str]  # What follows `rlzoo-plus leave-fleet`
+    launch: str  # The name of the launch
+    region: str  # The region of AWS
+    deadline: int  # When the machine is switched off, whatever happens [s since 1970]
+    # The image whose `rlzoo-plus` it runs, None for the one of the machine itself
     image: str | None = None
+    # The command that installs rlzoo_plus in a container of the image and goes on as `rlzoo-plus
+    # worker`; empty if the image has it
     install: Sequence[str] = ()
+    # Names of parameters of Systems Manager, by the variables that get their values
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -7,9 +7,9 @@ import yaml
 from support.training import make_config
 
 from rlzoo_plus.cloud import launch_plan as plan
-from rlzoo_plus.cloud.cloud_launcher import CloudSettings
 from rlzoo_plus.cloud.launch_plan import plan_lines
 from rlzoo_plus.cloud.prices import load_prices
+from rlzoo_plus.cloud.settings import LARGEST_VCPUS, CloudSettings
 from rlzoo_plus.cloud.template import template_path
 from rlzoo_plus.doctor.estimate import JobTime
 from rlzoo_plus.errors import ConfigError
@@ -123,7 +123,7 @@ def test_the_plan_assumes_what_the_stack_has_by_default():
     parameters = yaml.safe_load(text)["Parameters"]
     assert parameters["Family"]["Default"] == plan.FAMILY
     assert parameters["MaxVcpus"]["Default"] == plan.PROJECT_VCPUS
-    assert parameters["LargestVcpus"]["Default"] == plan.LARGEST_VCPUS
+    assert parameters["LargestVcpus"]["Default"] == LARGEST_VCPUS
     assert set(re.findall(r"VolumeSize: (\d+)", text)) == {str(plan.DISK_GB)}
     prices = load_prices()
     for family in parameters["Families"]["Default"].split(","):

@@ -4,12 +4,13 @@ import fnmatch
 import inspect
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import rlzoo_plus.cloud
-from rlzoo_plus.cloud.project import project_tags
+from rlzoo_plus.cloud.project import Project, output_of, project_tags
 from rlzoo_plus.cloud.template import template_path
 
 CLOUD = Path(rlzoo_plus.cloud.__file__).parent
@@ -316,9 +317,7 @@ def _filled(value):
 
 
 def test_outputs_are_all_that_a_project_is_read_from(template):
-    from rlzoo_plus.cloud import project
-
-    read = set(re.findall(r'outputs(?:\[|\.get\()"(\w+)"', Path(project.__file__).read_text()))
+    read = {output_of(field.name) for field in fields(Project) if field.name != "name"}
     assert read <= set(template["Outputs"])
 
 

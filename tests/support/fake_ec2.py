@@ -27,13 +27,14 @@ def with_modify_fleet(monkeypatch):
 def start_fleet(project, sweep, launch, target, *, slots=1, spot=True):
     """Start a fleet as `infra=ec2_spot` tags it; return its id."""
     from rlzoo_plus.cloud import aws
+    from rlzoo_plus.cloud.project import project_tags
 
     ec2 = aws.client("ec2")
     data = {"ImageId": "ami-12c6146b", "InstanceType": "c7a.large"}
     template = ec2.create_launch_template(
         LaunchTemplateName=f"{project}-{launch}", LaunchTemplateData=data
     )["LaunchTemplate"]["LaunchTemplateId"]
-    tags = {"Project": project, "Sweep": sweep, "Launch": launch}
+    tags = project_tags(project) | {"Sweep": sweep, "Launch": launch}
     tags |= {"Slots": str(slots), "Vcpus": "2"}
     return ec2.create_fleet(
         Type="maintain",
