@@ -28,7 +28,7 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.training.callbacks import StopRequest, make_callbacks
 from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
 from rlzoo_plus.training.callbacks.outputs import make_logger
@@ -55,7 +55,7 @@ class Bench:
 
 def build(overrides: list[str], folder: Path) -> Bench:
     """Build what a run consists of, without evaluations."""
-    config = compose_run([*overrides, "checkpoint.every_minutes=null", "checkpoint.keep=2"])
+    config = load([*overrides, "checkpoint.every_minutes=null", "checkpoint.keep=2"])
     torch.set_num_threads(1)
     seeds = SeedStreams.from_seed(0)
     seed_all(0)

@@ -51,9 +51,9 @@ def write_runs(folder: Path, count: int) -> None:
     """Write finished runs with a real configuration, that differ in `gamma` and in their seed."""
     from rlzoo_plus.artifacts.records import append_records
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
-    config = compose_run(["algo=ppo", "env=cartpole_bullet"]).model_dump(mode="json")
+    config = load(["algo=ppo", "env=cartpole_bullet"]).model_dump(mode="json")
     for number in range(count):
         run = RunDir(folder / "sweeps" / f"s{number % 10}" / f"run-{number:05d}")
         run.path.mkdir(parents=True)

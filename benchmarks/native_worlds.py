@@ -34,7 +34,7 @@ from benchmarks.robots import make
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.monitor import EpisodeMonitor
 from rlzoo_plus.envs.robot_vec_env import BatchedRobots
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from robots.native import STEP, NativeWorlds, Programs, part, program_of
 from robots.plugin import get_plugin
 from robots.threads import THREADS, Threads
@@ -116,9 +116,7 @@ def measure(env_id: str, rounds: int, steps: int, n_worlds: int) -> Figures:
 
 def measure_bullet(name: str, rounds: int, steps: int, n_worlds: int) -> Figures:
     """Do the same with one of pybullet-envs-gymnasium, by the name of its configuration."""
-    config = compose_run(
-        [f"env={name}", "algo=ppo", f"n_envs={n_worlds}", "normalize=null", "tuned=none"]
-    )
+    config = load([f"env={name}", "algo=ppo", f"n_envs={n_worlds}", "normalize=null", "tuned=none"])
     makers = {
         kind: make_train_env(config.model_copy(update={"vec_env": how}), 0)
         for kind, how in (("learner", "batched"), ("python", "dummy"), ("physics", "batched"))

@@ -170,9 +170,9 @@ def _chosen(only: list[str] | None) -> list[Row]:
 
 def _verify(name: str, overrides: list[str], steps: int, kills: int) -> bool:
     from rlzoo_plus.doctor.verify_resume import TrialFailedError, shortened, verify
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
-    config = shortened(compose_run(overrides), steps)
+    config = shortened(load(overrides), steps)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rlzoo-matrix-") as folder:
         try:

@@ -57,12 +57,12 @@ def main() -> None:
 def _submit(n_runs: int) -> list[str]:
     """Submit jobs that differ in `gamma` and in their seeds; return their keys."""
     from rlzoo_plus import __version__
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
     from rlzoo_plus.store.contract import open_store
     from rlzoo_plus.store.submissions import Submissions
     from rlzoo_plus.sweeps.sweep_job import make_job
 
-    config = compose_run(["algo=ppo", "env=cartpole_bullet", "sweep=big"])
+    config = load(["algo=ppo", "env=cartpole_bullet", "sweep=big"])
     jobs = []
     for number in range(n_runs):
         gamma = 0.9 + number // _SEEDS / 10_000

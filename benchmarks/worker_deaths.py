@@ -174,9 +174,9 @@ def _new_run(path: Path, config: RunConfig) -> RunDir:
 
 
 def _compose(overrides: list[str]) -> RunConfig:
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
-    return compose_run(overrides)
+    return load(overrides)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from rlzoo_plus.config.composer import Composed, Composer, compose_batch
+from rlzoo_plus.config.references import refuse_secrets
+from rlzoo_plus.config.search_path import first_dirs
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
-    from hydra.core.utils import JobReturn
     from hydra.plugins.config_source import ConfigResult
     from hydra.types import HydraContext, TaskFunction
     from omegaconf import DictConfig
-
-    from rlzoo_plus.config.composer import Composed
 
 
 class RlzooSearchPath(SearchPathPlugin):
@@ -28,8 +33,6 @@ class RlzooSearchPath(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Search the user's directories before the primary one."""
-        from rlzoo_plus.config.search_path import first_dirs
-
         for folder in first_dirs():
             search_path.prepend("user", f"own://{folder}", SearchPathQuery(provider="main"))
 
@@ -48,7 +51,8 @@ class RlzooFiles(FileConfigSource):
         Raises:
             ConfigError: It is no configuration; the text has the line and the fix.
         """
-        from rlzoo_plus.config.search_path import checked_file
+        # It takes pydantic, which other programs with Hydra must not wait for.
+        from rlzoo_plus.config.hydra_errors import checked_file
 
         name = self._normalize_file_name(config_path)
         with checked_file(Path(self.path) / name):
@@ -58,17 +62,13 @@ class RlzooFiles(FileConfigSource):
 class RlzooLauncher(Launcher):
     """Composes all jobs of a batch with the task function, then lets its `batch` run them.
 
-    The task function is that of `rlzoo_plus.config.compose.run_hydra`.
+    The task function is that of `rlzoo_plus.config.hydra_app.run_hydra`.
     """
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Store what Hydra passes; refuse a secret in a file before Hydra writes it to disk."""
-        from omegaconf import OmegaConf
-
-        from rlzoo_plus.config.references import refuse_secrets
-
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
         own = {str(key): value for key, value in values.items() if key != "hydra"}
@@ -79,11 +79,6 @@ class RlzooLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Compose all jobs, run them, and return the mean return of each one's best evaluation."""
-        from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
-        from hydra.errors import HydraException
-
-        from rlzoo_plus.config.composer import Composer, compose_batch
-
         batch = getattr(self.task, "batch", None)
         if batch is None:
             raise HydraException("hydra/launcher=rlzoo works with rlzoo-plus train only")
@@ -102,7 +97,7 @@ class RlzooLauncher(Launcher):
 class RlzooSweeper(BasicSweeper):
     """Hydra's basic sweeper; with `hpo`, a study that composes one configuration at a time.
 
-    The task function is that of `rlzoo_plus.config.compose.run_hydra`.
+    The task function is that of `rlzoo_plus.config.hydra_app.run_hydra`.
     """
 
     def setup(
@@ -116,10 +111,6 @@ class RlzooSweeper(BasicSweeper):
         """Run the jobs, or the study; return what the launcher or the study returns."""
         if self.config is None or self.config.get("hpo") is None:
             return self._run_batches(arguments)
-        from hydra.errors import HydraException
-
-        from rlzoo_plus.config.composer import Composer
-
         tune = getattr(getattr(self.task, "batch", None), "tune", None)
         if tune is None:
             raise HydraException("hpo works with rlzoo-plus train only")
@@ -137,8 +128,6 @@ class RlzooSweeper(BasicSweeper):
         return tune(arguments, compose)
 
     def _run_batches(self, arguments: list[str]) -> list[Any]:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-
         assert self.hydra_context is not None
         assert self.launcher is not None
         # The loader knows which files glob(*) stands for.

@@ -43,7 +43,7 @@ _LAZY = {
     "RunConfig": "rlzoo_plus.config.schema",
     "RunError": "rlzoo_plus.errors",
     "Sweep": "rlzoo_plus.sweeps.sweep",
-    "compose": "rlzoo_plus.runs.compose",
+    "compose": "rlzoo_plus.runs.load",
     "load_policy": "rlzoo_plus.runs.run",
     "register_algorithm": "rlzoo_plus.config.catalog",
     "register_callback": "rlzoo_plus.config.catalog",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.envs.seeding import seed_all as seed_all
     from rlzoo_plus.errors import ConfigError as ConfigError
     from rlzoo_plus.errors import RunError as RunError
-    from rlzoo_plus.runs.compose import compose as compose
+    from rlzoo_plus.runs.load import compose as compose
     from rlzoo_plus.runs.run import Run as Run
     from rlzoo_plus.runs.run import load_policy as load_policy
     from rlzoo_plus.runs.run import train as train

@@ -80,9 +80,9 @@ def unknown_name(
     hint = "" if suggestion is None else f" Did you mean {suggestion!r}?"
     if len(names) <= FEW:
         return f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}."
-    near = [other for other in _nearest(name, names, NEAREST, cutoff=0.0) if other != suggestion]
+    others = [other for other in _nearest(name, names, NEAREST, cutoff=0.0) if other != suggestion]
     label = "Nearest" if suggestion is None else "Also near"
-    shown = ", ".join(near[: NEAREST - (suggestion is not None)])
+    shown = ", ".join(others[: NEAREST - (suggestion is not None)])
     how = f" All {len(names)}: `{listed_by}`." if listed_by else f" There are {len(names)}."
     return f"unknown {what} {name!r}.{hint} {label}: {shown}.{how}"
 

@@ -38,7 +38,8 @@ def compose_values():
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
-    from rlzoo_plus.config.compose import conf_dir, prepare_overrides
+    from rlzoo_plus.config.overrides import prepare_overrides
+    from rlzoo_plus.config.search_path import conf_dir
 
     GlobalHydra.instance().clear()
 

@@ -22,7 +22,7 @@ LIGHT = (
     ),
     *("rlzoo_plus.sweeps.multirun", "rlzoo_plus.sweeps.sweep_job", "rlzoo_plus.doctor.check_jobs"),
     *("rlzoo_plus.workers.worker_loop", "rlzoo_plus.commands.worker"),
-    *("rlzoo_plus.runs.compose", "rlzoo_plus.runs.plan", "rlzoo_plus.analysis.find_run"),
+    *("rlzoo_plus.runs.load", "rlzoo_plus.runs.plan", "rlzoo_plus.analysis.find_run"),
     *("rlzoo_plus.runs.train_job", "rlzoo_plus.runs.printing", "rlzoo_plus.envs.fit"),
     *("rlzoo_plus.runs.store_sync", "rlzoo_plus.runs.store_sender", "rlzoo_plus.commands.push"),
     "rlzoo_plus.commands.train",

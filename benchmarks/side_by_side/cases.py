@@ -68,9 +68,9 @@ CASES = {
 @cache
 def values_of(case: Case) -> dict[str, Any]:
     """Return a case as our manager resolves it: the values that all tools are given."""
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
-    config = compose_run(case.overrides).model_dump()
+    config = load(case.overrides).model_dump()
     network = config["network"]
     policy = {name: network[name] for name in _SAME_NAME if network[name] is not None}
     if network["net_arch"] is not None:

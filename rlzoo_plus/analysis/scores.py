@@ -14,7 +14,7 @@ from rlzoo_plus.analysis.index import RunEntry
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.analysis.variants import differing_keys, settings_labels, shown_value
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
-from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.errors import ConfigError
 
 Which = Literal["final", "best"]

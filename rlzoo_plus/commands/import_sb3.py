@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.compose import conf_dir, group_options, iter_sweep_keys
+from rlzoo_plus.config.overrides import typed_values
+from rlzoo_plus.config.search_path import conf_dir, group_options
 from rlzoo_plus.config.zoo_files import EnvFile, load_env_files
 from rlzoo_plus.errors import ConfigError
 
@@ -27,10 +28,11 @@ def main(arguments: list[str]) -> int:
     """Import a zip and print what to do next; return the exit code."""
     options = _parse(arguments)
     from rlzoo_plus.artifacts.provenance import command_line
+    from rlzoo_plus.config.overrides import as_arguments
     from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
     from rlzoo_plus.export.sb3_import import about_file, build, guess, write_run
     from rlzoo_plus.export.zoo_agent import find_files, read_settings
-    from rlzoo_plus.runs.compose import as_arguments, compose_run
+    from rlzoo_plus.runs.load import load
 
     files = find_files(options.file)
     if options.algo is not None:
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
     archive = read_archive(files.archive)
     pickled = options.vecnormalize or files.statistics
     statistics = None if pickled is None else read_statistics(pickled)
-    given = set(iter_sweep_keys(options.overrides))
+    given = set(typed_values(options.overrides))
     if settings and settings.normalizes_observations and not (statistics or "normalize" in given):
         raise ConfigError(
             f"{files.settings}/config.yml: the policy was trained on normalized observations, but "
@@ -59,7 +61,7 @@ def main(arguments: list[str]) -> int:
         print(f"note: {note}", file=sys.stderr)
     overrides = [f"algo={algo}", *chosen, *guessed, *options.overrides]
     _refuse_foreign(guessed, files)
-    config = compose_run(as_arguments(overrides, options.config_dir, {}))
+    config = load(as_arguments(overrides, options.config_dir, {}))
     _refuse_own_code(config, [*chosen, *options.overrides], files)
     bundle = build(config, archive, statistics, about_file(files.archive, archive))
     run = _claim(options.output, config)
@@ -85,8 +87,8 @@ def _environment(
     options: argparse.Namespace, settings: AgentSettings | None
 ) -> tuple[list[str], dict[str, str], list[str]]:
     """Return the override of the environment, the others of the settings, and notes."""
+    from rlzoo_plus.config.overrides import as_arguments
     from rlzoo_plus.export.zoo_agent import environment_values
-    from rlzoo_plus.runs.compose import as_arguments
 
     dirs = [conf_dir(), *filter(None, [options.config_dir])]
     if (env := options.env) is not None:

@@ -51,11 +51,11 @@ def main(arguments: list[str]) -> int:
         make_picture,
         print_inspection,
     )
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
     if options.picture is not None:
         check_path(options.picture)
-    spec = compose_run(overrides).env
+    spec = load(overrides).env
     inspection = inspect_env(spec, options.seconds)
     if options.json:
         print(json.dumps(as_data(inspection), indent=2))

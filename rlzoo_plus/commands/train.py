@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import program_path, tell
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.load import load_typed
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
 from rlzoo_plus.runs.printing import set_up_logging
 from rlzoo_plus.runs.train_job import check_before_building
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlzoo_plus.artifacts.run_dir import RunDir
-    from rlzoo_plus.config.composer import Composed
     from rlzoo_plus.config.schema import RunConfig
 
 
@@ -39,38 +39,25 @@ def main(arguments: list[str]) -> int:
 
         resume_gc()
         return multirun(arguments)
-    from rlzoo_plus.config.compose import run_hydra
-
-    found: list[Composed] = []
-    variables: dict[str, str] = {}
-
-    def job(composed: Composed) -> None:
-        found.append(composed)
-        variables.update(os.environ)
-
-    # Nothing is trained inside of Hydra, which would only be between the command and the run.
-    run_hydra(job, arguments)
-    if not found:
+    loaded = load_typed(arguments)
+    if loaded is None:
         return 0
-    # Those of hydra.job.env_set are for the training.
-    os.environ.update(variables)
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.typed import make_console
 
-    config, notes = _checked(found[0], arguments)
+    config, notes = loaded
+    _check_single(config, notes)
     console = make_console()
     set_up_logging(config.log.level, console)
     command = command_line(["rlzoo-plus", "train", *arguments])
     return train_plan(plan_run(config), console, command, notes)
 
 
-def _checked(composed: Composed, arguments: list[str]) -> tuple[RunConfig, list[str]]:
-    """Return the configuration of a single run, and notes for the user."""
+def _check_single(config: RunConfig, warnings: list[str]) -> None:
+    """Check that a configuration is that of a single run, and add notes for the user."""
     from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
     from rlzoo_plus.config.resolve import settings_of
-    from rlzoo_plus.runs.compose import Resolver
 
-    config, warnings = Resolver(arguments).resolve(composed)
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
     if config.infra.name in IN_CLOUD and settings_of(config.infra).dry_run:
@@ -80,7 +67,6 @@ def _checked(composed: Composed, arguments: list[str]) -> tuple[RunConfig, list[
     if config.infra.name in ON_WORKERS:
         what = f"infra={config.infra.name} is for sweeps and studies"
         warnings.append(f"{what}: add -m. This run trains here")
-    return config, warnings
 
 
 def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] = ()) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from textwrap import wrap
 
 from rlzoo_plus.config.catalog import WRAPPERS
-from rlzoo_plus.config.compose import GROUPS, conf_dir, config_dirs, group_options
+from rlzoo_plus.config.overrides import GROUPS
+from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
 
 _EXAMPLES = """\
 Train an agent.

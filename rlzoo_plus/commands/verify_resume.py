@@ -75,9 +75,10 @@ def _config(options: argparse.Namespace) -> RunConfig:
         run = Run.open(options.run, trust=options.trust)
         run.require_trust(to_train=True)
         return run.config
-    from rlzoo_plus.runs.compose import as_arguments, compose_run
+    from rlzoo_plus.config.overrides import as_arguments
+    from rlzoo_plus.runs.load import load
 
-    return compose_run(as_arguments(options.overrides, options.config_dir, {}))
+    return load(as_arguments(options.overrides, options.config_dir, {}))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from rlzoo_plus.config.references import plain_values
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+from omegaconf import OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers import oc
 
-if TYPE_CHECKING:
-    from rlzoo_plus.config.compose import Batch
+from rlzoo_plus.artifacts.secrets import is_secret_name, is_secret_variable
 
+# Raised where a configuration cannot be composed: a group set to null is a plain ValueError.
+ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 # Choices of files that are kept; Hydra takes a fifth of a second for each.
 _MOST_KEPT = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -52,9 +60,6 @@ class Composed:
         Raises:
             OmegaConfBaseException: An interpolation cannot be resolved.
         """
-        from hydra.core.hydra_config import HydraConfig
-        from omegaconf import OmegaConf, open_dict
-
         if "hydra" in cfg:
             # Interpolations may refer to what Hydra knows of the job.
             HydraConfig.instance().set_config(cfg)
@@ -65,6 +70,27 @@ class Composed:
         given: Any = OmegaConf.to_container(hydra.overrides, resolve=False)
         choices, places = dict(hydra.runtime.choices), _places(hydra)
         return cls(plain_values(cfg), choices, tuple(given["task"]), places, tuple(given["hydra"]))
+
+
+class Batch(Protocol):
+    """What the launcher of a sweep calls, besides the job itself for each configuration."""
+
+    def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
+        """Record why the configuration of a job with these overrides cannot be composed."""
+
+    def run(self) -> list[float | None]:
+        """Run the jobs collected since the last call; return a value for each."""
+
+    def begin(self, n_jobs: int) -> None:
+        """Set up composing for the number of jobs that will be composed until `run` is called."""
+
+    def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
+        """Search for hyperparameters: compose a configuration, run it, and repeat.
+
+        Args:
+            arguments: The overrides of the command line, sweeps among them.
+            compose: Returns the configuration of a list of overrides.
+        """
 
 
 class Composer:
@@ -112,7 +138,6 @@ class Composer:
     def _by_hydra(
         self, number: int, overrides: Sequence[str], files: tuple[str, ...], unsure: _UnsureError
     ) -> Composed:
-        from omegaconf import open_dict
 
         reason = None if unsure.fails_at is None else (files, unsure.fails_at)
         if reason in self._errors:
@@ -123,7 +148,7 @@ class Composer:
                 cfg.hydra.job.id = str(number)
                 cfg.hydra.job.num = number
             return Composed.of(cfg)
-        except _composing_errors() as error:
+        except ERRORS as error:
             if reason is not None:
                 self._errors[reason] = error
             raise
@@ -133,8 +158,6 @@ class Composer:
 
     def _compose_files(self, overrides: tuple[str, ...]) -> _Files | _UnsureError:
         """Return what a choice of files gives without any plain value; an error if that varies."""
-        from omegaconf import OmegaConf, open_dict
-
         # The keys that overrides for Hydra change besides choosing a file.
         changed = set()
         for override in map(_parse, overrides):
@@ -143,7 +166,7 @@ class Composer:
                 changed.add(tuple(re.split(r"[.\[\]]+", override.key_or_group)))
         try:
             cfg = self._load(overrides)
-        except _composing_errors():
+        except ERRORS:
             return _UnsureError(())
         choices, places = dict(cfg.hydra.runtime.choices), _places(cfg.hydra)
         with open_dict(cfg):
@@ -167,7 +190,6 @@ class Composer:
         return _Value(value.key, int(match["number"]), value.prefix)
 
     def _read_value(self, text: str) -> _Value | None:
-        from hydra.core.override_parser.types import OverrideType
 
         override = _parse(text)
         is_plain = override.package is None and _PLAIN_KEY.fullmatch(override.key_or_group)
@@ -209,7 +231,7 @@ def compose_batch(
     for number, overrides in enumerate(jobs, first):
         try:
             composed = composer.compose(number, overrides)
-        except _composing_errors() as error:
+        except ERRORS as error:
             batch.refuse(error, overrides)
         else:
             take(composed)
@@ -251,8 +273,6 @@ class _Files:
     """
 
     def __init__(self, raw: Data, choices: Data, places: Data, changed: set[Key]) -> None:
-        from omegaconf import OmegaConf
-        from omegaconf.errors import OmegaConfBaseException
 
         self.choices, self.places = choices, places
         self._raw, self._changed = raw, changed
@@ -288,8 +308,6 @@ class _Files:
         if any(isinstance(value.value, list) for value in used):
             raise _UnsureError
         if used or self._resolved is None:
-            from omegaconf import OmegaConf
-
             return plain_values(OmegaConf.create(data))
         return _with(self._resolved, values)
 
@@ -318,16 +336,37 @@ def _with(data: Data, values: Sequence[_Value]) -> Data:
     return changed
 
 
-def _composing_errors() -> tuple[type[Exception], ...]:
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+def plain_values(cfg: Any) -> dict[str, Any]:
+    """Return a composed configuration as plain data, with references to secrets kept.
 
-    # A group that is set to null is a plain ValueError of Hydra's.
-    return HydraException, OmegaConfBaseException, ValueError
+    Raises:
+        OmegaConfBaseException: An interpolation fails, e.g. because a variable is not set.
+    """
+    with _references_kept():
+        values: Any = OmegaConf.to_container(cfg, resolve=True)
+    return {str(key): value for key, value in values.items()}
+
+
+@contextmanager
+def _references_kept() -> Iterator[None]:
+    """Let OmegaConf return a reference where a secret is interpolated."""
+    missing = object()
+
+    def resolve(name: str, default: Any = missing, *, _node_: Any) -> Any:
+        keys = str(_node_._get_full_key(None)).split(".")
+        is_kept = is_secret_variable(name) or any(map(is_secret_name, keys))
+        if is_kept and name in os.environ:
+            return f"${{oc.env:{name}}}"
+        return oc.env(name) if default is missing else oc.env(name, default)
+
+    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
 
 def _places(hydra: Any) -> Data:
-    from omegaconf import OmegaConf
 
     keys = (("run", "dir"), ("sweep", "dir"), ("job", "chdir"))
     plain: Data = {part: OmegaConf.to_container(hydra[part], resolve=False) for part, _ in keys}
@@ -341,7 +380,6 @@ def _parse(text: str) -> Any:
 
 @cache
 def _parser() -> Any:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create()
 

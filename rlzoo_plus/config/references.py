@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from rlzoo_plus.artifacts.secrets import (
     is_secret,
-    is_secret_name,
     is_secret_variable,
     values_of_variables,
 )
@@ -28,19 +26,6 @@ _PARAMETER = r"""["']?(?:/[A-Za-z0-9_.-]+){2,}["']?"""
 _PARAMETERS = re.compile(
     rf"""{_PARAMETER}|\{{(?:\s*["']?\w+["']?\s*:\s*{_PARAMETER}\s*,?)*\s*\}}"""
 )
-
-
-def plain_values(cfg: Any) -> dict[str, Any]:
-    """Return a composed configuration as plain data, with references to secrets kept.
-
-    Raises:
-        OmegaConfBaseException: An interpolation fails, e.g. because a variable is not set.
-    """
-    from omegaconf import OmegaConf
-
-    with _references_kept():
-        values: Any = OmegaConf.to_container(cfg, resolve=True)
-    return {str(key): value for key, value in values.items()}
 
 
 def reveal(value: Any, where: str) -> Any:
@@ -137,25 +122,3 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _texts(item, f"{path}.{number}")
     else:
         yield path, value
-
-
-@contextmanager
-def _references_kept() -> Iterator[None]:
-    """Let OmegaConf return a reference where a secret is interpolated."""
-    from omegaconf import OmegaConf
-    from omegaconf.resolvers import oc
-
-    missing = object()
-
-    def resolve(name: str, default: Any = missing, *, _node_: Any) -> Any:
-        keys = str(_node_._get_full_key(None)).split(".")
-        is_kept = is_secret_variable(name) or any(map(is_secret_name, keys))
-        if is_kept and name in os.environ:
-            return f"${{oc.env:{name}}}"
-        return oc.env(name) if default is missing else oc.env(name, default)
-
-    OmegaConf.register_new_resolver("oc.env", resolve, replace=True)
-    try:
-        yield
-    finally:
-        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)

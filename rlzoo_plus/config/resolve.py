@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, get_args
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from rlzoo_plus.artifacts.run_dir import path_problem
 from rlzoo_plus.artifacts.untrusted import has_control_characters
 from rlzoo_plus.config.cadence import check_cadence
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
-    ALGORITHMS,
     FEATURES_EXTRACTORS,
     LAUNCHERS,
     METRICS,
@@ -37,6 +33,7 @@ from rlzoo_plus.config.hyperparams import (
     rollout_steps,
 )
 from rlzoo_plus.config.jax_rules import check_jax
+from rlzoo_plus.config.mistakes import as_config_error, shown
 from rlzoo_plus.config.own_code import chosen_names, import_packages
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.schema import (
@@ -48,9 +45,7 @@ from rlzoo_plus.config.schema import (
     is_own_vec_env,
 )
 from rlzoo_plus.config.sections import check_types
-from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
-from rlzoo_plus.errors import HELP, ConfigError, Mistakes, unknown_name
-from rlzoo_plus.synonyms import key_meant
+from rlzoo_plus.errors import ConfigError, Mistakes, unknown_name
 
 # Sections and keys that change nothing in the trained policy.
 UNHASHED = (
@@ -63,7 +58,6 @@ _WITHOUT_OUTCOME: Any = {
 }
 # Each is a Python interpreter of 50 MB and more.
 MOST_PROCESSES = 1024
-_MOST_MISSING = 2
 # Files of conf/env for any id of a kind: a run is named after the id.
 _OF_ANY_ID = ("gym", "atari")
 # The others are checked with the hyperparameters, or when they are loaded.
@@ -71,32 +65,6 @@ _CHECKED = (
     *(ACTIVATIONS, OPTIMIZERS, FEATURES_EXTRACTORS, POLICIES),
     *(VEC_ENVS, LAUNCHERS, WRAPPERS, METRICS),
 )
-_NAMED = "must be a list of {0}, and {{{1}: {{argument: value}}}} for one with arguments"
-# For values of several types, where pydantic's text about each type alone would mislead.
-_RULES = {
-    "normalize": "must be true, false, or a mapping such as {observation: true, reward: false}",
-    "network.net_arch": "must be a list of layer sizes, [64, 64], or one for each part, "
-    "{actor: [64, 64], critic: [256, 256]}",
-    **dict.fromkeys(
-        ("eval.every_steps", "eval.max_episode_steps"),
-        "must be a whole number of at least 1, auto, or null for none",
-    ),
-    **dict.fromkeys(
-        ("eval.episodes", "eval.n_envs"), "must be a whole number from 1 to 100,000, or auto"
-    ),
-    **dict.fromkeys(("eval.metrics", "env.wrappers"), _NAMED.format("names", "name")),
-    "callbacks": _NAMED.format("dotted paths", "path"),
-    "profile": "must be true, false or torch",
-    "device": "must be auto, cpu, cuda or cuda:<number>",
-    "run_dir": "must be the path of a directory, or null",
-    "freeze": "must be a list of names, e.g. [features_extractor]",
-    "init.parts": "must be a list of policy, optimizer, buffer and normalization",
-    "infra.workers": "must be a whole number of at least 1, or auto",
-    "sweep": "must be a name, a path, or null for outputs/sweeps/default",
-    "store": "must be s3://bucket/prefix, the path of a folder, or null for none",
-    "num_threads": "must be a whole number from 1 to 1,024, or auto",
-    **dict.fromkeys(("report.video", "log.progress"), "must be true, false or auto"),
-}
 
 
 @dataclass(frozen=True)
@@ -167,7 +135,7 @@ def env_slug(env_id: str) -> str:
 def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
     data = {key: value for key, value in values.items() if key != "hydra"}
     if not isinstance(data.get("env"), Mapping):
-        raise ConfigError(f"env={_shown(data.get('env'))}: must be a mapping. Choose env=NAME.")
+        raise ConfigError(f"env={shown(data.get('env'))}: must be a mapping. Choose env=NAME.")
     env = dict(data["env"])
     if not env.get("name") and isinstance(env.get("id"), str):
         env["name"] = env_name if env_name not in (None, "", *_OF_ANY_ID) else env_slug(env["id"])
@@ -202,7 +170,7 @@ def validate_config(
     Raises:
         ConfigError: It names every key that is wrong.
     """
-    with _as_config_error(data):
+    with as_config_error(data):
         return check(data)
 
 
@@ -213,7 +181,7 @@ def settings_of(section: PluginSection) -> Any:
         ConfigError: There is no such plugin, or a setting is wrong.
     """
     key = section.registry.key.partition(".")[0]
-    with _as_config_error({key: section.model_dump()}, key):
+    with as_config_error({key: section.model_dump()}, key):
         return section.settings
 
 
@@ -223,36 +191,8 @@ def infra_of(values: Mapping[str, Any]) -> InfraConfig:
     Raises:
         ConfigError: It names every key that is wrong.
     """
-    with _as_config_error({"infra": values}, "infra"):
+    with as_config_error({"infra": values}, "infra"):
         return InfraConfig.model_validate(values)
-
-
-@contextmanager
-def _as_config_error(data: Mapping[str, Any], *section: str) -> Iterator[None]:
-    """Report errors as `ConfigError`, with the keys of the whole configuration."""
-    try:
-        yield
-    except ValidationError as error:
-        items = [{**item, "loc": (*section, *item["loc"])} for item in error.errors()]
-        raise ConfigError("\n".join(_mistakes(items, data))) from None
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(f"{'.'.join(section) or 'configuration'}: {error}.") from error
-
-
-def _mistakes(items: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
-    """Return a line for each mistake; of a section that was replaced, one line for all its keys."""
-    missing = [".".join(map(str, item["loc"])) for item in items if item["type"] == "missing"]
-    are_many = len(missing) > _MOST_MISSING
-    lines = [_describe(i, data) for i in items if not (are_many and i["type"] == "missing")]
-    if are_many:
-        section = missing[0].rpartition(".")[0] or "the configuration"
-        lines.append(
-            f"{section} leaves out {', '.join(missing[:_MOST_MISSING])} and "
-            f"{len(missing) - _MOST_MISSING} more. Change single keys, and leave the others."
-        )
-    return list(dict.fromkeys(lines))
 
 
 def load_stored(
@@ -272,82 +212,6 @@ def load_stored(
     return check(values)
 
 
-def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    # Without pydantic's names for the branches of a union.
-    branches = ("int", "str", "float", "bool")
-    path = [str(p) for p in item["loc"] if not (isinstance(p, str) and ("[" in p or p in branches))]
-    key = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        prefix = "".join(f"{part}." for part in path[:-1])
-        known = [prefix + name for name in _fields_at(path[:-1], data)]
-        # A section that does not exist was made for the keys below it.
-        inside = item["input"] if isinstance(item["input"], Mapping) else {}
-        typed = f"{key}.{next(iter(inside))}" if len(inside) == 1 else key
-        return unknown_name("configuration key", typed, known, HELP, meant_key(typed, data))
-    if item["type"] == "missing":
-        return f"{key} is not set. Add it: {key}=..."
-    whole = next((k for k in _RULES if f"{key}.".startswith(f"{k}.")), None)
-    if whole is not None:
-        return f"{whole}={_shown(_value_at(data, whole))}: {_RULES[whole]}."
-    expected = item.get("ctx", {}).get("expected")
-    rule = f"must be {expected}" if expected else item["msg"]
-    rule = rule.removeprefix("Value error, ").replace("Input should be", "must be")
-    return f"{key}={_shown(item['input'])}: {rule}."
-
-
-def _value_at(data: Mapping[str, Any], key: str) -> Any:
-    value: Any = data
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _shown(value: Any) -> str:
-    is_plain = not isinstance(value, (dict, list)) and str(value).isprintable()
-    text = str(value) if is_plain else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
-    """Return the full path of the key that a wrong one stands for, None if nothing is near.
-
-    Args:
-        name: As it was typed.
-        data: The configuration, as far as it is known.
-    """
-    keys = [*_keys_below(RunConfig)]
-    chosen = _value_at(data, "algo.name")
-    specs = [get_algorithm(chosen)] if chosen in ALGORITHMS else [*ALGORITHMS.values()]
-    for spec in specs:
-        # Of one that is not installed, the names are not known.
-        with suppress(ConfigError):
-            settable = (constructor_arguments(spec.entry_point) or {}).keys() - MANAGED.keys()
-            keys += [f"algo.hyperparams.{argument}" for argument in sorted(settable)]
-    return key_meant(name, keys)
-
-
-def _keys_below(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field_info in model.model_fields.items():
-        yield prefix + name
-        for option in (field_info.annotation, *get_args(field_info.annotation)):
-            if isinstance(option, type) and issubclass(option, BaseModel):
-                yield from _keys_below(option, f"{prefix}{name}.")
-
-
-def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:
-    model: type[BaseModel] = RunConfig
-    for part in path:
-        annotation = model.model_fields[part].annotation
-        options = [annotation, *get_args(annotation)]
-        sections = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not sections:
-            return []
-        model = sections[0]
-    if issubclass(model, PluginSection):
-        return model.keys_of(_value_at(data, ".".join([*path, "name"])))
-    return list(model.model_fields)
-
-
 def _check_names(config: RunConfig) -> None:
     for registry in _CHECKED:
         for name in chosen_names(config, registry):
@@ -358,7 +222,7 @@ def _check_names(config: RunConfig) -> None:
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
         raise ConfigError(
-            f"env.name={_shown(str(config.env.name))}: folders are named after it. Use letters, "
+            f"env.name={shown(str(config.env.name))}: folders are named after it. Use letters, "
             "digits, dots and hyphens, e.g. env.name=my-robot."
         )
     for key in ("wrappers", "warmup_resets"):

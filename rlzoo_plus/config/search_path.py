@@ -21,6 +21,35 @@ _ITEM = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<plain>[^\[\]
 _first: ContextVar[tuple[Path, ...]] = ContextVar("first_dirs", default=())
 
 
+def conf_dir() -> Path:
+    """Return the shipped conf/, which is beside the package in a checkout, otherwise inside it."""
+    here = Path(__file__).resolve().parents[1]
+    for candidate in (here / "conf", here.parent / "conf"):
+        if (candidate / "config.yaml").is_file():
+            return candidate
+    raise ConfigError("conf/config.yaml is missing from the installation. Reinstall rlzoo-plus.")
+
+
+def config_dirs(arguments: Sequence[str]) -> list[Path]:
+    """Return the directories that are searched: the user's own, then conf/."""
+    return [*own_dirs(arguments), conf_dir()]
+
+
+def group_options(group: str, dirs: Sequence[Path]) -> list[str]:
+    """Return the names that `group=<name>` may take, nested ones as `folder/name`."""
+    folders = [root / group for root in dirs]
+    files = ((f, p) for f in folders for p in f.rglob("[!_]*.yaml") if p.is_file())
+    return sorted({p.relative_to(folder).with_suffix("").as_posix() for folder, p in files})
+
+
+def missing_tuned(choices: Mapping[str, Any], dirs: Sequence[Path]) -> str | None:
+    """Return the name of a chosen `tuned` file that does not exist."""
+    name = choices.get("tuned")
+    if not name or any((root / "tuned" / f"{name}.yaml").is_file() for root in dirs):
+        return None
+    return str(name)
+
+
 def own_dirs(arguments: Sequence[str]) -> list[Path]:
     """Return the directories that a command line adds to the shipped conf/, in their order."""
     typed = list(arguments)
@@ -100,27 +129,6 @@ def shadowing_notes(choices: Mapping[str, Any], dirs: Sequence[Path]) -> list[st
     return notes
 
 
-@contextmanager
-def checked_file(path: Path) -> Iterator[None]:
-    """Check a configuration file of the user's before it is read, and report why it cannot be.
-
-    Raises:
-        ConfigError: It is no configuration; the text has the line and the fix.
-    """
-    read_mapping(path)
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        yield
-    except yaml.YAMLError as error:
-        # Hydra refuses a key that is there twice.
-        raise ConfigError(
-            f"{path}{_yaml_problem(error, path.read_text(encoding='utf-8'))}"
-        ) from None
-    except (OmegaConfBaseException, RecursionError) as error:
-        raise ConfigError(f"{path}{_refused_value(path.read_text(), error)}") from None
-
-
 def read_mapping(path: Path) -> dict[Any, Any]:
     """Return the content of a configuration file, with no interpolation resolved.
 
@@ -136,7 +144,7 @@ def read_mapping(path: Path) -> dict[Any, Any]:
     try:
         content = yaml.safe_load(data.decode())
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}{_yaml_problem(error, data.decode())}") from None
+        raise ConfigError(f"{path}{yaml_problem(error, data.decode())}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply. Write it flatter.") from None
     if content is not None and not isinstance(content, dict):
@@ -164,7 +172,7 @@ def _encoding_problem(data: bytes) -> str | None:
     return f", line {line}: character {found[0]!r} is not allowed in YAML. Remove it."
 
 
-def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
+def yaml_problem(error: yaml.YAMLError, text: str) -> str:
     """Return the line of a mistake in YAML, what it is and the fix."""
     mark = getattr(error, "problem_mark", None)
     problem = str(getattr(error, "problem", "") or error).splitlines()[0]
@@ -189,16 +197,3 @@ def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
     else:
         fix = f"{problem}. Write `key: value`, indent with spaces, and quote special characters"
     return f", line {number}: {fix}."
-
-
-def _refused_value(text: str, error: Exception) -> str:
-    """Return the line of a value that OmegaConf cannot read, what is wrong and the fix."""
-    if isinstance(error, RecursionError):
-        return ": an alias contains itself, or it is nested too deeply. Write its value out."
-    value = str(getattr(error, "value", ""))
-    lines = enumerate(text.splitlines(), 1)
-    number = next((number for number, line in lines if value and value in line), 1)
-    if "${" in value:
-        name = getattr(error, "full_key", None)
-        return f", line {number}: {name}={value} is not closed. Write ${{key}} or ${{oc.env:NAME}}."
-    return f", line {number}: {' '.join(str(error).split())}."

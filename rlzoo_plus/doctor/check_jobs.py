@@ -195,22 +195,14 @@ def _is_sweep_override(argument: str) -> bool:
 
 
 def _single(arguments: list[str]) -> list[JobFindings]:
-    from rlzoo_plus.config.compose import run_hydra
-    from rlzoo_plus.runs.compose import Resolver
+    from rlzoo_plus.runs.load import load_typed
     from rlzoo_plus.runs.plan import plan_run
 
-    jobs: list[JobFindings] = []
-
-    def job(composed: Composed) -> None:
-        # Hydra would add a line of its own to an error that passes through it.
-        try:
-            config, notes = Resolver(arguments).resolve(composed)
-            jobs.append(JobFindings([], plan_run(config).config, [*map(warning, notes)]))
-        except ConfigError as mistake:
-            jobs.append(JobFindings([], None, [error(str(mistake))]))
-
-    run_hydra(job, arguments)
-    return jobs
+    loaded = load_typed(arguments)
+    if loaded is None:
+        return []
+    config, notes = loaded
+    return [JobFindings([], plan_run(config).config, [*map(warning, notes)])]
 
 
 class _Jobs(Multirun):

@@ -23,12 +23,9 @@ class _Runs(ModuleType):
         Raises:
             ConfigError: There is no such folder.
         """
-        from rlzoo_plus.analysis.find_run import Place
-        from rlzoo_plus.analysis.run_list import find_runs, started_at
-        from rlzoo_plus.runs.run import Run
+        from rlzoo_plus.runs.run import runs_below
 
-        found = sorted(find_runs([Path(folder)]), key=started_at, reverse=True)
-        return [Run(Place(run.path)) for run in found]
+        return runs_below(Path(folder))
 
 
 sys.modules[__name__].__class__ = _Runs

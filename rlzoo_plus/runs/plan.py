@@ -8,11 +8,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from yaml import YAMLError
+
 from rlzoo_plus.analysis.find_run import stored_config
 from rlzoo_plus.artifacts.inside import check_plain
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir, path_problem
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.compare import continued_config
+from rlzoo_plus.config.references import refuse_secrets
+from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 
@@ -150,10 +154,6 @@ def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | N
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    from rlzoo_plus.config.references import refuse_secrets
-    from rlzoo_plus.config.resolve import validate_config
 
     for override in overrides:
         key, equals, _ = override.partition("=")
@@ -161,7 +161,8 @@ def with_overrides(data: dict[str, Any], overrides: Sequence[str], path: str | N
             raise ConfigError(f"{override}: must be KEY=VALUE, e.g. n_timesteps=200000.")
     try:
         changes = OmegaConf.from_dotlist(list(overrides))
-        refuse_secrets(OmegaConf.to_container(changes, resolve=False))
+        given: Any = OmegaConf.to_container(changes, resolve=False)
+        refuse_secrets(given)
         merged = OmegaConf.merge(OmegaConf.create(data), changes)
         values = OmegaConf.to_container(merged, resolve=False)
     except (OmegaConfBaseException, YAMLError, ValueError) as error:

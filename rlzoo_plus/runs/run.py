@@ -8,20 +8,33 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.agents.policy import check_stack
+from rlzoo_plus.agents import policy as policies
+from rlzoo_plus.agents.policy import Policy, check_stack, load_run_policy
 from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
+from rlzoo_plus.analysis.run_list import find_runs, started_at, summarise
+from rlzoo_plus.analysis.series import evaluation_rows, metric_rows
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.artifacts.provenance import python_call
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.config.overrides import as_arguments
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.factory import make_eval_env, steps_alike
+from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import as_arguments, compose_noting
+from rlzoo_plus.runs.load import load_noting
 from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
+from rlzoo_plus.runs.printing import lines_shown, plain_console
+from rlzoo_plus.runs.store_sync import bring_to_resume
+from rlzoo_plus.runs.train_job import check_before_building, interruptible, run_plan
+from rlzoo_plus.training import media
+from rlzoo_plus.training.callbacks import StopRequest
+from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
+from rlzoo_plus.training.metrics import load_metrics
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.training.evaluation import Watch
 
 log = logging.getLogger(__name__)
@@ -52,9 +65,15 @@ def train(
         KeyboardInterrupt: It was interrupted, and has saved a checkpoint to resume from.
     """
     arguments = as_arguments(overrides, config_dir, values)
-    config, notes = compose_noting(arguments)
+    config, notes = load_noting(arguments)
     run = Run(plan=plan_run(config), command=python_call("rlzoo_plus.train", arguments), trust=True)
     return run._train(quiet=quiet, notes=notes)
+
+
+def runs_below(folder: Path) -> list[Run]:
+    """Return the runs below a folder, the newest first."""
+    found = sorted(find_runs([folder]), key=started_at, reverse=True)
+    return [Run(Place(run.path)) for run in found]
 
 
 def load_policy(run: str | Path, which: str | None = None, *, trust: bool = False) -> Policy:
@@ -129,8 +148,6 @@ class Run:
             )
         if self._place.is_bundle:
             return f"<Run bundle {printable(self._place.path)}>"
-        from rlzoo_plus.analysis.run_list import summarise
-
         known = summarise(self.run_dir)
         steps = "" if known.steps is None else f", {known.steps:,} steps"
         best = "" if known.best is None else f", best mean return {known.best:.1f}"
@@ -177,8 +194,6 @@ class Run:
             return "new"
         if self._place.is_bundle:
             return "bundle"
-        from rlzoo_plus.analysis.run_list import summarise
-
         return summarise(self.run_dir).state if self.run_dir.has_begun() else "new"
 
     @property
@@ -207,8 +222,6 @@ class Run:
 
         Without pandas, it is a list of dictionaries.
         """
-        from rlzoo_plus.analysis.series import evaluation_rows
-
         return frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
@@ -217,8 +230,6 @@ class Run:
         Its columns are `step` and the metrics, such as `rollout/ep_rew_mean`. Without pandas, it is
         a list of dictionaries.
         """
-        from rlzoo_plus.analysis.series import metric_rows
-
         return frame(metric_rows(self.run_dir))
 
     def train(self, quiet: bool = False) -> Run:
@@ -255,8 +266,6 @@ class Run:
         is_copy = self._place is not None and self._place.is_copy
         self.require_trust(to_train=True, without_store=typed or is_copy)
         if self._place is not None and is_copy:
-            from rlzoo_plus.runs.store_sync import bring_to_resume
-
             path, store = bring_to_resume(self._place.url)
             self._place = Place(path)
             overrides = overrides if typed else [f"store={store}", *overrides]
@@ -268,12 +277,7 @@ class Run:
         if plan.start is Start.DONE:
             self._config = None
             return self
-        from rlzoo_plus.runs.printing import lines_shown, plain_console
-        from rlzoo_plus.runs.train_job import check_before_building, interruptible, run_plan
-
         problem = check_before_building(plan)
-        from rlzoo_plus.training.callbacks import StopRequest
-
         stop, console = StopRequest(), plain_console(quiet=quiet)
 
         def claimed(run_dir: RunDir) -> None:
@@ -304,12 +308,8 @@ class Run:
                     f"{printable(self._place.path)} is a bundle with one policy; {which} is in "
                     "its run's directory."
                 )
-            from rlzoo_plus.agents.policy import load_policy
-
-            policy = load_policy(self._place.path, trust=self._trust)
+            policy = policies.load_policy(self._place.path, trust=self._trust)
         else:
-            from rlzoo_plus.agents.policy import load_run_policy
-
             policy = load_run_policy(self.run_dir, which or self.which, trust=self._trust)
         check_stack(self.config, policy)
         return policy
@@ -342,8 +342,6 @@ class Run:
         if self.status == "bundle" and not config.env.kwargs:
             # A bundle does not hold the arguments of the environment.
             log.warning("%s holds no env.kwargs: the environment has its defaults", self.path)
-        from rlzoo_plus.envs.factory import make_eval_env, steps_alike
-
         most = config.eval.max_episode_steps
         return make_eval_env(config.env, n_envs, steps_alike(config), render_mode, most_steps=most)
 
@@ -383,10 +381,6 @@ class Run:
         """
         if episodes < 1 or n_envs < 1:
             raise ConfigError(f"episodes={episodes}, n_envs={n_envs}: must be at least 1.")
-        from rlzoo_plus.envs.seeding import held_out_seeds
-        from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-        from rlzoo_plus.training.metrics import load_metrics
-
         self.require_trust()
         policy = self.policy(which)
         config, changed = self.changed_config(as_arguments(overrides, None, values))
@@ -458,10 +452,6 @@ class Run:
             ConfigError: There is no such policy, the environment renders no images, or it needs
                 trust.
         """
-        from rlzoo_plus.artifacts.inside import check_inside
-        from rlzoo_plus.training.evaluation import one_torch_thread
-        from rlzoo_plus.training.media import record_video
-
         self.require_trust()
         names = [which or self.which]
         path = self.folder / "videos" / f"{'all' if all_checkpoints else names[0]}.mp4"
@@ -474,10 +464,12 @@ class Run:
                 raise ConfigError(f"{self.path} has saved nothing yet.")
         algo, path = self.config.algo.name, path if out is None else Path(out)
         labels = [algo if name.isdigit() else f"{algo}, {name}" for name in names]
-        policies = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
-        options = {"seconds": seconds, "seed": seed, "deterministic": deterministic}
+        pairs = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
         with one_torch_thread():
-            return path, record_video(self.config, policies, path, **options)
+            n_frames = media.record_video(
+                self.config, pairs, path, seconds=seconds, seed=seed, deterministic=deterministic
+            )
+        return path, n_frames
 
 
 def check_spaces(policy: Policy, venv: VecEnv, changed: Sequence[str]) -> None:
@@ -504,7 +496,7 @@ def check_spaces(policy: Policy, venv: VecEnv, changed: Sequence[str]) -> None:
 def frame(rows: list[dict[str, Any]]) -> Any:
     """Return rows as a data frame where pandas is installed."""
     try:
-        from pandas import DataFrame
+        from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError:
         return rows
     return DataFrame(rows)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.provenance import command_line
-from rlzoo_plus.config.compose import config_options, explain, iter_sweep_keys, run_hydra
+from rlzoo_plus.config.overrides import config_options, typed_values
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import Resolver
+from rlzoo_plus.runs.load import Resolver
 from rlzoo_plus.runs.train_job import move_aside
 from rlzoo_plus.store.cache import forget_store
 from rlzoo_plus.sweeps.controller import Controller
@@ -83,7 +83,9 @@ class Multirun:
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.
         """
-        if "run_dir" in set(iter_sweep_keys(self.arguments)):
+        from rlzoo_plus.config.hydra_app import run_hydra
+
+        if "run_dir" in set(typed_values(self.arguments)):
             raise ConfigError(
                 "run_dir=... would be shared by all jobs of a sweep. Leave it out: each job gets a "
                 "directory of its own, below sweep=NAME."
@@ -93,7 +95,7 @@ class Multirun:
             # Hydra's own launchers, and Python, only collect.
             self.run()
 
-    # Called by Hydra's launcher and sweeper: see `config.compose.Batch`.
+    # Called by Hydra's launcher and sweeper: see `config.composer.Batch`.
 
     def begin(self, n_jobs: int) -> None:
         """Learn how many jobs are planned until `run` is called."""
@@ -114,6 +116,8 @@ class Multirun:
 
     def refuse(self, error: Exception, overrides: Sequence[str]) -> None:
         """Keep the reason why a configuration cannot be composed."""
+        from rlzoo_plus.config.hydra_errors import explain
+
         self._n_seen += 1
         self.view.advance()
         self._mistakes.append(explain(error, self.arguments))
@@ -224,12 +228,12 @@ def launcher_for(configs: list[RunConfig]) -> Launcher:
 
 def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> None:
     """Let the server of job processes import torch while Hydra composes the jobs."""
-    elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(iter_sweep_keys(arguments))
+    elsewhere = {"infra", "infra.name", "hydra/launcher"} & set(typed_values(arguments))
     asking = ("-c", "--cfg", "--info", "--hydra-help")
     only_asks = any(argument.partition("=")[0] in asking for argument in arguments)
     if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
         return
-    if any(key == "fast_math" for key in iter_sweep_keys(arguments)):
+    if any(key == "fast_math" for key in typed_values(arguments)):
         from rlzoo_plus.fast import fast_math
 
         fast_math.prepare()
@@ -257,7 +261,7 @@ def _command(arguments: list[str], composed: Composed, job: SweepJob) -> str:
     # The only one of Hydra's own overrides that decides what a job is.
     overrides += [word for word in composed.hydra_overrides if "hydra.searchpath=" in word]
     ours = {"sweep", "num_threads", "restart"}
-    kept = [override for override in overrides if not ours & set(iter_sweep_keys([override]))]
+    kept = [override for override in overrides if not ours & set(typed_values([override]))]
     placed = [f"num_threads={job.config.num_threads}", f"run_dir={job.path}"]
     return command_line(["rlzoo-plus", "train", *config_options(arguments), *kept, *placed])
 

@@ -8,29 +8,30 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 
-def say(data):
+def say(data: Any) -> int:
     print("said", data["word"], "at", os.getcwd())
     print("complained", file=sys.stderr)
-    return data.get("code", 0)
+    return int(data.get("code", 0))
 
 
-def fail(data):
+def fail(data: Any) -> None:
     raise RuntimeError("the gearbox broke")
 
 
-def kill_itself(data):
+def kill_itself(data: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def grow(data):
+def grow(data: Any) -> int:
     filled = bytearray(data["mib"] * 2**20)
     time.sleep(60)
     return len(filled)
 
 
-def wait(data):
+def wait(data: Any) -> int:
     """Wait for SIGTERM, as a training does, and write `stopped` when it comes."""
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
@@ -41,30 +42,30 @@ def wait(data):
     return 75
 
 
-def wait_and_linger(data):
+def wait_and_linger(data: Any) -> int:
     """Wait for SIGTERM, with an exit handler that takes its time."""
     atexit.register(time.sleep, 1.0)
     return wait(data)
 
 
-def write_down(data):
+def write_down(data: Any) -> int:
     """Write the data of the job as JSON."""
     Path(data["file"]).write_text(json.dumps(data))
     return 0
 
 
-def leave_child(data):
+def leave_child(data: Any) -> int:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
     Path(data["file"]).write_text(str(child.pid))
     return 0
 
 
-def wait_with_child(data):
+def wait_with_child(data: Any) -> None:
     leave_child(data)
     time.sleep(100)
 
 
-def finish(data):
+def finish(data: Any) -> int:
     """Write what a training writes that finishes at once."""
     from rlzoo_plus.artifacts.run_dir import RunDir
 
@@ -77,7 +78,7 @@ def finish(data):
     return 0
 
 
-def finish_slowly(data):
+def finish_slowly(data: Any) -> int:
     """Finish after half a second, and write the times of begin and end beside the run."""
     began = time.time()
     time.sleep(0.5)

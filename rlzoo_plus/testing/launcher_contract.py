@@ -78,48 +78,62 @@ class LauncherContract:
                 handle.kill()
                 end_of(launcher, handle)
 
-    def test_the_exit_code_of_the_function_comes_back(self, launcher, submit):
+    def test_the_exit_code_of_the_function_comes_back(
+        self, launcher: Launcher, submit: Submit
+    ) -> None:
         for code in (0, 1, 2, 73):
             assert end_of(launcher, submit("say", word="x", code=code)) == JobEnd(code)
 
-    def test_the_end_stays_what_it_was(self, launcher, submit):
+    def test_the_end_stays_what_it_was(self, launcher: Launcher, submit: Submit) -> None:
         handle = submit("say", word="x", code=2)
         assert end_of(launcher, handle) == handle.poll() == handle.poll()
         handle.stop()
         handle.kill()
-        assert handle.poll().code == 2
+        assert end_of(launcher, handle).code == 2
 
-    def test_a_job_that_raises_ends_with_1_and_shows_the_error(self, launcher, submit, log, capfd):
+    def test_a_job_that_raises_ends_with_1_and_shows_the_error(
+        self, launcher: Launcher, submit: Submit, log: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         assert end_of(launcher, submit("fail")).code == 1
         text = capfd.readouterr().err if launcher.shows_output else log.read_text()
         assert "RuntimeError: the gearbox broke" in text
 
-    def test_data_arrive_unchanged(self, launcher, submit, tmp_path):
+    def test_data_arrive_unchanged(
+        self, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         file = tmp_path / "arrived"
         assert end_of(launcher, submit("write_down", file=str(file), **DATA)).code == 0
         assert json.loads(file.read_text()) == {"file": str(file), **DATA}
 
-    def test_large_data_arrive(self, launcher, submit, tmp_path):
+    def test_large_data_arrive(self, launcher: Launcher, submit: Submit, tmp_path: Path) -> None:
         file = tmp_path / "arrived"
         end_of(launcher, submit("write_down", file=str(file), text="x" * 300_000))
         assert len(json.loads(file.read_text())["text"]) == 300_000
 
-    def test_jobs_work_in_the_folder_of_the_controller(self, launcher, submit, log, capfd):
+    def test_jobs_work_in_the_folder_of_the_controller(
+        self, launcher: Launcher, submit: Submit, log: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         end_of(launcher, submit("say", word="x"))
         text = capfd.readouterr().out if launcher.shows_output else log.read_text()
         assert f"at {os.getcwd()}\n" in text
 
-    def test_attempts_append_to_the_log(self, beside, launcher, submit, log):
+    def test_attempts_append_to_the_log(
+        self, beside: None, launcher: Launcher, submit: Submit, log: Path
+    ) -> None:
         for word in ("one", "two"):
             end_of(launcher, submit("say", word=word))
         text = log.read_text()
         assert text.index("said one") < text.index("said two")
         assert text.count("complained") == 2
 
-    def test_a_job_that_kills_itself_is_told_as_killed(self, beside, launcher, submit):
+    def test_a_job_that_kills_itself_is_told_as_killed(
+        self, beside: None, launcher: Launcher, submit: Submit
+    ) -> None:
         assert end_of(launcher, submit("kill_itself")) == JobEnd(-signal.SIGKILL)
 
-    def test_a_killed_job_does_not_touch_its_neighbour(self, beside, launcher, submit, tmp_path):
+    def test_a_killed_job_does_not_touch_its_neighbour(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         first, second = (submit("wait", file=str(tmp_path / name)) for name in ("first", "second"))
         wait_for(lambda: all((tmp_path / name).exists() for name in ("first", "second")))
         os.kill(_pid_in(tmp_path / "first"), signal.SIGKILL)
@@ -129,8 +143,8 @@ class LauncherContract:
 
     @pytest.mark.parametrize("function", ["leave_child", "wait_with_child"])
     def test_what_a_job_has_started_ends_with_it(
-        self, beside, launcher, submit, tmp_path, function
-    ):
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path, function: str
+    ) -> None:
         handle = submit(function, file=str(tmp_path / "child"))
         child = _pid_in(tmp_path / "child")
         if function == "wait_with_child":
@@ -139,7 +153,9 @@ class LauncherContract:
         end_of(launcher, handle)
         wait_for(lambda: not is_alive(child), timeout_s=10)
 
-    def test_to_stop_lets_a_job_end_with_its_own_code(self, beside, launcher, submit, tmp_path):
+    def test_to_stop_lets_a_job_end_with_its_own_code(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         file = tmp_path / "file"
         handle = submit("wait", file=str(file))
         wait_for(file.exists)
@@ -148,8 +164,8 @@ class LauncherContract:
         assert file.read_text() == "stopped"
 
     def test_a_second_wish_to_stop_does_not_change_how_a_job_has_ended(
-        self, beside, launcher, submit, tmp_path
-    ):
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         file = tmp_path / "file"
         handle = submit("wait_and_linger", file=str(file))
         wait_for(file.exists)
@@ -158,30 +174,40 @@ class LauncherContract:
         handle.stop()
         assert end_of(launcher, handle).code == 75
 
-    def test_a_job_that_is_stopped_at_once_ends_soon(self, beside, launcher, submit, tmp_path):
+    def test_a_job_that_is_stopped_at_once_ends_soon(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         handle = submit("wait", file=str(tmp_path / "file"))
         handle.stop()
         assert end_of(launcher, handle).code in (75, -signal.SIGTERM)
 
-    def test_a_killed_job_is_gone(self, beside, launcher, submit, tmp_path):
+    def test_a_killed_job_is_gone(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         handle = submit("wait", file=str(tmp_path / "file"))
         job = _pid_in(tmp_path / "file")
         handle.kill()
         assert end_of(launcher, handle).code == -signal.SIGKILL
         wait_for(lambda: not is_alive(job), timeout_s=10)
 
-    def test_a_job_above_its_memory_is_killed_and_says_why(self, beside, launcher, submit):
+    def test_a_job_above_its_memory_is_killed_and_says_why(
+        self, beside: None, launcher: Launcher, submit: Submit
+    ) -> None:
         end = end_of(launcher, submit("grow", Limits(memory_gib=0.25), mib=400))
         assert end.code == -signal.SIGKILL
-        assert "above infra.memory_gib=0.25" in end.limit
+        assert "above infra.memory_gib=0.25" in str(end.limit)
 
-    def test_a_job_above_its_time_is_stopped_cleanly(self, beside, launcher, submit, tmp_path):
+    def test_a_job_above_its_time_is_stopped_cleanly(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         end = end_of(launcher, submit("wait", Limits(time_s=2.0), file=str(tmp_path / "file")))
         assert end.code == 75
         assert end.limit == "longer than infra.time_limit_minutes=0.0333333"
         assert (tmp_path / "file").read_text() == "stopped"
 
-    def test_to_wait_ends_with_a_job_and_not_before(self, beside, launcher, submit, tmp_path):
+    def test_to_wait_ends_with_a_job_and_not_before(
+        self, beside: None, launcher: Launcher, submit: Submit, tmp_path: Path
+    ) -> None:
         file = tmp_path / "file"
         handle = submit("wait", file=str(file))
         began = time.monotonic()
@@ -192,7 +218,7 @@ class LauncherContract:
         launcher.wait([handle], 60.0)
         assert time.monotonic() - began < 5.0
 
-    def test_a_controller_keeps_to_the_slots(self, launcher, tmp_path):
+    def test_a_controller_keeps_to_the_slots(self, launcher: Launcher, tmp_path: Path) -> None:
         jobs, ledger = _sweep(tmp_path, 4)
         controller = Controller(ledger, jobs, launcher, target=JOBS + "finish_slowly")
         assert controller.run() == 0
@@ -201,7 +227,7 @@ class LauncherContract:
         at_once = max(sum(a <= began < b for a, b in times) for began, _ in times)
         assert at_once <= launcher.slots
 
-    def test_a_small_sweep_trains(self, launcher, workplace):
+    def test_a_small_sweep_trains(self, launcher: Launcher, workplace: Path) -> None:
         jobs, ledger = _sweep(workplace, 2)
         controller = Controller(ledger, jobs, launcher)
         assert controller.run() == 0, [entry.reason for entry in controller.entries]

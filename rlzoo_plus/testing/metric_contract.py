@@ -34,7 +34,7 @@ class MetricContract:
             for _ in range(_LENGTH)
         ]
 
-    def test_it_says_finite_numbers(self, metric):
+    def test_it_says_finite_numbers(self, metric: EpisodeMetric) -> None:
         numbers = _play(metric, self.steps(0))
         assert all(math.isfinite(number) for number in numbers.values())
         meter = EpisodeMeter({"mine": lambda: metric})
@@ -42,21 +42,21 @@ class MetricContract:
             meter.step(*step)
         assert meter.end() == {f"mine/{k}" if k else "mine": v for k, v in numbers.items()}
 
-    def test_an_episode_depends_on_nothing_before_it(self, metric):
+    def test_an_episode_depends_on_nothing_before_it(self, metric: EpisodeMetric) -> None:
         first = _play(metric, self.steps(0))
         _play(metric, self.steps(1))
         assert _play(metric, self.steps(0)) == first
 
-    def test_an_episode_that_was_given_up_leaves_nothing(self, metric):
+    def test_an_episode_that_was_given_up_leaves_nothing(self, metric: EpisodeMetric) -> None:
         first = _play(metric, self.steps(0))
         metric.begin()
         metric.step(*self.steps(1)[0])
         assert _play(metric, self.steps(0)) == first
 
-    def test_an_episode_of_one_step_is_measured(self, metric):
+    def test_an_episode_of_one_step_is_measured(self, metric: EpisodeMetric) -> None:
         assert all(math.isfinite(v) for v in _play(metric, self.steps(0)[:1]).values())
 
-    def test_what_it_is_shown_stays_as_it_is(self, metric):
+    def test_what_it_is_shown_stays_as_it_is(self, metric: EpisodeMetric) -> None:
         steps = self.steps(0)
         before = copy.deepcopy(steps)
         _play(metric, steps)

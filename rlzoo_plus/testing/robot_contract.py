@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -19,6 +19,8 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from robots.goal_env import GoalRobotEnv
 from robots.vec_env import RobotVecEnv
 
+# Of any robot, which mypy cannot know.
+Env: TypeAlias = Any
 TRAJECTORY = """
 import gymnasium, importlib, rlzoo_plus, robots
 robots.register_robots()
@@ -43,27 +45,29 @@ class EnvironmentContract:
         raise NotImplementedError("give the suite a fixture `env_id`")
 
     @pytest.fixture
-    def env(self, env_id: str) -> Iterator[gymnasium.Env]:
+    def env(self, env_id: str) -> Iterator[Env]:
         """Return the environment, closed after the test."""
         env = gymnasium.make(env_id)
         yield env
         env.close()
 
-    def test_gymnasium_check_passes(self, env):
+    def test_gymnasium_check_passes(self, env: Env) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             # The checker warns of velocities, which have no bound.
             warnings.filterwarnings("ignore", ".*(infinity|infinite).*")
             gymnasium_check_env(env.unwrapped, skip_render_check=True)
 
-    def test_sb3_check_passes_without_warnings(self, env):
+    def test_sb3_check_passes_without_warnings(self, env: Env) -> None:
         from stable_baselines3.common.env_checker import check_env
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             check_env(env.unwrapped, skip_render_check=True)
 
-    def test_same_seed_gives_same_trajectory_in_another_process(self, env, env_id):
+    def test_same_seed_gives_same_trajectory_in_another_process(
+        self, env: Env, env_id: str
+    ) -> None:
         # Rendering must not need a display.
         environ = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
         environ["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
@@ -79,37 +83,39 @@ class EnvironmentContract:
         assert process.returncode == 0, process.stderr
         assert process.stdout.split("DIGEST")[1].strip() == trajectory_digest(env)
 
-    def test_first_reset_equals_a_reset_after_a_long_history(self, env):
+    def test_first_reset_equals_a_reset_after_a_long_history(self, env: Env) -> None:
         first = trajectory_digest(env)
         play_randomly(env, 700)
         assert trajectory_digest(env) == first
 
-    def test_random_play_stays_inside_the_observation_space(self, env):
+    def test_random_play_stays_inside_the_observation_space(self, env: Env) -> None:
         check_random_play(env, 700)
 
 
 class RobotContract(EnvironmentContract):
     """The suite for environments that are built from `robots.env.BaseRobotEnv`."""
 
-    def test_first_steps_do_not_depend_on_the_episode_before(self, env):
+    def test_first_steps_do_not_depend_on_the_episode_before(self, env: Env) -> None:
         env.action_space.seed(5)
         actions = [env.action_space.sample() for _ in range(12)]
         forwards = first_steps(env, actions, range(12))
         assert forwards == first_steps(env, actions, range(11, -1, -1))
 
-    def test_rendering_does_not_change_the_trajectory(self, env, env_id):
+    def test_rendering_does_not_change_the_trajectory(self, env: Env, env_id: str) -> None:
         rendered = gymnasium.make(env_id, render_mode="rgb_array")
         rendered.reset(seed=0)
         rendered.render()
         assert trajectory_digest(rendered) == trajectory_digest(env)
         rendered.close()
 
-    def test_ten_thousand_random_steps_stay_finite(self, env):
+    def test_ten_thousand_random_steps_stay_finite(self, env: Env) -> None:
         check_random_play(env, 10_000)
 
     @pytest.mark.parametrize("n_steps", [0, 37])
-    def test_state_dict_goes_on_exactly_for_500_steps(self, env, env_id, n_steps):
-        other = gymnasium.make(env_id)
+    def test_state_dict_goes_on_exactly_for_500_steps(
+        self, env: Env, env_id: str, n_steps: int
+    ) -> None:
+        other: Env = gymnasium.make(env_id)
         other.reset(seed=9)
         other.step(other.action_space.sample())
         env.reset(seed=2)
@@ -121,15 +127,16 @@ class RobotContract(EnvironmentContract):
         assert digest_of_steps(other.unwrapped, 500) == digest_of_steps(env.unwrapped, 500)
         other.close()
 
-    def test_worlds_side_by_side_give_the_numbers_of_single_ones(self, env_id):
-        singles = [gymnasium.make(env_id).unwrapped for _ in range(3)]
-        together = RobotVecEnv([gymnasium.make(env_id).unwrapped for _ in singles])
+    def test_worlds_side_by_side_give_the_numbers_of_single_ones(self, env_id: str) -> None:
+        singles: list[Env] = [gymnasium.make(env_id).unwrapped for _ in range(3)]
+        worlds: list[Env] = [gymnasium.make(env_id).unwrapped for _ in singles]
+        together = RobotVecEnv(worlds)
         check_same_numbers(together, singles, 300)
         together.close()
         for env in singles:
             env.close()
 
-    def test_a_goal_can_be_exchanged_for_another(self, env):
+    def test_a_goal_can_be_exchanged_for_another(self, env: Env) -> None:
         if not isinstance(env.unwrapped, GoalRobotEnv):
             pytest.skip("its observations hold no goal")
         played = play_randomly(env, 100)
@@ -142,11 +149,11 @@ class RobotContract(EnvironmentContract):
         assert one == env.unwrapped.compute_reward(achieved[:1], achieved[:1], infos[:1])[0]
         assert one >= rewards.max()
 
-    def test_reward_is_the_sum_of_its_terms(self, env):
+    def test_reward_is_the_sum_of_its_terms(self, env: Env) -> None:
         for _, reward, info in play_randomly(env, 200):
             assert reward == sum(info["reward_terms"].values())
 
-    def test_episode_terms_sum_to_the_return(self, env):
+    def test_episode_terms_sum_to_the_return(self, env: Env) -> None:
         episode_return = 0.0
         for _, reward, info in play_randomly(env, 3000):
             episode_return += reward
@@ -164,13 +171,13 @@ def bytes_of(observation: Any) -> bytes:
     return np.ascontiguousarray(observation).tobytes()
 
 
-def trajectory_digest(env: gymnasium.Env, steps: int = 300) -> str:
+def trajectory_digest(env: Env, steps: int = 300) -> str:
     """Return a digest of episodes that depend on nothing but the environment."""
     env.reset(seed=7)
     return digest_of_steps(env, steps)
 
 
-def digest_of_steps(env: gymnasium.Env, steps: int) -> str:
+def digest_of_steps(env: Env, steps: int) -> str:
     """Return a digest of all that random steps and the resets between them returned."""
     env.action_space.seed(3)
     digest = hashlib.sha256()
@@ -183,7 +190,7 @@ def digest_of_steps(env: gymnasium.Env, steps: int) -> str:
 
 
 def first_steps(
-    env: gymnasium.Env, actions: Sequence[Any], order: Sequence[int]
+    env: Env, actions: Sequence[Any], order: Sequence[int]
 ) -> dict[int, tuple[bytes, bytes]]:
     """Return the readings after each of the first two steps, by action, tried in an order."""
     readings = {}
@@ -197,7 +204,7 @@ def first_steps(
     return readings
 
 
-def play_randomly(env: gymnasium.Env, steps: int) -> list[tuple[Any, float, dict[str, Any]]]:
+def play_randomly(env: Env, steps: int) -> list[tuple[Any, float, dict[str, Any]]]:
     """Return observation, reward and info of random steps, resetting between episodes."""
     env.action_space.seed(0)
     env.reset(seed=0)
@@ -210,7 +217,7 @@ def play_randomly(env: gymnasium.Env, steps: int) -> list[tuple[Any, float, dict
     return played
 
 
-def check_random_play(env: gymnasium.Env, steps: int) -> None:
+def check_random_play(env: Env, steps: int) -> None:
     """Check that random steps stay inside the observation space, and finite."""
     for observation, reward, _ in play_randomly(env, steps):
         parts = observation.values() if isinstance(observation, dict) else [observation]
@@ -219,7 +226,7 @@ def check_random_play(env: gymnasium.Env, steps: int) -> None:
         assert np.isfinite(reward)
 
 
-def check_same_numbers(together: RobotVecEnv, singles: Sequence[gymnasium.Env], steps: int) -> None:
+def check_same_numbers(together: RobotVecEnv, singles: Sequence[Env], steps: int) -> None:
     """Check that worlds side by side do the same as single environments, bit for bit."""
     together.reset(seed=5)
     for number, env in enumerate(singles):

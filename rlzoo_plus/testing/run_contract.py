@@ -25,7 +25,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export import graph as graphs
 from rlzoo_plus.export.parity import compare, made_up
 from rlzoo_plus.export.signature import make_signature
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.testing.robot_contract import bytes_of
 from rlzoo_plus.training.callbacks import StopRequest
 from rlzoo_plus.training.exp_manager import ExpManager
@@ -41,6 +41,10 @@ OFF_POLICY = (
     *("algo.hyperparams.learning_starts=64", "algo.hyperparams.batch_size=16"),
     "algo.hyperparams.buffer_size=500",
 )
+
+
+# A run directory and the result of its training.
+Trained = tuple[RunDir, Any]
 
 
 class RunContract:
@@ -68,20 +72,20 @@ class RunContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def trained(
-        cls, config: RunConfig, tmp_path_factory: pytest.TempPathFactory
-    ) -> tuple[RunDir, Any]:
+    def trained(cls, config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Trained:
         """Train once for all tests; return the run directory and the result."""
         run_dir = _start(tmp_path_factory.mktemp("run") / "whole", config)
         return run_dir, ExpManager(config, run_dir).train()
 
-    def test_it_trains_to_the_end(self, trained, config):
+    def test_it_trains_to_the_end(self, trained: Trained, config: RunConfig) -> None:
         run_dir, result = trained
         assert result.state == "finished"
         assert result.num_timesteps >= config.n_timesteps
         assert run_dir.read_result()["final"] is not None
 
-    def test_the_saved_policy_acts_within_the_bounds_and_always_alike(self, trained):
+    def test_the_saved_policy_acts_within_the_bounds_and_always_alike(
+        self, trained: Trained
+    ) -> None:
         policies = [load_policy(trained[0].final, trust=True) for _ in range(2)]
         space = policies[0].network.observation_space
         space.seed(3)
@@ -90,14 +94,18 @@ class RunContract:
             np.testing.assert_array_equal(one, other)
             assert policies[0].network.action_space.contains(one)
 
-    def test_without_trust_a_policy_of_ones_own_code_is_refused_by_its_name(self, trained, config):
+    def test_without_trust_a_policy_of_ones_own_code_is_refused_by_its_name(
+        self, trained: Trained, config: RunConfig
+    ) -> None:
         names = own_code(config, "act")
         if not names:
             pytest.skip("the policy acts without code of its own")
         with pytest.raises(ConfigError, match=names[0]):
             load_policy(trained[0].final)
 
-    def test_a_run_in_pieces_is_the_same_bit_for_bit(self, trained, config, tmp_path):
+    def test_a_run_in_pieces_is_the_same_bit_for_bit(
+        self, trained: Trained, config: RunConfig, tmp_path: Path
+    ) -> None:
         if not self.is_exact:
             pytest.skip("the suite does not claim that it is exact")
         run_dir = _start(tmp_path / "pieces", config)
@@ -111,7 +119,7 @@ class RunContract:
         differing = sorted(k for k in expected | found if expected.get(k) != found.get(k))
         assert not differing, differing
 
-    def test_the_command_trains_with_it(self, tmp_path):
+    def test_the_command_trains_with_it(self, tmp_path: Path) -> None:
         overrides = [*SHORT, *self.short, *self.overrides, f"run_dir={tmp_path / 'run'}"]
         run_command("train", *overrides, folder=self.folder)
         assert RunDir(tmp_path / "run").read_status()["state"] == "finished"
@@ -121,7 +129,9 @@ class NetworkContract(RunContract):
     """The suite for policy classes and features extractors."""
 
     @pytest.mark.parametrize("file_format", ["torchscript", "onnx"])
-    def test_an_exported_file_acts_as_the_policy(self, trained, config, tmp_path, file_format):
+    def test_an_exported_file_acts_as_the_policy(
+        self, trained: Trained, config: RunConfig, tmp_path: Path, file_format: str
+    ) -> None:
         policy = load_policy(trained[0].final, trust=True)
         signature = make_signature(policy)
         graph = graphs.PolicyGraph(policy, signature)
@@ -152,17 +162,19 @@ class VecEnvContract(RunContract):
         for venv in made:
             venv.close()
 
-    def test_resets_and_steps_return_what_the_spaces_say(self, pair):
+    def test_resets_and_steps_return_what_the_spaces_say(self, pair: list[OwnVecEnv]) -> None:
         pair[0].try_out()
 
-    def test_the_same_seed_gives_the_same_steps(self, pair):
+    def test_the_same_seed_gives_the_same_steps(self, pair: list[OwnVecEnv]) -> None:
         assert _bytes(_play(pair[0], self.n_steps)) == _bytes(_play(pair[1], self.n_steps))
 
-    def test_another_seed_gives_other_episodes(self, pair):
+    def test_another_seed_gives_other_episodes(self, pair: list[OwnVecEnv]) -> None:
         pair[1].seed(8)
         assert bytes_of(pair[0].reset()) != bytes_of(pair[1].reset())
 
-    def test_an_episode_that_ends_tells_its_last_observation_and_its_length(self, pair):
+    def test_an_episode_that_ends_tells_its_last_observation_and_its_length(
+        self, pair: list[OwnVecEnv]
+    ) -> None:
         space, n_ended = pair[0].observation_space, 0
         for _, _, dones, infos in _play(pair[0], self.n_steps):
             for rank in np.flatnonzero(dones):
@@ -172,13 +184,13 @@ class VecEnvContract(RunContract):
                 n_ended += "episode" in infos[rank]
         assert n_ended, f"no episode ended in {self.n_steps} steps"
 
-    def test_what_was_returned_stays_as_it_was(self, pair):
+    def test_what_was_returned_stays_as_it_was(self, pair: list[OwnVecEnv]) -> None:
         first = pair[0].reset()
         kept = copy.deepcopy(first)
         pair[0].step(_actions(pair[0]))
         assert bytes_of(first) == bytes_of(kept)
 
-    def test_its_state_decides_how_it_goes_on(self, pair):
+    def test_its_state_decides_how_it_goes_on(self, pair: list[OwnVecEnv]) -> None:
         one, other = pair
         if not one.has_state:
             pytest.skip("it has no state_dict() and load_state_dict(state)")
@@ -192,7 +204,7 @@ class VecEnvContract(RunContract):
 
 def short_config(*overrides: str) -> RunConfig:
     """Compose and check a configuration as `train` does, of a run that takes a moment."""
-    return compose_run([*SHORT, *overrides])
+    return load([*SHORT, *overrides])
 
 
 def run_command(verb: str, *arguments: str, folder: Path, code: int = 0) -> str:

@@ -50,8 +50,10 @@ class TrackerContract:
         """Return a run directory with a configuration and a plot."""
         return make_run_dir(tmp_path)
 
-    def test_what_is_logged_can_be_read_back(self, tracker, run_dir, monkeypatch):
-        def no_network(self, address):
+    def test_what_is_logged_can_be_read_back(
+        self, tracker: Tracker, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_network(self: socket.socket, address: Any) -> None:
             assert self.family == socket.AF_UNIX, f"offline, yet a connection to {address}"
             return connect(self, address)
 
@@ -73,14 +75,14 @@ class TrackerContract:
         assert stored["files"] == {"config.yaml", "plots/returns.png"}
         assert (stored["state"], stored["error"]) == ("finished", None)
 
-    def test_a_failed_run_says_why(self, tracker, run_dir):
+    def test_a_failed_run_says_why(self, tracker: Tracker, run_dir: Path) -> None:
         tracker.start(CONFIG, run_dir)
         tracker.log({"train/loss": math.nan}, step=1)
         tracker.fail("interrupted by SIGTERM")
         stored = self.read(run_dir)
         assert (stored["state"], stored["error"]) == ("failed", "interrupted by SIGTERM")
 
-    def test_nothing_runs_on_after_the_end(self, tracker, run_dir):
+    def test_nothing_runs_on_after_the_end(self, tracker: Tracker, run_dir: Path) -> None:
         threads, children = set(threading.enumerate()), _children()
         tracker.start(CONFIG, run_dir)
         tracker.log({"train/loss": 1.0}, step=1)
@@ -88,11 +90,17 @@ class TrackerContract:
         assert set(threading.enumerate()) <= threads
         assert _children() <= children
 
-    def test_failing_before_the_start_is_allowed(self, tracker):
+    def test_failing_before_the_start_is_allowed(self, tracker: Tracker) -> None:
         tracker.fail("broke early")
 
-    def test_a_broken_service_is_left_with_one_warning(self, tracker, run_dir, monkeypatch, caplog):
-        def broken(metrics, step):
+    def test_a_broken_service_is_left_with_one_warning(
+        self,
+        tracker: Tracker,
+        run_dir: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        def broken(metrics: Any, step: int) -> None:
             raise ConnectionError("http://user:secret@host is gone\nreally")
 
         monkeypatch.setattr(tracker, "log", broken)

@@ -20,11 +20,12 @@ from hydra.core.global_hydra import GlobalHydra
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.compose import compose_once, conf_dir, config_dirs, group_options
+from rlzoo_plus.config.hydra_app import compose_once
 from rlzoo_plus.config.literals import PlainDumper
 from rlzoo_plus.config.references import REFERENCE
 from rlzoo_plus.config.resolve import UNHASHED, config_hash, resolve
 from rlzoo_plus.config.schema import EvalConfig, RunConfig
+from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:

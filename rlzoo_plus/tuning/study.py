@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from rlzoo_plus.artifacts.atomic import write_json
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.compose import config_options
+from rlzoo_plus.config.overrides import config_options
 from rlzoo_plus.config.schema import Direction, HpoConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.cache import remember_store

@@ -11,20 +11,15 @@ from typing import Any
 
 from hydra.errors import HydraException
 
-from rlzoo_plus.config.compose import (
-    TRUST,
-    explain,
-    iter_sweep_keys,
-    overrides_of,
-    prepare_overrides,
-)
 from rlzoo_plus.config.composer import Composed
+from rlzoo_plus.config.hydra_errors import explain
+from rlzoo_plus.config.overrides import TRUST, partition, prepare_overrides, typed_values
 from rlzoo_plus.config.own_code import is_harmless, refuse_foreign
 from rlzoo_plus.config.resolve import UNHASHED, config_hash
 from rlzoo_plus.config.schema import HpoConfig, RunConfig
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import ConfigError, unknown_name
-from rlzoo_plus.runs.compose import Resolver
+from rlzoo_plus.runs.load import Resolver
 from rlzoo_plus.sweeps.refusals import refusals
 from rlzoo_plus.tuning.dimensions import Trial
 from rlzoo_plus.tuning.objectives import FOLLOWED, METRICS, RUNGS, parse_constraints
@@ -224,7 +219,7 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     Raises:
         ConfigError: Something in it is wrong.
     """
-    words = overrides_of(arguments)
+    words = partition(arguments)[1]
     sweeps = [word for word in words if _is_sweep(word)]
     _refuse_sweeps(sweeps)
     plain = [word for word in words if word not in sweeps]
@@ -239,11 +234,11 @@ def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[s
     base, notes = resolve(plain, tunes=True)
     hpo = base.hpo
     assert hpo is not None
-    of_hpo = [key for key in iter_sweep_keys(plain) if key.split(".")[0] == "hpo"]
+    of_hpo = [key for key in typed_values(plain) if key.split(".")[0] == "hpo"]
     mistakes = check_settings(hpo, base, of_hpo)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-    fixed = [word for word in plain if not {*iter_sweep_keys([word])} & {*of_hpo}]
+    fixed = [word for word in plain if not {*typed_values([word])} & {*of_hpo}]
     trial_base, _ = resolve([*fixed, *_length(hpo, base)])
     space, hpo = _searched(hpo, [*fixed, *sweeps], trial_base)
     folder = study_folder(hpo.study or f"{base.env.name}-{base.algo.name}")
@@ -278,7 +273,7 @@ def _searched(hpo: HpoConfig, words: list[str], present: RunConfig) -> tuple[Spa
 def _algorithm_of_space(compose: Compose, plain: list[str]) -> list[str]:
     """Choose the algorithm that a search space is for, unless one is chosen."""
     # The choice of an experiment must not be overruled silently.
-    if {"algo", "experiment"} & set(iter_sweep_keys(plain)):
+    if {"algo", "experiment"} & set(typed_values(plain)):
         return []
     hpo = compose(prepare_overrides(plain)).values.get("hpo")
     return [f"algo={hpo['algo']}"] if hpo and hpo.get("algo") else []
@@ -292,7 +287,7 @@ def _is_sweep(word: str) -> bool:
 
 
 def _refuse_sweeps(words: list[str]) -> None:
-    for key in iter_sweep_keys(words):
+    for key in typed_values(words):
         own = key.removeprefix("hpo.space.")
         if own != key:
             raise ConfigError(f"{key}: a sweep is written without hpo.space: {own}=...")

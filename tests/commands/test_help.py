@@ -11,8 +11,9 @@ import yaml
 from rlzoo_plus.commands import dispatch
 from rlzoo_plus.commands.completion import choices_of
 from rlzoo_plus.commands.train_help import train_help
-from rlzoo_plus.config.compose import GROUPS, conf_dir, group_options
+from rlzoo_plus.config.overrides import GROUPS
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.search_path import conf_dir, group_options
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ["-m", "rlzoo_plus"]

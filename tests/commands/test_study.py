@@ -62,7 +62,7 @@ def test_a_path_is_as_good_as_a_name(answer, study, in_process):
 
 
 def test_best_prints_a_command_that_gives_the_trial_again(answer, study):
-    from rlzoo_plus.runs.compose import compose_run
+    from rlzoo_plus.runs.load import load
 
     code, text = answer("study", "best", "mine")
     lines = text.splitlines()
@@ -70,7 +70,7 @@ def test_best_prints_a_command_that_gives_the_trial_again(answer, study):
     assert "trial 2" in lines[0]
     first, second = (line for line in lines if line.startswith("rlzoo-plus train"))
     assert second == "rlzoo-plus train study=mine trial=2"
-    config = compose_run(shlex.split(first)[2:])
+    config = load(shlex.split(first)[2:])
     drawn = study.trials()[2].params["algo.hyperparams.gamma"]
     assert config.algo.hyperparams["gamma"] == drawn
     assert config.num_threads == 1

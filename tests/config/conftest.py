@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.config.search_path import conf_dir
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import yaml
 from support.libraries import each
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 
 FOLDER = conf_dir() / "algo"

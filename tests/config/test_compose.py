@@ -3,16 +3,9 @@
 import pytest
 import yaml
 
-from rlzoo_plus.config.compose import (
-    GROUPS,
-    conf_dir,
-    config_dirs,
-    group_options,
-    iter_sweep_keys,
-    missing_tuned,
-    prepare_overrides,
-)
+from rlzoo_plus.config.overrides import GROUPS, prepare_overrides, typed_values
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options, missing_tuned
 
 CHEETAH = "env=halfcheetah_bullet"
 
@@ -184,7 +177,7 @@ def test_only_dotted_values_may_be_new(argument, prepared):
 
 
 def test_sweep_keys_come_without_prefix():
-    keys = iter_sweep_keys(["-m", "seed=1,2", "+run_dir=x", "++algo.name=y", "~tuned"])
+    keys = typed_values(["-m", "seed=1,2", "+run_dir=x", "++algo.name=y", "~tuned"])
     assert list(keys) == ["seed", "run_dir", "algo.name"]
 
 

@@ -13,9 +13,9 @@ from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from rlzoo_plus.config import composer as composer_module
-from rlzoo_plus.config.compose import conf_dir, prepare_overrides
-from rlzoo_plus.config.composer import Composer
-from rlzoo_plus.config.references import plain_values
+from rlzoo_plus.config.composer import Composer, plain_values
+from rlzoo_plus.config.overrides import prepare_overrides
+from rlzoo_plus.config.search_path import conf_dir
 
 ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 FILES = """

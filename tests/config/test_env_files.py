@@ -9,9 +9,9 @@ import pytest
 import yaml
 from gymnasium.spaces import flatten, flatten_space
 
-from rlzoo_plus.config.compose import prepare_overrides
+from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.schema import EnvConfig
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 
 ENV_DIR = Path(__file__).resolve().parents[2] / "conf" / "env"
 KEYS = [
@@ -43,12 +43,12 @@ def stated(path):
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def load(path):
+def values_of(path):
     return {**BASE, **stated(path)}
 
 
 def third_party_files():
-    names = {path: load(path) for path in FILES}
+    names = {path: values_of(path) for path in FILES}
     return [p for p, env in names.items() if set(env["packages"]) <= set(PACKAGED)]
 
 
@@ -74,7 +74,7 @@ def test_an_environment_file_states_only_what_differs_from_the_base(path):
 def test_an_environment_file_of_two_lines_is_complete(tmp_path):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "my_pole.yaml").write_text("id: CartPole-v1\nframe_stack: 2\n")
-    env = compose_run(["env=my_pole", f"--config-dir={tmp_path}"]).env
+    env = load(["env=my_pole", f"--config-dir={tmp_path}"]).env
     assert env.model_dump() == {
         **BASE, "id": "CartPole-v1", "name": "my_pole", "frame_stack": 2
     }  # fmt: skip
@@ -105,20 +105,20 @@ def test_an_environment_file_opens_with_comments_and_comments_each_key(path):
 
 @pytest.mark.parametrize("path", third_party_files(), ids=lambda path: path.stem)
 def test_the_solved_return_is_the_registered_threshold(path):
-    env = load(path)
+    env = values_of(path)
     if path.stem == "gym":
         pytest.skip("gym.yaml leaves the id to the user")
     assert env["solved_return"] == spec_of(env).reward_threshold
 
 
 def test_the_neutral_file_demands_an_id():
-    assert load(ENV_DIR / "gym.yaml")["id"] == "???"
+    assert values_of(ENV_DIR / "gym.yaml")["id"] == "???"
 
 
 def test_every_working_id_of_the_robot_packages_has_a_file():
     for package in PACKAGED:
         pytest.importorskip(package)
-    have = {load(path)["id"] for path in FILES}
+    have = {values_of(path)["id"] for path in FILES}
     registered = {
         env_id
         for env_id, spec in gymnasium.registry.items()
@@ -129,12 +129,12 @@ def test_every_working_id_of_the_robot_packages_has_a_file():
 
 
 def test_classic_control_keeps_its_names():
-    assert {name: load(ENV_DIR / f"{name}.yaml")["id"] for name in CLASSIC} == CLASSIC
+    assert {name: values_of(ENV_DIR / f"{name}.yaml")["id"] for name in CLASSIC} == CLASSIC
 
 
 @pytest.mark.parametrize("path", third_party_files(), ids=lambda path: path.stem)
 def test_panda_resets_are_reproducible_and_bullet_resets_are_warmed_up(path):
-    env = load(path)
+    env = values_of(path)
     assert ("reproducible_resets" in env["wrappers"]) == ("panda_gym" in env["packages"])
     assert env["warmup_resets"] == int("pybullet_envs_gymnasium" in env["packages"])
 
@@ -142,7 +142,7 @@ def test_panda_resets_are_reproducible_and_bullet_resets_are_warmed_up(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", third_party_files(), ids=lambda path: path.stem)
 def test_the_environment_can_be_made_reset_and_stepped(path):
-    env = load(path)
+    env = values_of(path)
     if path.stem == "gym":
         pytest.skip("gym.yaml leaves the id to the user")
     for package in env["packages"]:

@@ -1,7 +1,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from rlzoo_plus.config.references import plain_values, refuse_secrets, reveal, variables_in
+from rlzoo_plus.config.composer import plain_values
+from rlzoo_plus.config.references import refuse_secrets, reveal, variables_in
 from rlzoo_plus.errors import ConfigError
 
 

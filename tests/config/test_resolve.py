@@ -5,10 +5,10 @@ import yaml
 
 from rlzoo_plus.config.cadence import evaluation_steps, trained_steps, with_schedule
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.compose import conf_dir, group_options
 from rlzoo_plus.config.hyperparams import rollout_steps
 from rlzoo_plus.config.resolve import config_hash, env_slug, load_stored, resolve
 from rlzoo_plus.config.schema import EvalConfig, RunConfig
+from rlzoo_plus.config.search_path import conf_dir, group_options
 from rlzoo_plus.envs.single import longest_episode, scheduled
 from rlzoo_plus.errors import ConfigError
 
@@ -27,21 +27,65 @@ def complaint(check, algo="ppo", **changes):
 
 @pytest.mark.parametrize("value", [1000000, 1e6])
 def test_a_count_may_be_written_with_an_exponent(check, value):
-    resolved = check(n_timesteps=value).config.n_timesteps
-    assert resolved == 1_000_000
-    assert isinstance(resolved, int)
+    config = check("sac", n_timesteps=value, algo__hyperparams__buffer_size=value).config
+    for count in (config.n_timesteps, config.algo.hyperparams["buffer_size"]):
+        assert count == 1_000_000
+        assert isinstance(count, int)
 
 
-@pytest.mark.parametrize("value", [1.5, True, "abc", 0, -5, None, float("nan"), float("inf"), [1]])
-@pytest.mark.parametrize("key", ["n_timesteps", "n_envs", "eval__episodes", "checkpoint__keep"])
-def test_what_is_no_count_is_refused_with_its_key_and_value(check, key, value):
-    text = complaint(check, **{key: value})
-    assert f"{key.replace('__', '.')}={value}" in text
+NAN, INF = float("nan"), float("inf")
+NO_COUNTS = (1.5, True, "abc", 0, -5, None, NAN, INF, [1])
+NO_SIZES = (0, -1, 1.5, True, None, "many")
+NO_SHARES = (-0.1, 1.1, True, "high", [1], NAN)
+REFUSED = {
+    **dict.fromkeys(("n_timesteps", "n_envs", "eval.episodes", "checkpoint.keep"), NO_COUNTS),
+    **dict.fromkeys(("checkpoint.every_minutes", "stop.wall_clock_minutes"), (0, -1, "soon")),
+    **dict.fromkeys([f"algo.hyperparams.{k}" for k in ("batch_size", "n_epochs")], NO_SIZES),
+    **dict.fromkeys([f"algo.hyperparams.{k}" for k in ("gamma", "gae_lambda")], NO_SHARES),
+    **dict.fromkeys(("num_threads", "report.video", "log.progress", "log.level"), ("maybe",)),
+    "algo.hyperparams.n_steps": NO_SIZES,
+    "algo.hyperparams.learning_rate": ("lim_3e-4", -1, True, "fast", [1], None, NAN),
+    "algo.hyperparams.ent_coef": ("abc",),
+    "algo.hyperparams.stats_window_size": ("abc",),
+    "algo.hyperparams.target_kl": ("abc",),
+    "seed": (-1, True, 0.5),
+    "device": ("gpu", "cuda:", "cuda:x", "CUDA", "cpu ", ""),
+    "eval.every_steps": ("none",),
+    "eval.n_envs": (0,),
+    "normalize": ("observation",),
+    "network.net_arch": (64, [0]),
+    "env.packages": ("panda_gym",),
+    "env.kwargs": (3,),
+    "env.id": (None,),
+    "run_dir": (3,),
+}
+NO_INTERVALS = (
+    *(0, -1, True, None, 1.5, "often", {"a": 1}),
+    *([4], [4, "steps"], [1, "episode", 2], [0, "step"], [-1, "episode"]),
+    *(["a", "step"], [[1], "step"], [1.5, "step"], [True, "step"]),
+)
+REFUSED_FOR_SAC = {
+    "algo.hyperparams.train_freq": NO_INTERVALS,
+    "algo.hyperparams.gradient_steps": ("abc",),
+    "algo.hyperparams.learning_starts": ("abc", None),
+}
 
 
-@pytest.mark.parametrize("value", [-1, True, 0.5])
-def test_a_seed_is_a_whole_number_of_at_least_zero(check, value):
-    assert "seed=" in complaint(check, seed=value)
+@pytest.mark.parametrize(
+    ("algo", "key", "value"),
+    [
+        (algo, key, value)
+        for algo, table in (("ppo", REFUSED), ("sac", REFUSED_FOR_SAC))
+        for key, values in table.items()
+        for value in values
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key(check, algo, key, value):
+    assert f"{key}={value}" in complaint(check, algo, **{key.replace(".", "__"): value})
+
+
+def test_a_text_that_does_not_print_is_shown_as_it_is_written(check):
+    assert r"device='cuda:1\n'" in complaint(check, device="cuda:1\n")
 
 
 def test_seed_zero_is_kept(check):
@@ -55,54 +99,19 @@ def test_zero_and_false_are_values_and_not_gaps(check):
     assert config.network.ortho_init is False
 
 
-def test_a_hyperparameter_that_counts_may_be_written_with_an_exponent(check):
-    value = check("sac", algo__hyperparams__buffer_size=1e6).config.algo.hyperparams["buffer_size"]
-    assert value == 1_000_000
-    assert isinstance(value, int)
-
-
-@pytest.mark.parametrize("key", ["checkpoint__every_minutes", "stop__wall_clock_minutes"])
-@pytest.mark.parametrize("value", [0, -1, "soon"])
-def test_a_duration_is_above_zero(check, key, value):
-    assert f"{key.replace('__', '.')}={value}" in complaint(check, **{key: value})
-
-
 # Unknown names
 
 
-def test_an_unknown_key_gets_a_suggestion(check):
-    assert "Did you mean 'seed'?" in complaint(check, seeed=1)
-    text = complaint(check, eval__episods=3)
-    assert "eval.episods" in text
-    assert "Did you mean 'eval.episodes'?" in text
-
-
-def test_a_key_without_a_relative_gets_the_command_that_lists_all(check):
-    text = complaint(check, foo=1)
-    assert "'foo'" in text
-    assert "rlzoo-plus train --help" in text
-    assert "Did you mean" not in text
-
-
 def test_an_added_key_is_refused_with_the_command_that_lists_all(resolve_config):
-    with pytest.raises(ConfigError, match=r"'foo'.*rlzoo-plus train --help"):
+    with pytest.raises(ConfigError, match=r"'foo'.*rlzoo-plus train --help") as caught:
         resolve_config("+foo=1")
-
-
-def test_a_misspelled_key_of_normalize_gets_a_suggestion(check):
-    text = complaint(check, normalize={"observaton": True})
-    assert "observation" in text
-    assert "Did you mean" in text
+    assert "Did you mean" not in str(caught.value)
 
 
 def test_several_mistakes_are_told_at_once(check):
     text = complaint(check, seed=-1, n_envs=0)
     assert "seed=-1" in text
     assert "n_envs=0" in text
-
-
-def test_an_unknown_algorithm_gets_a_suggestion(check):
-    assert "Did you mean 'ppo'?" in complaint(check, algo__name="pppo")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +124,10 @@ def test_an_unknown_algorithm_gets_a_suggestion(check):
         ("env__wrappers", [{"rescale_actoin": {"min_action": -1}}], "'rescale_action'"),
         ("algo__hyperparams__gama", 0.9, "'algo.hyperparams.gamma'"),
         ("network__net_arch", {"actr": [64], "critic": [64]}, "'actor'"),
+        ("normalize", {"observaton": True}, "'normalize.observation'"),
+        ("eval__episods", 3, "'eval.episodes'"),
+        ("seeed", 1, "'seed'"),
+        ("algo__name", "pppo", "'ppo'"),
     ],
 )
 def test_a_misspelled_name_gets_a_suggestion(check, key, value, expected):
@@ -131,34 +144,6 @@ def test_a_device_is_accepted(check, device):
     assert check(device=device).config.device == device
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "CUDA", "cpu ", "cuda:1\n", ""])
-def test_what_is_no_device_is_refused(check, device):
-    shown = device if device.isprintable() else repr(device)
-    assert f"device={shown}" in complaint(check, device=device)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("log__level", "loud"),
-        ("num_threads", "lots"),
-        ("report__video", "maybe"),
-        ("log__progress", "maybe"),
-        ("eval__every_steps", "none"),
-        ("eval__n_envs", 0),
-        ("normalize", "observation"),
-        ("network__net_arch", 64),
-        ("network__net_arch", [0]),
-        ("env__packages", "panda_gym"),
-        ("env__kwargs", 3),
-        ("env__id", None),
-        ("run_dir", 3),
-    ],
-)
-def test_a_value_of_the_wrong_kind_is_shown_with_its_key(check, key, value):
-    assert f"{key.replace('__', '.')}={value}" in complaint(check, **{key: value})
-
-
 @pytest.mark.parametrize(
     ("normalize", "observation", "reward"),
     [(True, True, True), ({"reward": False}, True, False), ({"observation": False}, False, True)],
@@ -166,11 +151,7 @@ def test_a_value_of_the_wrong_kind_is_shown_with_its_key(check, key, value):
 def test_normalize_is_a_switch_or_a_mapping(check, normalize, observation, reward):
     config = check(normalize=normalize).config.normalize
     assert (config.observation, config.reward) == (observation, reward)
-
-
-@pytest.mark.parametrize("normalize", [False, None])
-def test_normalize_can_be_off(check, normalize):
-    assert check(normalize=normalize).config.normalize is None
+    assert check(normalize=False).config.normalize is check(normalize=None).config.normalize is None
 
 
 # Hyperparameters
@@ -183,50 +164,9 @@ def test_a_managed_argument_is_refused_with_where_it_is_set(check, key):
     assert "use " in text or "set network.policy" in text
 
 
-@pytest.mark.parametrize("key", ["batch_size", "n_steps", "n_epochs"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "many"])
-def test_a_size_is_a_whole_number_of_at_least_one(check, key, value):
-    text = complaint(check, **{f"algo__hyperparams__{key}": value})
-    assert f"algo.hyperparams.{key}={value}" in text
-
-
-@pytest.mark.parametrize("key", ["gamma", "gae_lambda"])
-@pytest.mark.parametrize("value", [-0.1, 1.1, True, "high", [1], float("nan")])
-def test_a_discount_lies_between_zero_and_one(check, key, value):
-    assert f"{key}={value}" in complaint(check, **{f"algo__hyperparams__{key}": value})
-
-
 @pytest.mark.parametrize("value", [0, 1, 0.99])
 def test_a_discount_may_be_zero_or_one(check, value):
     assert check(algo__hyperparams__gamma=value).config.algo.hyperparams["gamma"] == value
-
-
-@pytest.mark.parametrize("value", ["lim_3e-4", -1, True, "fast", [1]])
-def test_a_learning_rate_is_a_number_or_a_schedule(check, value):
-    text = complaint(check, algo__hyperparams__learning_rate=value)
-    assert f"algo.hyperparams.learning_rate={value}" in text
-
-
-@pytest.mark.parametrize("value", [None, float("nan")])
-def test_a_learning_rate_that_cannot_train_is_refused(check, value):
-    assert "learning_rate" in complaint(check, algo__hyperparams__learning_rate=value)
-
-
-@pytest.mark.parametrize(
-    ("algo", "key", "value"),
-    [
-        ("ppo", "ent_coef", "abc"),
-        ("ppo", "max_grad_norm", "abc"),
-        ("ppo", "target_kl", "abc"),
-        ("ppo", "stats_window_size", "abc"),
-        ("sac", "gradient_steps", "abc"),
-        ("sac", "learning_starts", "abc"),
-        ("sac", "learning_starts", None),
-    ],
-)
-def test_a_hyperparameter_of_the_wrong_type_is_refused(check, algo, key, value):
-    text = complaint(check, algo, **{f"algo__hyperparams__{key}": value})
-    assert f"algo.hyperparams.{key}={value}" in text
 
 
 def test_a_batch_above_one_rollout_is_refused_with_the_sum(check):
@@ -258,19 +198,6 @@ def test_a_batch_of_one_cannot_be_normalized(check):
 def test_an_update_comes_after_steps_or_episodes(check, value):
     hyperparams = check("td3", algo__hyperparams__train_freq=value).config.algo.hyperparams
     assert hyperparams["train_freq"] == value
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(0, -1, True, None, 1.5, "often", {"a": 1}),
-        *([4], [4, "steps"], [1, "episode", 2], [0, "step"], [-1, "episode"]),
-        *(["a", "step"], [[1], "step"], [1.5, "step"], [True, "step"]),
-    ],
-)
-def test_what_is_no_update_interval_is_refused(check, value):
-    text = complaint(check, "sac", algo__hyperparams__train_freq=value)
-    assert f"algo.hyperparams.train_freq={value}" in text
 
 
 def test_updates_counted_in_episodes_need_one_environment(check):
@@ -425,7 +352,7 @@ def test_hashes_are_those_from_before_episodes_could_be_automatic(
 
 def test_without_evaluations_nothing_stays_automatic(check):
     never = check(eval__every_steps=None).config.eval
-    assert (never.episodes, never.n_envs) == (20, 10)
+    assert (never.every_steps, never.episodes, never.n_envs) == (None, 20, 10)
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20, 100])
@@ -433,10 +360,6 @@ def test_automatic_evaluation_environments_are_no_more_than_episodes(check, epis
     n_envs = check(eval__episodes=episodes).config.eval.n_envs
     assert isinstance(n_envs, int)
     assert 1 <= n_envs <= episodes
-
-
-def test_evaluation_can_be_off(check):
-    assert check(eval__every_steps=None).config.eval.every_steps is None
 
 
 @pytest.mark.parametrize("key", ["eval", "checkpoint"])
@@ -537,8 +460,6 @@ def test_what_changes_the_outcome_changes_the_hash(check, key, value):
 
 
 def test_a_resolved_configuration_read_back_has_the_same_hash(check):
-    from rlzoo_plus.config.schema import RunConfig
-
     config = check(normalize=True).config
     assert config_hash(RunConfig.model_validate(config.model_dump(mode="json"))) == config_hash(
         config

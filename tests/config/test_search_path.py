@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo_plus.config.compose import conf_dir, config_dirs, group_options, run_hydra
-from rlzoo_plus.config.search_path import own_dirs
-from rlzoo_plus.runs.compose import Resolver, compose_run
+from rlzoo_plus.config.hydra_app import run_hydra
+from rlzoo_plus.config.search_path import conf_dir, config_dirs, group_options, own_dirs
+from rlzoo_plus.runs.load import Resolver, load
 
 FOLDERS = sorted(
     {path.parent.relative_to(conf_dir()).as_posix() for path in conf_dir().rglob("*.yaml")} - {"."}
@@ -104,7 +104,7 @@ def test_an_id_alone_chooses_the_file_of_the_users_own(tmp_path):
     own_file(tmp_path, "env/my_pole", "defaults: [pendulum]\nmax_return: -1.0\n")
     text = (conf_dir() / "env" / "pendulum.yaml").read_text()
     own_file(tmp_path, "env/zz_pendulum", text)
-    assert compose_run(["env.id=Pendulum-v1", f"--config-dir={tmp_path}"]).env.name == "zz_pendulum"
+    assert load(["env.id=Pendulum-v1", f"--config-dir={tmp_path}"]).env.name == "zz_pendulum"
 
 
 class Jobs:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlzoo_plus.config.compose import conf_dir, group_options
+from rlzoo_plus.config.search_path import conf_dir, group_options
 from rlzoo_plus.errors import FEW, closest, unknown_name
 
 ENVS = group_options("env", [conf_dir()])

@@ -58,8 +58,8 @@ def test_worlds_take_half_of_the_memory_or_less():
 def test_worlds_of_other_packages_are_small_too():
     found = run("""
         from rlzoo_plus.envs.single import make_env
-        from rlzoo_plus.runs.compose import compose_run
-        make_env(compose_run(["env=hopper_bullet"]).env)
+        from rlzoo_plus.runs.load import load
+        make_env(load(["env=hopper_bullet"]).env)
         import pybullet
         from pybullet_utils.bullet_client import BulletClient
         from robots import memory

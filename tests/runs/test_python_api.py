@@ -18,7 +18,7 @@ import yaml
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.runs.compose import as_arguments
+from rlzoo_plus.config.overrides import as_arguments
 
 SMALL = (
     *("env=cartpole_bullet", "tuned=none", "algo=ppo", "n_envs=1", "algo.hyperparams.n_steps=64"),

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from support.training import make_config
 
 import robots
-from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.envs.single import make_env
 
 FILE = Path(__file__).parents[1] / "envs" / "environment_digests.json"

@@ -3,8 +3,8 @@
 import yaml
 
 from rlzoo_plus.artifacts.atomic import write_json
-from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.schema import HpoConfig
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.tuning.stored_study import FORMAT, NAME
 from rlzoo_plus.tuning.study import Study
 

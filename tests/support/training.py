@@ -10,9 +10,10 @@ from omegaconf import OmegaConf
 
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.config.compose import conf_dir, prepare_overrides
+from rlzoo_plus.config.overrides import prepare_overrides
 from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.search_path import conf_dir
 
 TINY = (
     "env.packages=[support.tiny_envs]",

@@ -5,7 +5,7 @@ from support.written_runs import write_run
 
 from rlzoo_plus.commands.benchmark import main
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.sweeps import suites
 from rlzoo_plus.sweeps.suites import SUITES, run_suite, suite_table
 
@@ -19,7 +19,7 @@ def own_cache(tmp_path, monkeypatch):
 def test_every_pair_of_a_suite_composes_with_values_of_its_own(name):
     for algo, envs in SUITES[name].pairs.items():
         for env in envs:
-            config = compose_run([f"algo={algo}", f"env={env}", *SUITES[name].overrides])
+            config = load([f"algo={algo}", f"env={env}", *SUITES[name].overrides])
             assert (config.algo.name, config.env.name) == (algo, env)
 
 

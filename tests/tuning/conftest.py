@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.schema import HpoConfig
+from rlzoo_plus.config.search_path import conf_dir
 
 
 @pytest.fixture(scope="session")

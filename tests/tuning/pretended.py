@@ -7,7 +7,7 @@ from support.studies import settings
 
 from rlzoo_plus.artifacts.records import append_records
 from rlzoo_plus.artifacts.run_dir import FAILED, FINISHED, RunDir
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.tuning.space import Space
 from rlzoo_plus.tuning.study import Study
@@ -72,7 +72,7 @@ def crash(run, message):
 @pytest.fixture(scope="module", name="base")
 def base_fixture():
     small = ["algo.hyperparams.n_steps=50", "algo.hyperparams.batch_size=50"]
-    return compose_run(["env=cartpole_bullet", f"n_timesteps={STEPS}", "tuned=none", *small])
+    return load(["env=cartpole_bullet", f"n_timesteps={STEPS}", "tuned=none", *small])
 
 
 @pytest.fixture(name="make")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.resolve import config_hash
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.tuning.experiment_file import experiment_name, write_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def target(in_process):
 
 def trained_again(target, *overrides):
     folder = str(target.parent.parent)
-    return compose_run(["--config-dir", folder, f"experiment={target.stem}", *overrides])
+    return load(["--config-dir", folder, f"experiment={target.stem}", *overrides])
 
 
 def replaced(config, section, **values):
@@ -52,7 +52,7 @@ def replaced(config, section, **values):
     ids=" ".join,
 )
 def test_a_written_experiment_is_the_same_run(target, overrides):
-    config = compose_run(overrides)
+    config = load(overrides)
     write_experiment(target, config, HEADER)
     again = trained_again(target)
     assert config_hash(again) == config_hash(config)
@@ -61,7 +61,7 @@ def test_a_written_experiment_is_the_same_run(target, overrides):
 
 def test_a_reference_to_a_secret_stays_one(target, monkeypatch):
     monkeypatch.setenv("API_TOKEN", "Zx81-qwerty")
-    config = compose_run(["env.id=Foo-v1", "env.kwargs.api_token=${oc.env:API_TOKEN}"])
+    config = load(["env.id=Foo-v1", "env.kwargs.api_token=${oc.env:API_TOKEN}"])
     write_experiment(target, config, HEADER)
     assert "Zx81-qwerty" not in target.read_text()
     assert trained_again(target).env.kwargs == {"api_token": "${oc.env:API_TOKEN}"}
@@ -76,7 +76,7 @@ VALUES = [
 
 
 def test_numbers_stay_the_same_to_the_last_bit(target):
-    config = compose_run([])
+    config = load([])
     numbers = {f"n{i}": number for i, number in enumerate(NUMBERS)}
     write_experiment(target, replaced(config, "env", kwargs={"discrete": False, **numbers}), HEADER)
     # Other readers of YAML, too, take them for numbers.
@@ -88,7 +88,7 @@ def test_numbers_stay_the_same_to_the_last_bit(target):
 
 
 def test_values_of_any_kind_come_back_as_they_were(target):
-    config = compose_run([])
+    config = load([])
     values = {f"v{i}": value for i, value in enumerate(VALUES)}
     write_experiment(target, replaced(config, "env", kwargs={"discrete": False, **values}), HEADER)
     again = trained_again(target).env.kwargs
@@ -96,20 +96,20 @@ def test_values_of_any_kind_come_back_as_they_were(target):
 
 
 def test_the_command_line_still_wins(target):
-    write_experiment(target, compose_run(["seed=7"]), HEADER)
+    write_experiment(target, load(["seed=7"]), HEADER)
     again = trained_again(target, "seed=8", "algo.hyperparams.gamma=0.5")
     assert (again.seed, again.algo.hyperparams["gamma"]) == (8, 0.5)
 
 
 def test_an_environment_without_a_file_builds_on_the_neutral_one(target):
-    config = compose_run(["env.id=Foo-v1", "algo=sac"])
+    config = load(["env.id=Foo-v1", "algo=sac"])
     write_experiment(target, config, HEADER)
     assert "override /env: gym" in target.read_text()
     assert trained_again(target).env.id == "Foo-v1"
 
 
 def test_an_environment_whose_file_sets_more_builds_on_the_neutral_one(target):
-    config = compose_run(["env=cartpole_bullet", "~env.kwargs.discrete"])
+    config = load(["env=cartpole_bullet", "~env.kwargs.discrete"])
     assert config.env.kwargs == {}
     write_experiment(target, config, HEADER)
     assert trained_again(target).env == config.env
@@ -119,28 +119,28 @@ def test_a_file_of_the_users_own_environment_is_built_on_when_it_is_beside_the_e
     mine = target.parent.parent / "env" / "mine.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text((conf_dir() / "env" / "gym.yaml").read_text().replace("???", "Mine-v3"))
-    config = compose_run(["--config-dir", str(target.parent.parent), "env=mine", "seed=5"])
+    config = load(["--config-dir", str(target.parent.parent), "env=mine", "seed=5"])
     write_experiment(target, config, HEADER)
     assert "override /env: mine" in target.read_text()
     assert trained_again(target).env.name == "mine"
 
 
 def test_a_file_of_the_users_own_algorithm_elsewhere_is_asked_for(target):
-    config = compose_run([])
+    config = load([])
     config = replaced(config, "algo", name="mine")
     with pytest.raises(ConfigError, match="algo=mine: no such file"):
         write_experiment(target, config, HEADER)
 
 
 def test_a_key_that_cannot_be_taken_away_is_named_and_nothing_is_written(target):
-    config = compose_run(["~algo.hyperparams.vf_coef"])
+    config = load(["~algo.hyperparams.vf_coef"])
     with pytest.raises(ConfigError, match=r"algo\.hyperparams\.vf_coef is set in a file of conf/"):
         write_experiment(target, config, HEADER)
     assert not target.exists()
 
 
 def test_a_run_that_would_become_another_is_refused_and_nothing_is_written(target):
-    config = compose_run([])
+    config = load([])
     # Checking the file makes a whole number of it.
     hyperparams = {**config.algo.hyperparams, "n_steps": 128.0}
     config = replaced(config, "algo", hyperparams=hyperparams)
@@ -150,7 +150,7 @@ def test_a_run_that_would_become_another_is_refused_and_nothing_is_written(targe
 
 
 def test_where_a_run_lies_and_what_follows_it_stays_out(target):
-    config = compose_run(
+    config = load(
         ["run_dir=/data/secret", "tracker=wandb", "tracker.project=secret", "log.level=debug"]
     )
     write_experiment(target, config, HEADER)
@@ -160,46 +160,46 @@ def test_where_a_run_lies_and_what_follows_it_stays_out(target):
 
 
 def test_a_line_break_in_the_header_is_no_configuration(target):
-    write_experiment(target, compose_run([]), ["A study\nseed: 99", "\x1b[31mred"])
+    write_experiment(target, load([]), ["A study\nseed: 99", "\x1b[31mred"])
     text = target.read_text()
     assert "\x1b" not in text
     assert yaml.safe_load(text)["seed"] == 0
 
 
 def test_a_file_that_is_there_is_replaced_only_on_request(target):
-    write_experiment(target, compose_run(["seed=1"]), HEADER)
+    write_experiment(target, load(["seed=1"]), HEADER)
     with pytest.raises(ConfigError, match="exists already"):
-        write_experiment(target, compose_run(["seed=2"]), HEADER)
+        write_experiment(target, load(["seed=2"]), HEADER)
     assert trained_again(target).seed == 1
-    write_experiment(target, compose_run(["seed=2"]), HEADER, overwrite=True)
+    write_experiment(target, load(["seed=2"]), HEADER, overwrite=True)
     assert trained_again(target).seed == 2
 
 
 def test_a_name_that_a_shipped_experiment_has_is_refused(target):
     with pytest.raises(ConfigError, match="experiment=cartpole_quick is taken"):
-        write_experiment(target.with_name("cartpole_quick.yaml"), compose_run([]), HEADER)
+        write_experiment(target.with_name("cartpole_quick.yaml"), load([]), HEADER)
 
 
 @pytest.mark.parametrize("name", ["1e5", "7", "null", "a.b", "a b", "_hidden", "ä", "true"])
 def test_a_name_that_the_command_line_would_misread_is_refused_with_one_that_works(target, name):
     with pytest.raises(ConfigError, match="Use "):
-        write_experiment(target.with_name(f"{name}.yaml"), compose_run([]), HEADER)
+        write_experiment(target.with_name(f"{name}.yaml"), load([]), HEADER)
     better = target.with_name(f"{experiment_name(name)}.yaml")
-    write_experiment(better, compose_run([]), HEADER)
+    write_experiment(better, load([]), HEADER)
     assert trained_again(better).seed == 0
 
 
 def test_a_folder_with_any_name_will_do(in_process):
     target = in_process / "it's, [odd] $ö" / "experiment" / "best.yaml"
-    write_experiment(target, compose_run(["seed=4"]), HEADER)
+    write_experiment(target, load(["seed=4"]), HEADER)
     assert yaml.safe_load(target.read_text())["seed"] == 4
 
 
 def test_it_can_be_written_while_hydra_is_at_work(target):
     from hydra.core.global_hydra import GlobalHydra
 
-    from rlzoo_plus.config.compose import run_hydra
-    from rlzoo_plus.runs.compose import Resolver
+    from rlzoo_plus.config.hydra_app import run_hydra
+    from rlzoo_plus.runs.load import Resolver
 
     seen = []
 
@@ -217,7 +217,7 @@ def test_it_can_be_written_while_hydra_is_at_work(target):
 @pytest.mark.training
 def test_train_takes_the_file(target):
     overrides = ["algo=ppo", "env=cartpole_bullet", "num_threads=1", "seed=9", "gamma=0.9"]
-    config = compose_run([*overrides[:-1], "algo.hyperparams.gamma=0.9"])
+    config = load([*overrides[:-1], "algo.hyperparams.gamma=0.9"])
     write_experiment(target, config, HEADER)
     words = ["experiment=best", "--config-dir", str(target.parent.parent), "--cfg", "job"]
     command = [sys.executable, str(ROOT / "train.py"), *words]

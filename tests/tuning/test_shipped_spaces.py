@@ -7,8 +7,8 @@ import yaml
 from support.libraries import NEEDS_SBX, each, is_of_sbx
 
 from rlzoo_plus.config.catalog import ALGORITHMS
-from rlzoo_plus.config.compose import conf_dir
 from rlzoo_plus.config.resolve import resolve
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.tuning.override_values import parse_override, same_value
 from rlzoo_plus.tuning.space import Space
 

@@ -131,7 +131,7 @@ def test_what_imports_or_reaches_is_not_harmless(word):
 
 
 def test_trust_on_the_command_line_is_that_of_the_plan(in_process):
-    from rlzoo_plus.config.compose import prepare_overrides
+    from rlzoo_plus.config.overrides import prepare_overrides
 
     words = ["-m", "hpo=ppo", "--trust", "env=cartpole_bullet"]
     assert "--trust" not in prepare_overrides(words)

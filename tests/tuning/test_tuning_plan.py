@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from rlzoo_plus.config.compose import run_hydra
+from rlzoo_plus.config.hydra_app import run_hydra
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.multirun import Multirun
 from rlzoo_plus.sweeps.sweep_view import SweepView

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.compose import compose_run
+from rlzoo_plus.runs.load import load
 from rlzoo_plus.tuning import retraining
 from rlzoo_plus.tuning.experiment_file import check_target, winner_options, write_winner
 from rlzoo_plus.tuning.study_folder import study_folder
@@ -53,7 +53,7 @@ def test_without_a_folder_of_the_users_the_winner_lies_below_its_study(plan):
     file, option = write_winner(plan, 1, plan.base, [])
     assert file == plan.folder / "conf" / "experiment" / "s_best.yaml"
     assert option == f"--config-dir {plan.folder}/conf "
-    again = compose_run([*option.split(), "experiment=s_best"])
+    again = load([*option.split(), "experiment=s_best"])
     assert config_hash(again) == config_hash(plan.base)
     assert winner_options(plan.folder, "s_best") == option.split()
     assert winner_options(plan.folder, "other") == []

@@ -15,7 +15,7 @@ from string import Template
 
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.artifacts.untrusted import printable
-from rlzoo_plus.config.compose import conf_dir
+from rlzoo_plus.config.search_path import conf_dir
 from rlzoo_plus.doctor.new_robot.survey import JointSurvey, RobotSurvey
 from rlzoo_plus.doctor.new_robot.urdf import UrdfFile
 from rlzoo_plus.errors import ConfigError

@@ -1,0 +1,83 @@
+"""The structure of the package: no circles, few imports inside functions, one file for a name."""
+
+import ast
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = sorted((ROOT / "rlzoo_plus").rglob("*.py"))
+# A room's entry, and the verbs, which have the names of what they call.
+ENTRIES = {"__init__.py", "factory.py", "plan.py"}
+MOST_LOCAL_IMPORTS = 120
+
+
+def circles(imports):
+    """Return the sets of modules that import each other, directly or through others (Tarjan)."""
+    order, lowest, stack, found = {}, {}, [], []
+
+    def visit(module):
+        order[module] = lowest[module] = len(order)
+        stack.append(module)
+        for other in sorted(imports.get(module, ())):
+            if other not in order:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], order[other])
+        if lowest[module] == order[module]:
+            circle = {stack.pop()}
+            while module not in circle:
+                circle.add(stack.pop())
+            if len(circle) > 1:
+                found.append(circle)
+
+    for module in sorted(imports):
+        if module not in order:
+            visit(module)
+    return found
+
+
+def local_imports(source):
+    """Return the lines of imports inside functions; those for type checkers are none."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        inner.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, functions)
+        for inner in ast.walk(node)
+        if isinstance(inner, (ast.Import, ast.ImportFrom))
+    }
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = grimp.build_graph("rlzoo_plus", "robots")
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # The package itself names what it offers, for type checkers only.
+    imports["rlzoo_plus"] = set()
+    assert circles(imports) == []
+
+
+def test_a_circle_is_found():
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
+    assert circles(imports) == [{"b", "c"}]
+
+
+def test_imports_stand_at_the_top_but_for_a_few():
+    counted = Counter({file: len(local_imports(file.read_text())) for file in FILES})
+    assert sum(counted.values()) <= MOST_LOCAL_IMPORTS, counted.most_common(10)
+
+
+def test_an_import_inside_a_function_is_counted():
+    assert local_imports(
+        "import a\ndef f():\n    import b\n    def g():\n        from c import d\n"
+    ) == {3, 5}
+
+
+def test_a_file_name_is_used_once():
+    places = defaultdict(list)
+    for file in FILES:
+        if file.name not in ENTRIES and file.parent.name != "commands":
+            places[file.name].append(str(file.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
