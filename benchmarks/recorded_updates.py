@@ -3,8 +3,7 @@
 Each round trains with and without, in one process and with one thread of torch, in alternating
 order. Shown are all updates, all rollouts, and `learn()` as a whole: in processor time, which other
 processes disturb least, and on the clock, since a second lane trades one for the other. `taskset -c
-0` leaves one lane. Both must end with the same weights. The recorded rollouts also step and
-normalise with fewer copies, as trainings of rlzoo-plus do.
+0` leaves one lane. Both must end with the same weights.
 
     python -m benchmarks.recorded_updates [ppo a2c ...] [--rounds 5] [--json FILE]
                                           [--fast [true|bfloat16]]
@@ -35,11 +34,9 @@ from torch import nn
 import robots  # noqa: F401 - registers the environments
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
-from rlzoo_plus.fast.normalize import LeanNormalize
 from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
-from rlzoo_plus.fast.serial_vec_env import SerialVecEnv
 
 PLAIN, RECORDED, FAST, HALF = "plain", "recorded", "true", "bfloat16"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
@@ -150,10 +147,9 @@ def _train(name: str, kind: str) -> tuple[list[float], torch.Tensor]:
     """Return the times of `_MEASURES` [s], and the weights."""
     recorded = kind != PLAIN
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
-    venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=SerialVecEnv if recorded else DummyVecEnv)
-    normalize = LeanNormalize if recorded else VecNormalize
+    venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=DummyVecEnv)
     agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)(
-        "MlpPolicy", normalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
+        "MlpPolicy", VecNormalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
     if recorded:
         fast = kind in (FAST, HALF)

@@ -1,8 +1,9 @@
-"""Processes: signals that ask one to end cleanly, and starts without the user's script."""
+"""Processes: signals that ask one to end cleanly, starts without the user's script, imports."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,30 @@ from typing import Any
 Handler = Callable[[int, FrameType | None], None]
 # Missing on Windows.
 _HANGUP: int | None = getattr(signal, "SIGHUP", None)
+_RARELY = 1_000_000
+_usual_thresholds: tuple[int, int, int] | None = None
+
+
+def pause_gc() -> None:
+    """Let Python's collector of cycles rest while libraries are imported: it finds nothing there.
+
+    For commands only: `resume_gc` ends it.
+    """
+    global _usual_thresholds
+    _usual_thresholds = gc.get_threshold()
+    gc.set_threshold(_RARELY)
+
+
+def resume_gc() -> None:
+    """End `pause_gc`, if it has begun; no later collection looks at what exists by now.
+
+    The last ones, as the process ends, are the longest.
+    """
+    global _usual_thresholds
+    if _usual_thresholds is not None:
+        gc.freeze()
+        gc.set_threshold(*_usual_thresholds)
+        _usual_thresholds = None
 
 
 @contextlib.contextmanager

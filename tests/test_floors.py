@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULE = re.compile(r"(?P<module>(rlzoo_plus|robots)(\.\w+)*)(:\w+)?")
-# Tables of shipped extension points: a name of the user's to a class, imported where it is used.
-TABLES = ("rlzoo_plus.config.catalog",)
+# Tables of shipped extension points, and what imports an optional room, where they are used.
+TABLES = ("rlzoo_plus.config.catalog", "rlzoo_plus.accelerators")
 LIGHT = (
     *("rlzoo_plus", "rlzoo_plus.config.resolve", "rlzoo_plus.artifacts.run_dir"),
     *(
@@ -34,7 +34,7 @@ def floors():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
     return {
-        package.strip(): floor
+        package.strip("( )"): floor
         for floor, row in enumerate(layers)
         for package in re.split(r"[:|]", row)
     }

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.agents.allocation import AllocationLimit, NetworkTooLargeError
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.artifacts.untrusted import one_line
@@ -32,7 +33,6 @@ from rlzoo_plus.config.signatures import missing_package, with_sequences
 from rlzoo_plus.envs.fit import GIB, policy_kind, total_memory_bytes
 from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
-from rlzoo_plus.fast.startup import import_compiler_late
 from robots.cores import usable_cores
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def make_agent(config: RunConfig, venv: VecEnv, seed: int) -> BaseAlgorithm:
     Raises:
         ConfigError: A value is refused by the algorithm or its policy.
     """
-    import_compiler_late()
+    accelerators.import_compiler_late()
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
     policy_class = policy_class_of(

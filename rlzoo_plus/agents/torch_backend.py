@@ -5,18 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.agents.hooks import freeze
 from rlzoo_plus.config.catalog import (
     ACTIVATIONS,
     FEATURES_EXTRACTORS,
     OPTIMIZERS,
     AlgorithmSpec,
-    Family,
 )
-from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -27,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def mixins(_config: RunConfig) -> list[type]:
-    """Return what an algorithm's class gets: recordings of what repeats."""
-    return [RecordsRollouts, RecordsActions, RecordsUpdates]
+def mixins(config: RunConfig) -> list[type]:
+    """Return what an algorithm's class gets so that its agents can be made faster."""
+    return accelerators.mixins(config)
 
 
 def policy_class(
@@ -52,20 +48,12 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
     }
 
 
-def attach_accelerators(agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
-    """Freeze parts of a new agent, and let it record what repeats, as the configuration says."""
+def attach_accelerators(agent: Any, config: RunConfig, _spec: AlgorithmSpec) -> None:
+    """Freeze parts of a new agent, and make it faster, as the configuration says."""
     _warn_of_what_does_not_learn(agent.policy)
     if config.freeze:
         freeze(agent, config.freeze)
-    if config.fast:
-        rounds = config.fast == "bfloat16"
-        agent.recorded = FastUpdates(records=config.record_updates, rounds=rounds)
-    elif config.record_updates:
-        agent.recorded = RecordedUpdates()
-    if config.record_updates:
-        on_policy = spec.family is Family.ON_POLICY
-        agent.rollouts = RecordedRollouts() if on_policy else None
-        agent.actions = RecordedActions() if spec.family is Family.OFF_POLICY else None
+    accelerators.accelerate(agent, config)
 
 
 def plan(policy: BasePolicy) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlzoo_plus.commands.typed import as_typed, drop_output, tell
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
-from rlzoo_plus.fast.startup import pause_gc, resume_gc
+from rlzoo_plus.processes import pause_gc, resume_gc
 
 # The module of each is `rlzoo_plus.commands.VERB`.
 VERBS = {

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         arguments = with_trial(arguments)
     if any(argument in ("-m", "--multirun") for argument in arguments):
         from rlzoo_plus.commands.train_multirun import main as multirun
-        from rlzoo_plus.fast.startup import resume_gc
+        from rlzoo_plus.processes import resume_gc
 
         resume_gc()
         return multirun(arguments)

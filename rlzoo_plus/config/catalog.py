@@ -193,8 +193,7 @@ ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
     {
-        **_in("rlzoo_plus.fast.noise", normal="NormalNoise"),
-        **_in(f"{_SB3}.noise", ou="OrnsteinUhlenbeckActionNoise"),
+        **_in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
     },
     bases=[f"{_SB3}.noise:ActionNoise"],
 )

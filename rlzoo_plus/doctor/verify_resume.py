@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
@@ -22,7 +23,6 @@ from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import USER_ERROR, ConfigError, RunError
-from rlzoo_plus.fast import fast_math
 
 _ROLLOUTS, _UPDATES = 8, 1000
 _EVALUATIONS, _CHECKPOINTS = 4, 16
@@ -226,7 +226,7 @@ def _temporary_files(checkpoints: Path) -> set[str]:
 
 def _start(config: RunConfig, path: Path) -> BaseProcess:
     if config.fast_math:
-        fast_math.prepare()
+        accelerators.compile_fast_math()
     process = _context().Process(target=_train, args=(config.model_dump(), str(path)))
     process.start()
     return process

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gymnasium import Env
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.envs.episodes import RecordedEpisodes, ReproducibleResets, WarmupResets, layers_of
 from rlzoo_plus.errors import ConfigError
 
@@ -21,9 +22,8 @@ def enough_of(env: Env) -> int:
     """Return how many environments are stepped faster together, if they can be."""
     if not _is_of_pybullet(env):
         return ENOUGH
-    from rlzoo_plus.fast.worlds.bullet_kinds import enough_of_kind
-
-    return enough_of_kind(type(env.unwrapped))
+    worlds = accelerators.native_worlds()
+    return ENOUGH if worlds is None else int(worlds.enough_of_kind(type(env.unwrapped)))
 
 
 def _is_of_pybullet(env: Env) -> bool:
@@ -44,13 +44,15 @@ def batch_problem(env: Env) -> str | None:
         if type(layer) not in (_PASSED_BY_OF_PYBULLET if are_of_pybullet else _PASSED_BY):
             return f"it is wrapped in {type(layer).__name__}"
     if are_of_pybullet:
-        from rlzoo_plus.fast.worlds.bullet_kinds import why_not_known
-
-        return why_not_known(env)
+        worlds = accelerators.native_worlds()
+        if worlds is None:
+            return "rlzoo_plus.fast, which steps them natively, is not used here"
+        problem: str | None = worlds.why_not_known(env)
+        return problem
     from robots.vec_env import why_not_batched
 
-    if problem := why_not_batched(robot):
-        return problem
+    if found := why_not_batched(robot):
+        return found
     if isinstance(env, RecordedEpisodes) and not env.has_state:
         return f"{type(robot).__name__} cannot give its state exactly"
     return None

@@ -142,10 +142,9 @@ def _channels_first(venv: VecEnv) -> VecEnv:
 def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
     from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
 
-    from rlzoo_plus.fast.serial_vec_env import SerialVecEnv
-
-    kind: Any = SerialVecEnv
+    kind: Any = DummyVecEnv
     if chain.vec_env == "subproc":
         from rlzoo_plus.envs.subproc import ProcessVecEnv
 
@@ -193,7 +192,7 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
 
 
 def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:
-    from rlzoo_plus.fast.normalize import LeanNormalize
+    from stable_baselines3.common.vec_env import VecNormalize
 
     space, keys = venv.observation_space, None
     if isinstance(space, spaces.Dict):
@@ -204,7 +203,7 @@ def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> V
         keys = [k for k, s in boxes.items() if not is_image(s) and k not in masked]
     is_normalizable = isinstance(space, (spaces.Box, spaces.Dict)) and not is_image(space)
     observation = normalize.observation and is_normalizable and keys != []
-    return LeanNormalize(
+    return VecNormalize(
         venv,
         norm_obs=observation,
         norm_reward=normalize.reward,

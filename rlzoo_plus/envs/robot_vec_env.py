@@ -16,6 +16,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from rlzoo_plus import accelerators
 from robots.env import BaseRobotEnv
 from robots.vec_env import RobotVecEnv
 
@@ -135,9 +136,7 @@ def _batch_of(envs: list[gym.Env]) -> Any:
     """Return what steps these chains of wrappers: of our robots, or of PyBullet's own."""
     robots = [env.unwrapped for env in envs]
     if not isinstance(robots[0], BaseRobotEnv):
-        from rlzoo_plus.fast.worlds.bullet_kinds import batch_of
-
-        return batch_of(envs)
+        return accelerators.native_worlds().batch_of(envs)
     batch = RobotVecEnv(robots)
     # Closing the environments is up to their monitors, not to the garbage collector.
     batch.closed = True

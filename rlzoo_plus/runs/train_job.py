@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.find_run import trust_option
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
 from rlzoo_plus.artifacts.untrusted import printable_lines
@@ -28,6 +29,7 @@ from rlzoo_plus.errors import (
     ConfigError,
     RunError,
 )
+from rlzoo_plus.processes import resume_gc
 from rlzoo_plus.runs.plan import BusyError, Plan, Start, plan_run
 from rlzoo_plus.runs.printing import (
     make_progress,
@@ -147,9 +149,7 @@ def run_plan(
         RunError: The run failed.
     """
     # Importing torch takes a second, so these come after the checks.
-    from rlzoo_plus.fast.startup import import_libraries, resume_gc
-
-    import_libraries(plan.config)
+    accelerators.before_torch(plan.config)
     from rlzoo_plus.agents.factory import check_device
     from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.training.callbacks import StopRequest, check_user_callbacks

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.agents.factory import make_agent, thread_policy
 from rlzoo_plus.agents.hooks import StopTraining
 from rlzoo_plus.agents.policy import save_policy
@@ -22,8 +23,6 @@ from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.seeding import SeedStreams, seed_all
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
-from rlzoo_plus.fast import fast_math
-from rlzoo_plus.fast.heap import return_free_memory
 from rlzoo_plus.tracking import Tracker, make_tracker
 from rlzoo_plus.training.callbacks import (
     ProgressCallback,
@@ -106,7 +105,6 @@ class ExpManager:
                     INTERRUPTED, reason, resumer.step, 0.0, None, None, None, hashed
                 )
             else:
-                return_free_memory()
                 agent = make_agent(config, train_env, self.seeds.agent)
                 callbacks = self._attach(stack, agent, player, resumer, tracker)
                 with profiled(config, self.run_dir.path / "profile", agent):
@@ -136,7 +134,7 @@ class ExpManager:
 
     def _set_up_process(self) -> int:
         """Decide how this process computes, and seed it; return torch's threads."""
-        fast_math.require(fast=self.config.fast_math)
+        accelerators.require(self.config)
         threads, why = thread_policy(self.config)
         torch.set_num_threads(threads)
         log.info("threads: %d (%s)", threads, why)
@@ -245,7 +243,6 @@ class ExpManager:
         Raises:
             EvaluationStopped: The run was asked to stop during the evaluation.
         """
-        return_free_memory()
         about: dict[str, Any] = {}
         if callbacks.evaluation is not None:
             about |= callbacks.evaluation.evaluate_now()

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
-from support.training import assert_same_tree, make_config, tiny_config
+from support.training import make_config, tiny_config
 
 from rlzoo_plus.agents.factory import check_device, make_agent, thread_policy
 from rlzoo_plus.agents.policy import load_policy, save_policy
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.fast.noise import NormalNoise
 
 
 @pytest.fixture
@@ -115,18 +114,6 @@ def test_normal_action_noise_reaches_the_algorithm(build):
     agent, _ = build("td3", "algo.action_noise={type: normal, std: 0.3}")
     assert isinstance(agent.action_noise, NormalActionNoise)
     np.testing.assert_array_equal(agent.action_noise._sigma, [0.3])
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3)])
-def test_normal_action_noise_has_the_numbers_of_stable_baselines3(shape):
-    numbers = np.random.default_rng(0)
-    mean, std = numbers.normal(size=shape), numbers.uniform(0.1, 2.0, shape)
-    drawn = []
-    for kind in (NormalActionNoise, NormalNoise):
-        np.random.seed(3)
-        noise = kind(np.array(mean), np.array(std))
-        drawn.append([*(noise().tobytes() for _ in range(100)), np.random.get_state()[1:3]])
-    assert_same_tree(*drawn)
 
 
 def test_ou_action_noise_takes_its_own_numbers(build):

@@ -8,6 +8,7 @@ from support.native import needs_plugin
 from support.training import assert_same_tree, make_config
 from test_robot_vec_env import play, state_of
 
+from rlzoo_plus import accelerators
 from rlzoo_plus.artifacts.tree import pack, unpack
 from rlzoo_plus.envs.batching import batch_problem
 from rlzoo_plus.envs.factory import make_eval_env, make_train_env
@@ -23,6 +24,7 @@ pytestmark = [
         importlib.util.find_spec("pybullet_envs_gymnasium") is None,
         reason="pybullet_envs_gymnasium is not installed",
     ),
+    pytest.mark.skipif(accelerators.native_worlds() is None, reason="rlzoo_plus.fast is left out"),
 ]
 KINDS = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid", "humanoid_flagrun")
 WALKERS = [f"{kind}_bullet" for kind in KINDS]
@@ -195,8 +197,7 @@ def test_without_the_plugin_they_are_stepped_one_by_one(monkeypatch, make):
 
 
 def test_other_numbers_leave_them_one_by_one(monkeypatch, caplog):
-    from rlzoo_plus.fast.worlds import bullet_kinds
-
+    bullet_kinds = accelerators.native_worlds()
     real = native.part
 
     def slightly_other(kind, *numbers):

@@ -13,6 +13,7 @@ from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecNormalize
 from support.training import assert_same_tree
 from torch import nn
 from torch.nn.modules import module as all_modules
@@ -20,7 +21,6 @@ from torch.optim import optimizer as all_optimizers
 
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.envs.plain_state import to_plain
-from rlzoo_plus.fast.normalize import LeanNormalize
 from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.fast.recorded.bit_comparison import optimizers_of
 from rlzoo_plus.fast.recorded.change_detector import watched
@@ -254,7 +254,7 @@ def trained(algorithm, seed, *, recorded):
     kind = rng.choice(CHANGES)
     venv = make_vec_env("CartPole-v1" if base is DQN else "Pendulum-v1", 2, seed=0)
     if is_normalized:
-        venv = LeanNormalize(venv)
+        venv = VecNormalize(venv)
     mixins = (RecordsRollouts, RecordsActions, RecordsUpdates)
     agent = with_iteration_hook(base, *mixins)("MlpPolicy", venv, seed=0, device="cpu", **arguments)
     if recorded:

@@ -26,7 +26,6 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.plain_state import to_plain
-from rlzoo_plus.fast.normalize import LeanNormalize
 from rlzoo_plus.fast.recorded import graphs, tape
 from rlzoo_plus.fast.recorded import replayer as replay
 from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
@@ -97,7 +96,7 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
     torch.set_num_threads(1)
     venv = make_vec_env(env, n_envs, seed=0)
     if normalized:
-        venv = LeanNormalize(venv) if recorded else VecNormalize(venv)
+        venv = VecNormalize(venv)
     kind = algorithm
     if recorded:
         kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from rlzoo_plus import compose
+from rlzoo_plus.fast.startup import before_torch
+
 _TRAINED = """
 import sys, torch
 from rlzoo_plus.fast.startup import import_compiler_late
@@ -45,50 +48,6 @@ def test_the_compiler_is_there_as_soon_as_somebody_uses_it(use):
     _run(f"{_TRAINED}\n{use}\n{after}")
 
 
-_LIBRARIES = """
-import sys, rlzoo_plus
-from rlzoo_plus.fast.startup import import_libraries
-import_libraries(rlzoo_plus.compose(["env=cartpole"]))
-import torch
-for name in ("torch._decomp", "torch._refs", "torch._prims", "tensorboard", "boto3"):
-    assert name not in sys.modules, name
-"""
-_ASKED = {
-    "shapes of tensors without numbers": (
-        "from torch._subclasses.fake_tensor import FakeTensorMode\n"
-        "with FakeTensorMode():\n"
-        "    assert torch.linalg.qr(torch.ones(3, 2))[0].shape == (3, 2)"
-    ),
-    "a module in the circle": (
-        "import torch._refs.linalg as asked\n"
-        "assert asked is torch._refs.linalg and asked.__spec__.origin == asked.__file__\n"
-        "assert len(torch._decomp.decomposition_table) > 500"
-    ),
-    "a forward derivative": (
-        "ones = torch.ones(1)\n"
-        "assert torch.func.jvp(lambda x: x * x, (ones,), (ones,))[1].item() == 2"
-    ),
-    "a writer of events": (
-        "import tempfile, stable_baselines3.common.logger as logger\n"
-        "from torch.utils.tensorboard import SummaryWriter\n"
-        "class Own(logger.SummaryWriter): pass\n"
-        "assert issubclass(Own, SummaryWriter)\n"
-        "with tempfile.TemporaryDirectory() as folder:\n"
-        "    writer = logger.SummaryWriter(folder)\n"
-        "    writer.add_scalar('a', 1.0)\n"
-        "    writer.close()\n"
-        "assert isinstance(writer, logger.SummaryWriter)\n"
-        "assert logger.hparams({}, {'a': 0})"
-    ),
-}
-
-
-@pytest.mark.training
-@pytest.mark.parametrize("use", _ASKED.values(), ids=_ASKED)
-def test_what_was_left_out_is_there_as_soon_as_somebody_asks_for_it(use):
-    _run(f"{_LIBRARIES}\n{use}")
-
-
 _COMMAND = """
 import sys
 from rlzoo_plus.commands.dispatch import entry_point
@@ -101,11 +60,6 @@ except SystemExit as stop:
 found = [name for name in {names} if name in sys.modules]
 assert not found, found
 """
-# Where each begins; none is used by a training with values of its own algorithm and environment.
-_NEVER = (
-    *("torch._dynamo.symbolic_convert", "torch._inductor", "torch._decomp", "torch._refs"),
-    *("sympy", "networkx", "matplotlib", "pandas", "optuna", "boto3", "fsspec", "scipy", "numba"),
-)
 
 
 @pytest.mark.parametrize(
@@ -121,76 +75,16 @@ def test_idle_threads_sleep_soon_unless_the_user_says_otherwise(own, expected, m
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)
-    _run(
-        "import os, sys\n"
-        "class SeesTorch:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'torch':\n"
-        "            names = ('GOMP_SPINCOUNT', 'OMP_WAIT_POLICY')\n"
-        "            found = {n: os.environ[n] for n in names if n in os.environ}\n"
-        f"            assert found == {expected}, found\n"
-        "            sys.exit(0)\n"
-        "import rlzoo_plus\n"
-        "from rlzoo_plus.fast.startup import import_libraries\n"
-        "config = rlzoo_plus.compose(['env=cartpole'])\n"
-        "sys.meta_path.insert(0, SeesTorch())\n"
-        "import_libraries(config)\n"
-        "sys.exit('torch was not imported')\n"
-    )
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    before_torch(compose(["env=cartpole"]))
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    assert {name: os.environ[name] for name in names if name in os.environ} == expected
 
 
 @pytest.mark.training
-def test_a_training_imports_nothing_that_it_does_not_use(tmp_path):
-    names = (*_NEVER, "tensorboard", "torch.utils.tensorboard")
-    done = _run(_COMMAND.format(names=names), "log.tensorboard=false", folder=tmp_path)
-    assert "metric_dict" not in done.stderr
-    assert not list(tmp_path.rglob("events.out.*"))
-
-
-@pytest.mark.training
-def test_a_training_writes_events_without_the_libraries_of_stores(tmp_path):
-    _run(_COMMAND.format(names=_NEVER), "log.tensorboard=true", folder=tmp_path)
-    written = [file.read_bytes() for file in tmp_path.rglob("events.out.*")]
-    assert any(b"rollout/ep_rew_mean" in events for events in written)
-
-
-@pytest.mark.training
-def test_a_training_with_code_of_the_user_gets_all_of_pytorch(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import torch\n"
-        "from stable_baselines3.common.callbacks import BaseCallback\n"
-        "class Mine(BaseCallback):\n"
-        "    def _on_step(self):\n"
-        "        torch._meta_registrations.device_hint(None)\n"
-        "        return True\n"
-    )
-    options = ("log.tensorboard=false", "callbacks=[mine.Mine]")
-    _run(_COMMAND.format(names=()), *options, folder=tmp_path)
-
-
-def test_collections_are_rare_until_a_command_has_imported():
-    _run("""
-import gc
-from rlzoo_plus.fast import startup
-usual = gc.get_threshold()
-startup.pause_gc()
-assert gc.isenabled()
-assert gc.get_threshold()[0] > 100 * usual[0]
-startup.resume_gc()
-assert gc.get_threshold() == usual
-assert gc.get_freeze_count() > 0
-""")
-
-
-def test_a_program_that_uses_the_package_keeps_its_own_collections():
-    _run("""
-import gc
-from rlzoo_plus.fast import startup
-usual = gc.get_threshold()
-startup.resume_gc()
-assert gc.get_freeze_count() == 0
-assert gc.get_threshold() == usual
-""")
+def test_a_training_imports_no_compiler(tmp_path):
+    names = ("torch._dynamo.symbolic_convert", "torch._inductor", "sympy", "matplotlib", "optuna")
+    _run(_COMMAND.format(names=names), folder=tmp_path)
 
 
 def _run(code, *arguments, folder=None):

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from rlzoo_plus.fast.heap import return_free_memory
 from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
 from rlzoo_plus.fast.recorded.lanes import may_use_lanes
@@ -73,7 +72,6 @@ class Tape:
         readable = [*readable, *changed]
         made: list[Recording] = []
         for which in (0, 1):
-            return_free_memory()
             given = function, inputs, _sentinels(numbers, which), readable, changed
             made.append(record(*given, times_twice=may_use_lanes()))
             if not which:
@@ -81,7 +79,6 @@ class Tape:
         recordings.require_same(made[1], made[0])
         self._numbers = tuple(numbers)
         self._build(made[1], _sentinels(numbers, 1))
-        return_free_memory()
 
     def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
         """Return registers with these inputs and numbers."""

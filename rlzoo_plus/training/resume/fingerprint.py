@@ -9,22 +9,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.accelerators import computes_fast_math
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
 from rlzoo_plus.artifacts.untrusted import levels
 from rlzoo_plus.config.own_code import own_modules
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.user_code import code_changes, hash_all, user_code, user_models
-from rlzoo_plus.fast.fast_math import is_fast
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 _OURS = Path(__file__).resolve().parents[2]
 _NUMERIC_CODE = (
-    *(_OURS / name for name in ("agents", "envs", "training", "fast")),
+    *(_OURS / name for name in ("agents", "envs", "training")),
     *(_OURS / name for name in ("analysis/statistics.py", "config/schedules.py")),
     _OURS.parent / "robots",
 )
+_OPTIONAL_CODE = _OURS / "fast"
 _NUMERIC_SUFFIXES = (".py", ".urdf", ".xml", ".obj", ".stl")
 # Two runs can differ in these and still give the same numbers.
 _WITHOUT_EFFECT = ("hydra-core", "omegaconf", "pydantic")
@@ -52,7 +53,7 @@ def numeric_fingerprint(device: str, packages: Iterable[str] = ()) -> dict[str, 
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
         "code of rlzoo-plus": _hash_of_our_code(),
-        **({"matrix products": "fast_math=true"} if is_fast() else {}),
+        **({"matrix products": "fast_math=true"} if computes_fast_math() else {}),
         **{name: package_version(name) or "not installed" for name in names},
     }
 
@@ -108,6 +109,9 @@ class RunCode:
 def _hash_of_our_code() -> str:
     """Return a hash of our own code that computes with numbers: a version alone misses changes."""
     assert all(place.exists() for place in _NUMERIC_CODE), "a file of it was renamed"
-    places = [place.rglob("*") if place.is_dir() else [place] for place in _NUMERIC_CODE]
+    places = [
+        place.rglob("*") if place.is_dir() else [place]
+        for place in (*_NUMERIC_CODE, _OPTIONAL_CODE)
+    ]
     files = sorted(file for place in places for file in place)
     return hash_all(file for file in files if file.suffix in _NUMERIC_SUFFIXES)[:12]

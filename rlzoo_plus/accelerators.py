@@ -1,0 +1,120 @@
+"""The only module that imports `rlzoo_plus.fast`; without that room, everything trains as well.
+
+The room stays out where its folder is deleted, where importing it fails, and for versions of torch
+and Stable-Baselines3 that it was not tested with. Weights are the same with it and without.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rlzoo_plus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlzoo_plus.config.schema import RunConfig
+
+log = logging.getLogger(__name__)
+# A string: nothing of it is imported where it is not used, and it may be missing.
+_ROOM = "rlzoo_plus.fast"
+
+
+def mixins(config: RunConfig) -> list[type]:
+    """Return what an algorithm's class gets, so that `accelerate` can make its agents faster."""
+    room = _door() if config.fast or config.record_updates else None
+    return [] if room is None else list(room.MIXINS)
+
+
+def accelerate(agent: Any, config: RunConfig) -> None:
+    """Let an agent of a class with `mixins` update itself and act faster, as its run says.
+
+    Raises:
+        ConfigError: `fast` is set, and the room stays out.
+    """
+    require(config)
+    room = _door() if config.fast or config.record_updates else None
+    if room is not None:
+        room.accelerate(agent, config)
+
+
+def native_worlds() -> Any:
+    """Return the module that steps PyBullet's own environments natively, None without the room."""
+    room = _door()
+    return None if room is None else room.native_worlds()
+
+
+def before_torch(config: RunConfig) -> None:
+    """Set what PyTorch reads as it is imported; a command calls it before that.
+
+    Raises:
+        ConfigError: This process cannot compute as `fast` or `fast_math` says.
+    """
+    if not _why_out("startup"):
+        _import("startup").before_torch(config)
+    require(config)
+
+
+def import_compiler_late() -> None:
+    """Leave out PyTorch's compiler, which every optimizer imports, until somebody compiles."""
+    if not _why_out("startup"):
+        _import("startup").import_compiler_late()
+
+
+def require(config: RunConfig) -> None:
+    """Check that this process computes as `fast` and `fast_math` say, and switch it if it can.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    for key, module in (("fast", "door"), ("fast_math", "fast_math")):
+        value = getattr(config, key)
+        if value and (reason := _why_out(module)):
+            raise ConfigError(f"{key}={str(value).lower()}: {reason}. Leave {key}=false.")
+    if not _why_out("fast_math"):
+        _import("fast_math").require(fast=config.fast_math)
+
+
+def computes_fast_math() -> bool:
+    """Return whether this process computes with `fast_math=true`."""
+    return not _why_out("fast_math") and bool(_import("fast_math").is_fast())
+
+
+def compile_fast_math() -> None:
+    """Compile the switch of `fast_math`, so that a server of processes that train can load it."""
+    if not _why_out("fast_math"):
+        _import("fast_math").prepare()
+
+
+def load_fast_math() -> None:
+    """Load the switch of `fast_math` if it is compiled; that must come before PyTorch."""
+    if not _why_out("fast_math"):
+        _import("fast_math").load_switch(compiles=False)
+
+
+@cache
+def _door() -> Any:
+    """Return the room's door, None where it stays out; one line of the log says why."""
+    if reason := _why_out("door"):
+        log.warning("trainings are not accelerated: %s", reason)
+        return None
+    return _import("door")
+
+
+@cache
+def _why_out(module: str) -> str:
+    """Return why a module of the room cannot be used, empty if it can."""
+    try:
+        reason: str = import_module(_ROOM).why_not_tested()
+        if not reason:
+            _import(module)
+        return reason
+    # Another version of a library may lack anything; what is missing must never end a training.
+    except Exception as error:
+        log.debug("why %s.%s stays out:", _ROOM, module, exc_info=True)
+        return f"{_ROOM} cannot be imported ({type(error).__name__}: {error})"
+
+
+def _import(module: str) -> Any:
+    return import_module(f"{_ROOM}.{module}")

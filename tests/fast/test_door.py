@@ -1,0 +1,121 @@
+"""One door: the room `rlzoo_plus.fast` makes trainings faster, and they do without it as well."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.training import tiny_config
+
+from rlzoo_plus import accelerators, fast
+from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.doctor.digests import run_digests
+from rlzoo_plus.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ["eval.every_steps=null", "report.video=false", "report.plot=false", "seed=1"]
+PPO = ["algo=ppo", "env=cartpole", "n_timesteps=512"]
+_OFF_POLICY = ["env=pendulum", "n_timesteps=300", "algo.hyperparams.learning_starts=100"]
+# Eight algorithms, the environments of PyBullet that are stepped natively, and user settings.
+TRAININGS = {
+    "ppo": [*PPO, "normalize=true"],
+    "a2c": ["algo=a2c", "env=hopper_bullet", "n_envs=2", "n_timesteps=320"],
+    "trpo": ["algo=trpo", "env=cartpole_bullet", "n_timesteps=512", "algo.hyperparams.n_steps=64"],
+    "dqn": ["algo=dqn", "env=cartpole", "n_timesteps=1200"],
+    **{name: [f"algo={name}", *_OFF_POLICY] for name in ("sac", "td3", "ddpg", "tqc")},
+}
+# As in a version of torch without the module on which recordings depend.
+_LACKING = "import sys\nsys.modules['torch.utils._python_dispatch'] = None"
+
+
+@pytest.fixture
+def fresh():
+    """Let the door be tried anew, and again after the test."""
+    caches = (accelerators._door, accelerators._why_out)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def copy_without_room(folder):
+    """Copy the package without the room; return the copy's root."""
+    left_out = shutil.ignore_patterns("__pycache__", "fast")
+    for name in ("rlzoo_plus", "robots", "hydra_plugins", "conf"):
+        shutil.copytree(ROOT / name, folder / name, ignore=left_out)
+    return folder
+
+
+def train(root, run_dir, *overrides, before=""):
+    """Train by the command line of one copy of the package; return what it printed."""
+    code = f"{before}\nfrom rlzoo_plus.commands.dispatch import entry_point\nentry_point('train')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *overrides, *SHORT, f"run_dir={run_dir}"],
+        cwd=run_dir.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_nothing_else_imports_the_room():
+    found = []
+    for file in (ROOT / "rlzoo_plus").rglob("*.py"):
+        if "fast" in file.relative_to(ROOT).parts:
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                base = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                names = [f"{base}{alias.name}." for alias in node.names]
+                found += [file.name for name in names if name.startswith("rlzoo_plus.fast.")]
+    assert found == []
+
+
+@pytest.mark.usefixtures("fresh")
+def test_it_stays_out_for_versions_that_it_was_not_tested_with(monkeypatch, caplog):
+    monkeypatch.setitem(fast.TESTED, "torch", ("1.9.",))
+    config = tiny_config("ppo", "CartPole-v1")
+    for _ in range(2):
+        assert accelerators.mixins(config) == []
+    assert accelerators.native_worlds() is None
+    (line,) = [r.getMessage() for r in caplog.records if "not accelerated" in r.getMessage()]
+    assert "it was tested with torch 1.9.*" in line
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("key", ["fast", "fast_math"])
+def test_what_it_alone_can_do_is_refused_in_one_line_where_it_stays_out(monkeypatch, key):
+    monkeypatch.setitem(fast.TESTED, "stable-baselines3", ("1.",))
+    config = tiny_config("ppo", "CartPole-v1", f"{key}=true")
+    with pytest.raises(
+        ConfigError, match=rf"^{key}=true: .*stable-baselines3.*Leave {key}=false\.$"
+    ):
+        accelerators.require(config)
+
+
+@pytest.mark.training
+def test_a_library_that_lacks_a_part_ends_no_training(tmp_path):
+    for setting in ("true", "false"):
+        run_dir = tmp_path / setting
+        code, text = train(ROOT, run_dir, *PPO, f"record_updates={setting}", before=_LACKING)
+        assert code == 0, text
+        assert text.count("trainings are not accelerated") == (setting == "true")
+        assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_weights_are_the_same_without_the_room(tmp_path):
+    without = copy_without_room(tmp_path / "copy")
+    for name, overrides in TRAININGS.items():
+        runs = [tmp_path / f"{name}-{kind}" for kind in ("with", "without")]
+        for root, run_dir in zip((ROOT, without), runs, strict=True):
+            code, text = train(root, run_dir, *overrides)
+            assert code == 0, text
+            assert ("not accelerated" in text) == (root is without), text
+        assert run_digests(RunDir(runs[0])) == run_digests(RunDir(runs[1])), name
