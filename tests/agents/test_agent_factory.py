@@ -34,60 +34,49 @@ def _layers(module):
     return [m.out_features for m in module.modules() if isinstance(m, torch.nn.Linear)]
 
 
-def test_actor_and_critic_may_have_layers_of_their_own(build):
-    agent, _ = build("ppo", "network.net_arch={actor: [6], critic: [7, 5]}")
+def test_actor_and_critic_may_have_layers_of_their_own_in_every_family(build):
+    parts = "network.net_arch={actor: [6], critic: [7, 5]}"
+    agent, _ = build("ppo", parts)
     assert _layers(agent.policy.mlp_extractor.policy_net) == [6]
     assert _layers(agent.policy.mlp_extractor.value_net) == [7, 5]
-
-
-def test_the_critic_of_an_off_policy_algorithm_follows_the_same_key(build):
-    agent, _ = build("sac", "network.net_arch={actor: [6], critic: [7, 5]}")
+    agent, _ = build("sac", parts)
     assert _layers(agent.critic.q_networks[0]) == [7, 5, 1]
     assert _layers(agent.actor.latent_pi) == [6]
 
 
-def test_a_forgotten_part_of_the_network_is_named(build):
-    with pytest.raises(ConfigError, match="Give both actor and critic"):
-        build("ppo", "network.net_arch={actor: [6]}")
+@pytest.mark.parametrize(
+    ("algo", "overrides", "message"),
+    [
+        ("ppo", ("network.net_arch={actor: [6]}",), "Give both actor and critic"),
+        ("ppo", ("network.n_critics=2",), "network: unknown argument of ppo's policy 'n_critics'"),
+        ("ppo", ("network.policy_kwargs.squash_outputs=true",), "Did you mean 'squash_output'"),
+        (
+            "ars",
+            ("network.net_arch=null", "network.policy=auto", "env.id=tests/TinyDict-v0"),
+            "flatten_observation",
+        ),
+        ("ppo", ("network.optimizer_kwargs={colour: red}",), "refuses its configuration"),
+    ],
+)
+def test_what_the_algorithm_or_its_policy_does_not_take_is_named(build, algo, overrides, message):
+    ids = [text.removeprefix("env.id=") for text in overrides if text.startswith("env.id=")]
+    others = [text for text in overrides if not text.startswith("env.id=")]
+    with pytest.raises(ConfigError, match=message):
+        build(algo, *others, env=ids[0] if ids else "tests/TinyReach-v0")
 
 
-def test_an_argument_that_the_policy_does_not_take_is_named(build):
-    with pytest.raises(ConfigError, match=r"network: unknown argument of ppo's policy 'n_critics'"):
-        build("ppo", "network.n_critics=2")
-
-
-def test_a_mistyped_policy_argument_gets_a_suggestion(build):
-    with pytest.raises(ConfigError, match="Did you mean 'squash_output'"):
-        build("ppo", "network.policy_kwargs.squash_outputs=true")
-
-
-def test_an_algorithm_without_a_policy_for_the_observations_offers_a_wrapper(build):
-    with pytest.raises(ConfigError, match="flatten_observation"):
-        build("ars", "network.net_arch=null", "network.policy=auto", env="tests/TinyDict-v0")
-
-
-def test_activation_and_optimizer_reach_the_policy(build):
-    agent, _ = build("ppo", "network.activation=elu", "network.optimizer=adamw")
+def test_activation_and_optimizer_reach_the_policy_with_their_arguments(build):
+    agent, _ = build(
+        "ppo",
+        "network.activation=elu",
+        "network.optimizer=adamw",
+        "network.optimizer_kwargs={weight_decay: 0.25, betas: [0.5, 0.9]}",
+    )
     assert isinstance(agent.policy.optimizer, torch.optim.AdamW)
     assert any(isinstance(m, torch.nn.ELU) for m in agent.policy.modules())
-
-
-def test_arguments_of_the_optimizer_reach_it(build):
-    agent, _ = build(
-        "ppo", "network.optimizer=adamw", "network.optimizer_kwargs={weight_decay: 0.25}"
-    )
     assert agent.policy.optimizer.param_groups[0]["weight_decay"] == 0.25
-
-
-def test_a_list_is_a_tuple_where_the_optimizer_wants_one(build):
-    agent, _ = build("ppo", "network.optimizer_kwargs={betas: [0.5, 0.9]}")
-    assert agent.policy.optimizer.defaults["betas"] == (0.5, 0.9)
-    assert type(agent.policy.optimizer.defaults["betas"]) is tuple
-
-
-def test_arguments_that_the_algorithm_refuses_become_one_message(build):
-    with pytest.raises(ConfigError, match="refuses its configuration"):
-        build("ppo", "network.optimizer_kwargs={colour: red}")
+    # A list is a tuple where the optimizer wants one.
+    assert repr(agent.policy.optimizer.defaults["betas"]) == "(0.5, 0.9)"
 
 
 @pytest.mark.training
@@ -110,13 +99,10 @@ def test_a_schedule_of_the_clipping_reaches_the_algorithm(build):
     assert agent.clip_range(0.5) == pytest.approx(0.2)
 
 
-def test_normal_action_noise_reaches_the_algorithm(build):
+def test_action_noise_reaches_the_algorithm_with_its_own_numbers(build):
     agent, _ = build("td3", "algo.action_noise={type: normal, std: 0.3}")
     assert isinstance(agent.action_noise, NormalActionNoise)
     np.testing.assert_array_equal(agent.action_noise._sigma, [0.3])
-
-
-def test_ou_action_noise_takes_its_own_numbers(build):
     agent, _ = build("ddpg", "algo.action_noise={type: ou, std: 0.3, theta: 0.5, dt: 0.1}")
     assert isinstance(agent.action_noise, OrnsteinUhlenbeckActionNoise)
     assert (agent.action_noise._theta, agent.action_noise._dt) == (0.5, 0.1)
@@ -131,6 +117,7 @@ def test_on_policy_algorithms_use_one_thread():
     threads, why = thread_policy(tiny_config("ppo", "tests/TinyReach-v0", "num_threads=auto"))
     assert threads == 1
     assert "num_threads" in why
+    assert thread_policy(tiny_config("sac", "tests/TinyReach-v0", "num_threads=3"))[0] == 3
 
 
 def test_a_lone_off_policy_run_uses_all_cores_that_it_may_use(monkeypatch, tmp_path):
@@ -148,18 +135,11 @@ def test_a_lone_off_policy_run_uses_all_cores_that_it_may_use(monkeypatch, tmp_p
     assert thread_policy(config)[0] == 3
 
 
-def test_a_number_of_threads_is_taken_as_it_is():
-    assert thread_policy(tiny_config("sac", "tests/TinyReach-v0", "num_threads=3"))[0] == 3
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
 def test_a_device_that_is_not_there_is_a_user_error(device):
     with pytest.raises(ConfigError, match=f"device={device}.*0 CUDA devices.*device=cpu"):
         check_device(device)
-
-
-def test_the_processor_is_always_there():
     check_device("cpu")
     check_device("auto")
 
@@ -215,24 +195,17 @@ def test_a_policy_is_found_in_a_run_directory(build, tmp_path):
     assert load_policy(tmp_path).predict(np.zeros(3, np.float32))[0].shape == (1,)
 
 
-def test_a_folder_without_a_policy_is_a_user_error(tmp_path):
+def test_a_bundle_that_is_missing_or_does_not_fit_is_a_user_error(build, tmp_path):
     with pytest.raises(ConfigError, match="no usable policy"):
         load_policy(tmp_path)
-
-
-def test_weights_of_another_network_are_a_user_error(build, tmp_path):
-    agent, _ = build()
-    other = tiny_config("ppo", "tests/TinyReach-v0", "network.net_arch=[9]")
-    save_policy(tmp_path / "bundle", agent, other, {"step": 0})
-    with pytest.raises(ConfigError, match="do not fit the network"):
-        load_policy(tmp_path / "bundle")
-
-
-def test_a_configuration_of_another_version_in_a_bundle_is_a_user_error(build, tmp_path):
     agent, config = build()
-    save_policy(tmp_path / "bundle", agent, config.model_copy(update={"seed": -1}), {"step": 0})
+    other = tiny_config("ppo", "tests/TinyReach-v0", "network.net_arch=[9]")
+    save_policy(tmp_path / "weights", agent, other, {"step": 0})
+    with pytest.raises(ConfigError, match="do not fit the network"):
+        load_policy(tmp_path / "weights")
+    save_policy(tmp_path / "newer", agent, config.model_copy(update={"seed": -1}), {"step": 0})
     with pytest.raises(ConfigError):
-        load_policy(tmp_path / "bundle")
+        load_policy(tmp_path / "newer")
 
 
 @pytest.mark.training

@@ -47,9 +47,13 @@ def in_line(config):
     return config.model_copy(update={"eval": never})
 
 
-def assert_same(one, two):
+def assert_same_digests(one, two):
     expected, found = run_digests(one), run_digests(two)
     assert not sorted(k for k in expected | found if expected.get(k) != found.get(k))
+
+
+def assert_same(one, two):
+    assert_same_digests(one, two)
     names = [sorted(p.name for p in run.checkpoints().root.iterdir()) for run in (one, two)]
     assert names[0] == names[1]
     for step in one.checkpoints().steps():
@@ -95,8 +99,7 @@ def test_a_run_that_is_stopped_and_killed_goes_on_as_if_it_were_not(tmp_path, pr
     pieces, result, stops = train_in_pieces(tmp_path / "pieces", config, 3)
     assert stops >= 2
     assert result.exact, result.inexact_because
-    expected, found = run_digests(plain), run_digests(pieces)
-    assert not sorted(k for k in expected | found if expected.get(k) != found.get(k))
+    assert_same_digests(plain, pieces)
     run_dir = start_run(tmp_path / "killed", config)
     for count in (4, 3):
         with pytest.raises(KeyboardInterrupt):
@@ -104,8 +107,7 @@ def test_a_run_that_is_stopped_and_killed_goes_on_as_if_it_were_not(tmp_path, pr
     result = ExpManager(config, run_dir).train()
     assert len(processes) == stops + 4
     assert result.exact, result.inexact_because
-    found = run_digests(run_dir)
-    assert not sorted(k for k in expected | found if expected.get(k) != found.get(k))
+    assert_same_digests(plain, run_dir)
 
 
 def test_an_evaluation_that_takes_too_long_ends_the_run_where_it_began(tmp_path, monkeypatch):
@@ -121,8 +123,7 @@ def test_an_evaluation_that_takes_too_long_ends_the_run_where_it_began(tmp_path,
     assert not run_dir.evaluations_file.exists()
     result = ExpManager(config, run_dir).train()
     assert result.exact, result.inexact_because
-    expected, found = run_digests(plain), run_digests(run_dir)
-    assert not sorted(k for k in expected | found if expected.get(k) != found.get(k))
+    assert_same_digests(plain, run_dir)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["while training", "after the last step"])
