@@ -1,6 +1,17 @@
 """Optuna, imported here alone: without it a user reads how to install it, with it nothing it logs.
 
 Modules that import this one are imported when a study is opened, and by no light module.
+
+What is used of Optuna that it does not document, with the test that notices a change:
+
+- `samplers.PlainCmaEsSampler` replaces `_restore_optimizer`, `_init_optimizer` and
+  `_get_solution_trials`, and reads `_cma_rng`, `_with_margin` and the attribute `x_for_tell`:
+  test_cma_draws_what_optunas_own_draws_and_stores_no_pickle.
+- `trial_lease` writes the attributes `constraints:...` and `fixed_params`, as `Trial` and
+  `enqueue_trial` do: test_what_was_told_is_read_back, test_a_trial_that_was_half_drawn_keeps_what_
+  was_drawn.
+- `optuna.trial.Trial(study, id)` in `study` and `trial_reporter`: test_asking_and_telling.py.
+- Records of a journal are known by their `op_code` in `journal`: test_foreign_studies.py.
 """
 
 import warnings

@@ -190,6 +190,24 @@ def test_processes_that_make_the_tables_at_once_all_succeed(postgres, tmp_path):
     assert [process.returncode for process in started] == [0] * 4, outcomes
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("study show mine", "train study=mine trial=1"),
+        *("train -m hpo=ppo env=cartpole_bullet", "doctor -m hpo=ppo env=cartpole_bullet"),
+    ],
+)
+def test_without_optuna_each_command_names_the_extra(words, tmp_path):
+    code = (
+        "import sys; sys.modules['optuna'] = None\n"
+        "from rlzoo_plus.commands.dispatch import run; sys.exit(run(sys.argv[1], sys.argv[2:]))"
+    )
+    command = [sys.executable, "-c", code, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "pip install 'rlzoo-plus[tune]'" in done.stdout + done.stderr
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
 def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"rlzoo-plus\[postgres\]"):
