@@ -257,11 +257,13 @@ CALLBACKS = Registry(
     "callbacks",
     {
         **_in(
-            "rlzoo_plus.training.callbacks.networks", histograms="Histograms", gradients="Gradients"
+            "rlzoo_plus.training.callbacks.shipped",
+            histograms="Histograms",
+            gradients="Gradients",
+            q_values="QValues",
+            reward_terms="RewardTerms",
+            episode_video="EpisodeVideo",
         ),
-        **_in("rlzoo_plus.training.callbacks.networks", q_values="QValues"),
-        **_in("rlzoo_plus.training.callbacks.reward_terms", reward_terms="RewardTerms"),
-        **_in("rlzoo_plus.training.callbacks.episode_video", episode_video="EpisodeVideo"),
     },
     bases=[f"{_SB3}.callbacks:BaseCallback"],
 )

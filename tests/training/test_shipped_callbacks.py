@@ -59,7 +59,7 @@ def test_q_values_are_those_of_the_critic_for_the_newest_transitions(tmp_path):
     import torch
     from stable_baselines3 import DQN
 
-    from rlzoo_plus.training.callbacks.networks import QValues
+    from rlzoo_plus.training.callbacks.shipped import QValues
 
     agent = DQN("MlpPolicy", "CartPole-v1", learning_starts=1000, seed=0, device="cpu")
     agent.learn(40)
@@ -77,7 +77,7 @@ def test_q_values_are_those_of_the_critic_for_the_newest_transitions(tmp_path):
 def test_terms_of_the_reward_are_means_of_sums_over_episodes():
     from types import SimpleNamespace
 
-    from rlzoo_plus.training.callbacks.reward_terms import RewardTerms
+    from rlzoo_plus.training.callbacks.shipped import RewardTerms
 
     logged = {}
     callback = RewardTerms()
