@@ -12,9 +12,10 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import unwrap_vec_wrapper
 
@@ -26,9 +27,6 @@ from rlzoo_plus.envs.finite import (
 )
 from rlzoo_plus.envs.monitor import mean_of_episodes
 from rlzoo_plus.errors import ConfigError, RunError, unknown_name
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger(__name__)
 # An extractor of its own for the policy or the value, and the target of a network.

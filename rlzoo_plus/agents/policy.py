@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
+from rlzoo_plus.agents.allocation import AllocationLimit
+from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
@@ -240,9 +243,6 @@ def _build(
     action_space: spaces.Space[Any],
     weights: dict[str, Any],
 ) -> Any:
-    from rlzoo_plus.agents.allocation import AllocationLimit
-    from rlzoo_plus.agents.factory import make_policy
-
     if not all(isinstance(v, np.ndarray) for v in weights.values()):
         raise ConfigError("the weights do not fit the network: they are no arrays.")
     try:
@@ -266,8 +266,6 @@ def load_weights(network: BasePolicy, weights: dict[str, np.ndarray]) -> None:
     Raises:
         ConfigError: Names, shapes or types are not the network's.
     """
-    import torch
-
     tensors = {k: torch.from_numpy(np.array(v)) for k, v in weights.items()}
     own = network.state_dict()
     problems = list(misfits(own, tensors).values()) or [

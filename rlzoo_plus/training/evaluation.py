@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
 from rlzoo_plus.analysis.statistics import iqm
 from rlzoo_plus.artifacts.result import EvaluationRecord
@@ -32,21 +33,13 @@ _Outcome = tuple[float, int, bool | None, dict[str, float]]
 
 
 class Step(NamedTuple):
-    """One step of all environments.
+    """One step of all environments."""
 
-    Attributes:
-        observation: What the policy saw, shape (n_envs, ...), or a dictionary of such.
-        action: What it did, shape (n_envs, ...).
-        reward: Shape (n_envs,).
-        done: Whether the episode ended, shape (n_envs,).
-        infos: One for each environment.
-    """
-
-    observation: Any
-    action: np.ndarray
-    reward: np.ndarray
-    done: np.ndarray
-    infos: list[dict[str, Any]]
+    observation: Any  # what the policy saw, shape (n_envs, ...), or a dictionary of such
+    action: np.ndarray  # what it did, shape (n_envs, ...)
+    reward: np.ndarray  # shape (n_envs,)
+    done: np.ndarray  # whether the episode ended, shape (n_envs,)
+    infos: list[dict[str, Any]]  # one for each environment
 
 
 # Called at each step, with which of the environments play an episode that counts, shape (n_envs,).
@@ -59,19 +52,12 @@ class EvaluationStopped(Exception):  # noqa: N818 - an answer, not an error
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The episodes of one evaluation, in the order of their seeds.
+    """The episodes of one evaluation, in the order of their seeds."""
 
-    Attributes:
-        returns: Sum of raw rewards of each episode.
-        episode_lengths: Steps of each episode.
-        successes: `is_success` of each episode's last step, None if it was not reported.
-        measured: What else is known of each episode, by name.
-    """
-
-    returns: list[float]
-    episode_lengths: list[int]
-    successes: list[bool | None]
-    measured: list[dict[str, float]] = field(default_factory=list)
+    returns: list[float]  # sum of raw rewards of each episode
+    episode_lengths: list[int]  # steps of each episode
+    successes: list[bool | None]  # `is_success` of its last step, None if it was not reported
+    measured: list[dict[str, float]] = field(default_factory=list)  # what else is known, by name
 
     @property
     def about_cuts(self) -> str:
@@ -201,8 +187,6 @@ def _outcome(info: dict[str, Any], measured: Mapping[str, float]) -> _Outcome:
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Use one thread inside: acting alone is fastest with it."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -55,24 +55,17 @@ class ExpManager:
     """Trains one run; it parses no configuration and chooses no path.
 
     In a run directory with checkpoints, training resumes from the newest that is whole.
-
-    Attributes:
-        config: The checked configuration.
-        run_dir: Where everything is written; `run_dir.start` has been called.
-        stop: How the run is asked to stop from outside.
-        progress: What the terminal shows, None for nothing.
-        report: Makes the plot and the video of a finished run; returns the files, for trackers.
-        on_evaluation: Called with each evaluation's record, and whether it is the best so far.
-        files: What `report` has returned.
     """
 
-    config: RunConfig
-    run_dir: RunDir
-    stop: StopRequest | None = None
-    progress: ProgressCallback | None = None
+    config: RunConfig  # checked
+    run_dir: RunDir  # where everything is written; `run_dir.start` has been called
+    stop: StopRequest | None = None  # how the run is asked to stop from outside
+    progress: ProgressCallback | None = None  # what the terminal shows
+    # Makes the plot and the video of a finished run; returns the files, for trackers.
     report: Callable[[], list[Path]] | None = None
+    # Called with each evaluation's record, and whether it is the best so far.
     on_evaluation: Callable[[EvaluationRecord, bool], None] | None = None
-    files: list[Path] = field(default_factory=list, init=False)
+    files: list[Path] = field(default_factory=list, init=False)  # what `report` has returned
 
     def __post_init__(self) -> None:
         """Complete the configuration, and derive the seeds."""

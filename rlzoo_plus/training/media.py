@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rlzoo_plus.analysis.curves import plot_learning_curve
+from rlzoo_plus.envs.factory import make_eval_env, steps_alike
+from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,8 +45,6 @@ def write_media(
     """
 
     def plot() -> Path:
-        from rlzoo_plus.analysis.curves import plot_learning_curve
-
         out = run_dir.plots / "learning_curve.png"
         plot_learning_curve([run_dir], out)
         return out
@@ -96,7 +97,6 @@ def record_video(
     Raises:
         ConfigError: The environment renders no images, or the file's suffix is not known.
     """
-    from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.training.evaluation import play
 
     with contextlib.closing(make_rendering_env(config)) as venv:
@@ -122,8 +122,6 @@ def make_rendering_env(config: RunConfig) -> VecEnv:
     Raises:
         ConfigError: It cannot be made, or renders none.
     """
-    from rlzoo_plus.envs.factory import make_eval_env, steps_alike
-
     try:
         return make_eval_env(config.env, 1, steps_alike(config), "rgb_array")
     except (ConfigError, AssertionError, NotImplementedError) as error:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from torch.profiler import ProfilerActivity, profile, schedule
+
 from rlzoo_plus.analysis.flame import flame_graph
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.config.schema import RunConfig
@@ -142,8 +144,6 @@ def _sample(folder: Path, agent: BaseAlgorithm) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _trace(folder: Path, agent: Any) -> Iterator[None]:
-    from torch.profiler import ProfilerActivity, profile, schedule
-
     activities = [ProfilerActivity.CPU]
     if agent.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)

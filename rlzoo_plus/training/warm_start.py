@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from rlzoo_plus.agents.policy import load_run_bundle
+from rlzoo_plus.agents.policy import load_run_bundle, misfits, with_old_names
 from rlzoo_plus.analysis.find_run import find_place, stored_config
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.bundle import Bundle, load_bundle
@@ -28,7 +29,13 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.schema import InitConfig, RunConfig
+from rlzoo_plus.envs.normalization import ObservationNormalizer
+from rlzoo_plus.envs.plain_state import to_plain
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
+from rlzoo_plus.export.zoo_agent import find_files
+from rlzoo_plus.training.resume import replay_rows
+from rlzoo_plus.training.resume.agent_state import take_over_optimizers
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -41,21 +48,13 @@ _SHOWN, HASH_DIGITS = 6, 16
 
 @dataclass(frozen=True)
 class Source:
-    """What a warm start takes from an earlier run.
+    """What a warm start takes from an earlier run."""
 
-    Attributes:
-        about: Its path, step and algorithm.
-        weights: The policy's parameters by name.
-        normalization: Statistics of the observations, None if they were not normalised.
-        agent: Optimizers and learned tensors; empty if these are not asked for.
-        checkpoint: Holds the replay buffer; None if neither is asked for, and of a zip.
-    """
-
-    about: dict[str, Any]
-    weights: dict[str, np.ndarray]
-    normalization: dict[str, Any] | None
-    agent: dict[str, Any] = field(default_factory=dict)
-    checkpoint: Checkpoint | None = None
+    about: dict[str, Any]  # its path, step and algorithm
+    weights: dict[str, np.ndarray]  # the policy's parameters by name
+    normalization: dict[str, Any] | None  # statistics of the observations
+    agent: dict[str, Any] = field(default_factory=dict)  # optimizers and learned tensors, if wanted
+    checkpoint: Checkpoint | None = None  # holds the replay buffer, if one of both is wanted
 
     def sha256(self, parts: Iterable[str]) -> str:
         """Return a hash of the content of some parts."""
@@ -118,8 +117,6 @@ def begin_from_source(agent: BaseAlgorithm, config: RunConfig, run_dir: RunDir) 
     source = read_source(config.init_from, init)
     sha256 = source.sha256(init.parts)
     _check_hash(config, sha256)
-    from rlzoo_plus.training.resume.agent_state import take_over_optimizers
-
     take = {
         "normalization": lambda: _take_normalization(agent, source),
         "optimizer": lambda: take_over_optimizers(agent, source.agent),
@@ -204,10 +201,6 @@ def _checkpoint_of(run: RunDir, bundle: Bundle, init: InitConfig) -> Checkpoint:
 
 
 def _read_zip(path: Path, *, optimizers: bool) -> Source:
-    from rlzoo_plus.envs.plain_state import to_plain
-    from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
-    from rlzoo_plus.export.zoo_agent import find_files
-
     archive = read_archive(path, optimizers=optimizers)
     file = find_files(path).statistics
     normalizer = None if file is None else read_statistics(file).normalizer
@@ -221,10 +214,6 @@ def _read_zip(path: Path, *, optimizers: bool) -> Source:
 
 def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> list[str]:
     """Load the layers that fit; return a text for each that does not."""
-    import torch
-
-    from rlzoo_plus.agents.policy import misfits, with_old_names
-
     own = agent.policy.state_dict()
     given = with_old_names(source.weights, own)
     lines = misfits(own, given)
@@ -244,8 +233,6 @@ def _take_policy(agent: BaseAlgorithm, source: Source, config: RunConfig) -> lis
 
 
 def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
-    from rlzoo_plus.envs.normalization import ObservationNormalizer
-
     venv = agent.get_vec_normalize_env()
     normalizer = ObservationNormalizer.from_state(source.normalization)
     if normalizer is None or venv is None or not venv.norm_obs:
@@ -262,8 +249,6 @@ def _take_normalization(agent: BaseAlgorithm, source: Source) -> None:
 
 
 def _take_buffer(agent: Any, checkpoint: Checkpoint | None) -> None:
-    from rlzoo_plus.training.resume import replay_rows
-
     assert checkpoint is not None
     buffer, state = agent.replay_buffer, checkpoint.state["buffer"]
     if state is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
@@ -36,19 +36,12 @@ ProgressCallback = BarProgress | LineProgress
 
 @dataclass
 class RunCallbacks:
-    """The callbacks of a run, by what they do.
+    """The callbacks of a run, by what they do."""
 
-    Attributes:
-        evaluation: None when the run is not evaluated.
-        checkpoint: Also saves at the end of a run.
-        acting: All that act between iterations, in order.
-        user: The user's own.
-    """
-
-    evaluation: EvaluationCallback | None
-    checkpoint: CheckpointCallback
-    acting: list[RunCallback]
-    user: list[BaseCallback] = field(default_factory=list)
+    evaluation: EvaluationCallback | None  # None when the run is not evaluated
+    checkpoint: CheckpointCallback  # also saves at the end of a run
+    acting: list[RunCallback]  # all that act between iterations, in order
+    user: list[BaseCallback]  # the user's own
 
     def as_list(self) -> CallbackList:
         """Return what `learn()` takes."""

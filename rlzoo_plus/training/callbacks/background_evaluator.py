@@ -81,17 +81,11 @@ def background_eval_blocker(config: RunConfig, threads: int, *, decides: bool) -
 
 @dataclass(frozen=True)
 class Request:
-    """What an evaluation needs of an agent; it shares no memory with it.
+    """What an evaluation needs of an agent; it shares no memory with it."""
 
-    Attributes:
-        weights: The policy's parameters by name, arrays.
-        normalizer: Of its observations, None if they are taken as they are.
-        generators: States of the global random generators.
-    """
-
-    weights: dict[str, Any]
-    normalizer: ObservationNormalizer | None
-    generators: tuple[Any, ...]
+    weights: dict[str, Any]  # the policy's parameters by name, arrays
+    normalizer: ObservationNormalizer | None  # of its observations
+    generators: tuple[Any, ...]  # states of the global random generators
 
     @classmethod
     def of_agent(cls, agent: BaseAlgorithm) -> Request:

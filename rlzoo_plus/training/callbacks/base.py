@@ -38,17 +38,11 @@ class RunCallback(BaseCallback):
 
 @dataclass
 class StopRequest:
-    """What signals and listeners ask of a run; it is done at the top of the next iteration.
+    """What signals and listeners ask of a run; it is done at the top of the next iteration."""
 
-    Attributes:
-        signal_number: The signal that asked to stop, None as long as none did.
-        checkpoint: Whether a checkpoint is asked for.
-        reason: Why a listener of the evaluations asks to stop, None as long as none does.
-    """
-
-    signal_number: int | None = None
-    checkpoint: bool = False
-    reason: str | None = None
+    signal_number: int | None = None  # the signal that asked to stop
+    checkpoint: bool = False  # whether a checkpoint is asked for
+    reason: str | None = None  # why a listener of the evaluations asks to stop
     _handlers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
     _ends_at_once: bool = field(default=False, repr=False)
 

@@ -42,17 +42,11 @@ _PATIENCE_S, _PATIENCE_WITHOUT_LIMIT_S, _LOOK_S = 20.0, 0.5, 0.2
 
 @dataclass
 class Pending:
-    """An evaluation that is being made beside the training.
+    """An evaluation that is being made beside the training."""
 
-    Attributes:
-        step: Environment steps of its policy.
-        policy: What the policy is made of.
-        on_known: Called when the outcome is known, with True, or when nobody waits for it any
-            more, with False.
-    """
-
-    step: int
-    policy: Request
+    step: int  # environment steps of its policy
+    policy: Request  # what the policy is made of
+    # Called with True when the outcome is known, with False when nobody waits for it any more.
     on_known: Callable[[bool], None] = lambda _: None
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from rlzoo_plus.accelerators import computes_fast_math
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
 from rlzoo_plus.artifacts.untrusted import levels
@@ -40,8 +42,6 @@ def numeric_fingerprint(device: str, packages: Iterable[str] = ()) -> dict[str, 
         device: The agent's device.
         packages: Further packages that its algorithm computes with.
     """
-    import torch
-
     machine = machine_fingerprint()
     names = [*(name for name in PACKAGES if name not in _WITHOUT_EFFECT), *packages]
     on_gpu = device.startswith("cuda")

@@ -66,16 +66,7 @@ class Snapshot:
 
 
 class RunSnapshot:
-    """Takes and restores snapshots of one run.
-
-    Attributes:
-        exactness: The run's resumes.
-        evaluation: The callback that evaluates the run, and keeps its best policy.
-        callbacks: All callbacks of the run, in their order.
-        code: The user's code that the run executes.
-        written: The chunks of the newest written checkpoint.
-        cut_rows: The log rows from before the last stop that are to be logged again.
-    """
+    """Takes and restores snapshots of one run."""
 
     def __init__(
         self,
@@ -85,11 +76,11 @@ class RunSnapshot:
         evaluation: EvaluationCallback | None = None,
     ) -> None:
         self.config, self.run_dir, self.store = config, run_dir, store
-        self.evaluation = evaluation
+        self.evaluation = evaluation  # it keeps the best policy
         self.exactness = Exactness()
-        self.callbacks: list[BaseCallback] = []
-        self.written: Mapping[str, ChunkIndex] = {}
-        self.cut_rows: CutRows | None = None
+        self.callbacks: list[BaseCallback] = []  # all of the run, in their order
+        self.written: Mapping[str, ChunkIndex] = {}  # chunks of the newest written checkpoint
+        self.cut_rows: CutRows | None = None  # rows from before the last stop, to be logged again
         self._parts: dict[str, Any] = {}
         self._settings: dict[str, Any] = {}
         # Position in the replay buffer, environment steps, and starts of long episodes.
@@ -97,7 +88,7 @@ class RunSnapshot:
         self._pending_at = self._written_at
         self._started = time.monotonic()
         self._fingerprint: dict[str, str] = {}
-        self.code = RunCode(config)
+        self.code = RunCode(config)  # the user's, which the run executes
 
     @property
     def training_time_s(self) -> float:
