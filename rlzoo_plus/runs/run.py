@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.agents import policy as policies
-from rlzoo_plus.agents.policy import Policy, check_stack, load_run_policy
 from rlzoo_plus.analysis.find_run import Place, find_place, read_config, require_trust
 from rlzoo_plus.analysis.run_list import find_runs, started_at, summarise
 from rlzoo_plus.analysis.series import evaluation_rows, metric_rows
@@ -28,16 +26,15 @@ from rlzoo_plus.runs.printing import lines_shown, plain_console
 from rlzoo_plus.runs.store_sync import bring_to_resume
 from rlzoo_plus.runs.train_job import check_before_building, interruptible, run_plan
 from rlzoo_plus.training import media
-from rlzoo_plus.training.callbacks import StopRequest
-from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
-from rlzoo_plus.training.metrics import load_metrics
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
+    from rlzoo_plus.agents.policy import Policy
     from rlzoo_plus.training.evaluation import Watch
 
 log = logging.getLogger(__name__)
+# No torch at the top: `fast_math` is set before it is imported, and mistakes are told at once.
 _OF_ENV = ("env.kwargs.", "env.time_limit=", "eval.max_episode_steps=")
 
 
@@ -278,6 +275,8 @@ class Run:
             self._config = None
             return self
         problem = check_before_building(plan)
+        from rlzoo_plus.training.callbacks import StopRequest
+
         stop, console = StopRequest(), plain_console(quiet=quiet)
 
         def claimed(run_dir: RunDir) -> None:
@@ -302,13 +301,15 @@ class Run:
         Raises:
             ConfigError: There is no such policy, it is damaged, or it needs trust.
         """
+        from rlzoo_plus.agents.policy import check_stack, load_policy, load_run_policy
+
         if self._place is not None and self._place.is_bundle:
             if which not in (None, "best"):
                 raise ConfigError(
                     f"{printable(self._place.path)} is a bundle with one policy; {which} is in "
                     "its run's directory."
                 )
-            policy = policies.load_policy(self._place.path, trust=self._trust)
+            policy = load_policy(self._place.path, trust=self._trust)
         else:
             policy = load_run_policy(self.run_dir, which or self.which, trust=self._trust)
         check_stack(self.config, policy)
@@ -384,6 +385,9 @@ class Run:
         self.require_trust()
         policy = self.policy(which)
         config, changed = self.changed_config(as_arguments(overrides, None, values))
+        from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
+        from rlzoo_plus.training.metrics import load_metrics
+
         metrics = load_metrics(config.eval.metrics)
         made = self.env(min(n_envs, episodes), config=config)
         with one_torch_thread(), contextlib.closing(made) as venv:
@@ -465,6 +469,8 @@ class Run:
         algo, path = self.config.algo.name, path if out is None else Path(out)
         labels = [algo if name.isdigit() else f"{algo}, {name}" for name in names]
         pairs = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
+        from rlzoo_plus.training.evaluation import one_torch_thread
+
         with one_torch_thread():
             n_frames = media.record_video(
                 self.config, pairs, path, seconds=seconds, seed=seed, deterministic=deterministic
