@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.compare import changed_values, describe_changes
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError, RunError
-from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
 from rlzoo_plus.training.resume.log_rows import CutRows, rewind_logs
+
+if TYPE_CHECKING:
+    from rlzoo_plus.training.callbacks.checkpoint_callback import CheckpointCallback
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, StrictInt
@@ -26,7 +26,6 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.envs.spaces import encode_space
-from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 from rlzoo_plus.training.resume import agent_state, env_state, replay_rows
 from rlzoo_plus.training.resume.callback_state import (
     capture_callbacks,
@@ -35,6 +34,9 @@ from rlzoo_plus.training.resume.callback_state import (
 )
 from rlzoo_plus.training.resume.fingerprint import RunCode, differences, numeric_fingerprint
 from rlzoo_plus.training.resume.log_rows import CutRows, log_sizes
+
+if TYPE_CHECKING:
+    from rlzoo_plus.training.callbacks.evaluation_callback import EvaluationCallback
 
 log = logging.getLogger(__name__)
 
