@@ -40,17 +40,17 @@ def main(arguments: list[str]) -> int:
         resume_gc()
         return multirun(arguments)
     loaded = load_typed(arguments)
-    if loaded is None:
-        return 0
     from rlzoo_plus.artifacts.provenance import command_line
     from rlzoo_plus.commands.typed import make_console
 
-    config, notes = loaded
-    _check_single(config, notes)
-    console = make_console()
-    set_up_logging(config.log.level, console)
-    command = command_line(["rlzoo-plus", "train", *arguments])
-    return train_plan(plan_run(config), console, command, notes)
+    code = 0
+    for config, notes in loaded:
+        _check_single(config, notes)
+        console = make_console()
+        set_up_logging(config.log.level, console)
+        command = command_line(["rlzoo-plus", "train", *arguments])
+        code = max(code, train_plan(plan_run(config), console, command, notes))
+    return code
 
 
 def _check_single(config: RunConfig, warnings: list[str]) -> None:

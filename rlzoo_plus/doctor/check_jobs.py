@@ -198,11 +198,10 @@ def _single(arguments: list[str]) -> list[JobFindings]:
     from rlzoo_plus.runs.load import load_typed
     from rlzoo_plus.runs.plan import plan_run
 
-    loaded = load_typed(arguments)
-    if loaded is None:
-        return []
-    config, notes = loaded
-    return [JobFindings([], plan_run(config).config, [*map(warning, notes)])]
+    return [
+        JobFindings([], plan_run(config).config, [*map(warning, notes)])
+        for config, notes in load_typed(arguments)
+    ]
 
 
 class _Jobs(Multirun):

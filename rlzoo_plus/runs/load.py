@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +58,11 @@ def load_noting(arguments: list[str]) -> tuple[RunConfig, list[str]]:
     return Resolver(arguments).resolve(composed)
 
 
-def load_typed(arguments: list[str]) -> tuple[RunConfig, list[str]] | None:
-    """Return what `load_noting` does, with the command line that Hydra has in the shell.
+def load_typed(arguments: list[str]) -> Iterator[tuple[RunConfig, list[str]]]:
+    """Yield what `load_noting` returns, with the command line that Hydra has in the shell.
 
-    None where an option such as `--cfg job` or `--info` has printed what it asks for.
+    Nothing where an option such as `--cfg job` or `--info` has printed what it asks for; several
+    where the user's own files make Hydra compose several jobs.
 
     Raises:
         ConfigError: The configuration is wrong.
@@ -77,11 +78,11 @@ def load_typed(arguments: list[str]) -> tuple[RunConfig, list[str]] | None:
 
     # Nothing is trained inside of Hydra, which would only be between the command and the run.
     run_hydra(take, arguments)
-    if not found:
-        return None
     # Those of hydra.job.env_set are for the training.
     os.environ.update(variables)
-    return Resolver(arguments).resolve(found[0])
+    resolver = Resolver(arguments)
+    for composed in found:
+        yield resolver.resolve(composed)
 
 
 def compose(
