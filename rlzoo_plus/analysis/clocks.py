@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,39 +30,32 @@ def positions(run: RunDir, steps: np.ndarray, axis: Axis) -> np.ndarray:
     if axis == "steps":
         return steps
     if axis == "episodes":
-        ends = episode_ends(sorted([*run.monitor.glob("*.csv"), *run.path.glob("*.monitor.csv")]))
+        ends = _episode_ends(sorted([*run.monitor.glob("*.csv"), *run.path.glob("*.monitor.csv")]))
         if not len(ends):
             return np.full(len(steps), np.nan)
         return np.searchsorted(ends, steps, side="right").astype(np.float64)
     return _hours(run, steps)
 
 
-def episode_ends(files: Sequence[Path]) -> np.ndarray:
-    """Return the environment steps at which episodes ended, rising, shape (n,).
-
-    Args:
-        files: A monitor's CSV for each environment; they are stepped together.
-    """
-    ends = []
+def _episode_ends(files: Sequence[Path]) -> np.ndarray:
+    """Return the steps at which episodes of environments that step together ended, rising."""
+    ends = [np.zeros(0)]
     for file in files:
-        lengths = [length for _, length, _ in monitor_rows(file)]
-        ends.append(np.cumsum(lengths) * len(files))
-    return np.sort(np.concatenate(ends)) if ends else np.array([])
+        ends.append(np.cumsum([length for _, length, _ in _monitor_rows(file)]) * len(files))
+    return np.sort(np.concatenate(ends))
 
 
-def monitor_rows(file: Path) -> list[tuple[float, float, float]]:
+def _monitor_rows(file: Path) -> list[tuple[float, float, float]]:
     """Return return, length and time [s] of each episode in a monitor's CSV."""
     rows = []
     try:
         lines = (line.decode("utf-8", "replace") for line in read_plain_lines(file))
         for record in csv.DictReader(line for line in lines if not line.startswith("#")):
-            try:
-                numbers = [finite(float(record[key] or "")) for key in ("r", "l", "t")]
-            except (KeyError, TypeError, ValueError):
-                # A torn line.
-                continue
-            if None not in numbers:
-                rows.append((numbers[0] or 0.0, numbers[1] or 0.0, numbers[2] or 0.0))
+            # A line may be torn.
+            with suppress(KeyError, TypeError, ValueError):
+                total, length, taken_s = (float(record[key] or "") for key in ("r", "l", "t"))
+                if math.isfinite(total + length + taken_s):
+                    rows.append((total, length, taken_s))
     except (OSError, ValueError, csv.Error):
         pass
     return rows
@@ -91,7 +86,7 @@ def _hours(run: RunDir, steps: np.ndarray) -> np.ndarray:
 
 def _hours_of_monitor(run: RunDir, steps: np.ndarray) -> np.ndarray:
     files = sorted(run.path.glob("*.monitor.csv"))
-    rows = [(length * len(files), t) for file in files[:1] for _, length, t in monitor_rows(file)]
+    rows = [(length * len(files), t) for file in files[:1] for _, length, t in _monitor_rows(file)]
     if not rows:
         return np.full(len(steps), np.nan)
     taken, seconds = np.array(rows).T

@@ -167,7 +167,7 @@ def require_trust(
     if trust or not foreign_code_of(config, to_train=to_train):
         import_packages(config)
         return
-    if foreign := needs_trust_of(config, to_train=to_train):
+    if foreign := _needs_trust_of(config, to_train=to_train):
         raise ConfigError(
             f"{printable(url or path)} needs what rlzoo_plus does not ship: "
             f"{printable(', '.join(foreign))}. If you know where the run comes from, add --trust "
@@ -176,12 +176,8 @@ def require_trust(
     import_trusted(config, "train" if to_train else "play")
 
 
-def needs_trust_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
-    """Return what of `foreign_code_of` the user's trust file does not cover.
-
-    Raises:
-        ConfigError: The trust file is not used.
-    """
+def _needs_trust_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
+    """Return what of `foreign_code_of` the user's trust file does not cover."""
     foreign = foreign_code_of(config, to_train=to_train)
     use: Use = "train" if to_train else "play"
     covered = {*own_code(config, use)}.difference(left_to_trust(config, use))
@@ -191,7 +187,7 @@ def needs_trust_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
 def trust_option(config: RunConfig, *, to_train: bool) -> str:
     """Return ` --trust` if a command about a run needs it, else nothing."""
     try:
-        return " --trust" if needs_trust_of(config, to_train=to_train) else ""
+        return " --trust" if _needs_trust_of(config, to_train=to_train) else ""
     except ConfigError:
         # The next command tells what is wrong.
         return " --trust"

@@ -17,6 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus import __version__
 from rlzoo_plus.analysis.charts import profile_figure, scores_figure
 from rlzoo_plus.analysis.comparison_report import compare_sides
 from rlzoo_plus.analysis.curves import curves_figure
@@ -95,8 +96,6 @@ def html_report(title: str, runs: Sequence[RunEntry], folders: Iterable[Path] = 
 
 
 def _overview(title: str, runs: Sequence[RunEntry]) -> str:
-    from rlzoo_plus import __version__
-
     counts = Counter(run.summary.state for run in runs)
     told = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())

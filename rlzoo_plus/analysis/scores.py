@@ -90,11 +90,11 @@ def make_sides(
             _add(side, run, notes)
     _name(sides)
     order = {group: place for place, group in enumerate(groups)}
-    found = sorted(sides.items(), key=lambda item: (order[item[0][0]], natural(item[1].name)))
+    found = sorted(sides.items(), key=lambda item: (order[item[0][0]], _natural(item[1].name)))
     return [side for _, side in found], notes
 
 
-def natural(text: str) -> list[tuple[float, str]]:
+def _natural(text: str) -> list[tuple[float, str]]:
     """Return a key that sorts numbers in texts by their value: 9 before 10, 3e-4 before 0.001."""
     return [
         (float(part), "") if _NUMBER.fullmatch(part) else (0.0, part)

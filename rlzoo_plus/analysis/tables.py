@@ -40,7 +40,7 @@ def table(sides: Sequence[Side], kind: str) -> str:
         return _csv(rows)
     best = {env: decided_best(sides, env) for env in dict.fromkeys(env for env, *_ in rows)}
     bold = "**{}**" if kind == "md" else r"\textbf{{{}}}"
-    escape = markdown_cell if kind == "md" else tex_text
+    escape = markdown_cell if kind == "md" else _tex_text
     lines = []
     for env, name, n, final, top in rows:
         scores = [escape(shown(each, with_n=False)) for each in (final, top)]
@@ -53,7 +53,7 @@ def table(sides: Sequence[Side], kind: str) -> str:
         heads = [" | ".join(HEADS), " | ".join("---" for _ in HEADS)]
         text = [f"| {line} |" for line in (*heads, *(" | ".join(cells) for cells in lines))]
         return "\n".join([*text, *(["", note] if note else [])]) + "\n"
-    head, *body = [f"  {' & '.join(cells)} \\\\" for cells in (map(tex_text, HEADS), *lines)]
+    head, *body = [f"  {' & '.join(cells)} \\\\" for cells in (map(_tex_text, HEADS), *lines)]
     begin = [r"% \usepackage{booktabs}", *([f"% {note}"] if note else [])]
     begin += [r"\begin{tabular}{llrll}", r"  \toprule", head, r"  \midrule"]
     return "\n".join([*begin, *body, r"  \bottomrule", r"\end{tabular}", ""])
@@ -82,6 +82,6 @@ def markdown_cell(text: str) -> str:
     return text
 
 
-def tex_text(text: str) -> str:
+def _tex_text(text: str) -> str:
     """Return text without LaTeX's commands."""
     return "".join(_TEX.get(c, c) for c in text)

@@ -7,7 +7,6 @@ and only in training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -70,19 +69,19 @@ class _FireEachLife(FireResetEnv):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         first = super().reset(**kwargs)
-        self._lives = lives_of(self)
+        self._lives = _lives_of(self)
         return first
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
-        before, self._lives = self._lives, lives_of(self)
+        before, self._lives = self._lives, _lives_of(self)
         if 0 < self._lives < before and not (result[2] or result[3]):
             observation, more, *rest = self.env.step(_FIRE)
             return observation, float(result[1]) + float(more), *rest  # type: ignore[return-value]
         return result
 
 
-class EpisodicLife(gym.Wrapper):
+class _EpisodicLife(gym.Wrapper):
     """Ends an episode at each lost life; the next one is the game's continuation."""
 
     def __init__(self, env: gym.Env) -> None:
@@ -90,45 +89,39 @@ class EpisodicLife(gym.Wrapper):
         self._is_over, self._last = True, None
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Start a game if the last one is over, or a seed is given."""
         if self._is_over or self._last is None or kwargs.get("seed") is not None:
             return self.env.reset(**kwargs)
         return self._last, {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Act; a lost life is an end."""
         # Asked each time: a game that was restored has other lives than at its reset.
-        before = lives_of(self)
+        before = _lives_of(self)
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._is_over, self._last = terminated or truncated, observation
-        return observation, reward, terminated or 0 < lives_of(self) < before, truncated, info
+        return observation, reward, terminated or 0 < _lives_of(self) < before, truncated, info
 
 
-class SignReward(gym.RewardWrapper):
+class _SignReward(gym.RewardWrapper):
     """Gives the sign of a reward, as scores of games differ by orders of magnitude."""
 
     def reward(self, reward: Any) -> float:
-        """Return -1, 0 or 1."""
         return float(np.sign(float(reward)))
 
 
 def for_training(env: gym.Env, wrappers: list[Any]) -> gym.Env:
     """Wrap a monitored environment in what `atari` among the `wrappers` means for training."""
-    for kwargs in _arguments(wrappers):
+    for entry in wrappers:
+        named = {entry: None} if isinstance(entry, str) else entry
+        if NAME not in named:
+            continue
+        kwargs = named[NAME] or {}
         if kwargs.get("terminal_on_life_loss", True):
-            env = EpisodicLife(env)
+            env = _EpisodicLife(env)
         if kwargs.get("clip_reward", True):
-            env = SignReward(env)
+            env = _SignReward(env)
     return env
 
 
-def _arguments(wrappers: list[Any]) -> Iterator[dict[str, Any]]:
-    for entry in wrappers:
-        for name, kwargs in [(entry, {})] if isinstance(entry, str) else entry.items():
-            if name == NAME:
-                yield kwargs or {}
-
-
-def lives_of(env: gym.Env) -> int:
+def _lives_of(env: gym.Env) -> int:
     """Return the lives that are left in a game."""
     return int(env.unwrapped.ale.lives())  # type: ignore[attr-defined]

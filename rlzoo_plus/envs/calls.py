@@ -94,11 +94,11 @@ class CallRecord:
         Raises:
             ValueError: It is something else.
         """
-        parts = [[_checked(entry) for entry in state[key]] for key in ("before", "during")]
-        count = sum(times for _, times in parts[0]) + len(parts[1])
+        before, during = ([_checked(entry) for entry in state[k]] for k in ("before", "during"))
+        count = sum(times for _, times in before) + len(during)
         if count > MOST_CALLS or type(state["dropped"]) is not int:
             raise ValueError("it records more calls than are kept")
-        return cls(*parts, state["dropped"], count)
+        return cls(before, during, state["dropped"], count)
 
 
 class RecordsCalls:

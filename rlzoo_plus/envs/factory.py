@@ -7,21 +7,32 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymnasium import Env, spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    VecEnv,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+)
 
 from rlzoo_plus.config.own_code import packages_of
 from rlzoo_plus.config.schema import EnvConfig, NormalizeConfig, RunConfig, is_own_vec_env
+from rlzoo_plus.envs.atari import for_training
 from rlzoo_plus.envs.batching import batch_problem, enough_of, require_batchable
 from rlzoo_plus.envs.calls import with_recorded_calls
+from rlzoo_plus.envs.finite import FiniteVecEnv
 from rlzoo_plus.envs.fit import is_channels_last, is_image
+from rlzoo_plus.envs.monitor import EpisodeMonitor
+from rlzoo_plus.envs.own_vec_env import make_own_vec_env
 from rlzoo_plus.envs.seeding import evaluation_seeds, seed_generators
 from rlzoo_plus.envs.single import MostSteps, make_env
+from rlzoo_plus.envs.spaces import parts_of
+from rlzoo_plus.envs.subproc import ProcessVecEnv
 from rlzoo_plus.registry import import_user_module
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 
 def make_train_env(config: RunConfig, seed: int, monitor: Path | None = None) -> VecEnv:
@@ -99,34 +110,25 @@ class _Chain:
 
 
 def _make_vec_env(chain: _Chain, n_envs: int, seed: int, monitor: Path | None = None) -> VecEnv:
-    from stable_baselines3.common.vec_env import VecFrameStack
-
-    from rlzoo_plus.envs.finite import FiniteVecEnv
-
     spec, vec_env = chain.spec, chain.vec_env
     venv: VecEnv
     if is_own_vec_env(vec_env):
-        from rlzoo_plus.envs.own_vec_env import make_own_vec_env
-
         venv = make_own_vec_env(spec, n_envs, vec_env, seed, monitor, chain.render_mode)
     else:
         files = [None if monitor is None else monitor / str(rank) for rank in range(n_envs)]
-        makers = [functools.partial(_make_monitored, chain, *pair) for pair in enumerate(files)]
-        venv = _step_together(makers, chain)
+        made = functools.partial(_make_monitored, chain)
+        venv = _step_together([functools.partial(made, *pair) for pair in enumerate(files)], chain)
     if chain.recorded:
         venv = FiniteVecEnv(venv)
     if spec.frame_stack > 1:
         venv = VecFrameStack(venv, n_stack=spec.frame_stack)
-    space = venv.observation_space
-    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    parts = parts_of(venv.observation_space).values()
     # Stable-Baselines3 would add it by itself to the training environment only.
     return _channels_first(venv) if any(map(is_channels_last, parts)) else venv
 
 
 def _channels_first(venv: VecEnv) -> VecEnv:
     """Transpose images; of a dictionary only those that need it, which SB3 refuses to mix."""
-    from stable_baselines3.common.vec_env import VecTransposeImage
-
     if not isinstance(venv.observation_space, spaces.Dict):
         return VecTransposeImage(venv)
     space = copy.deepcopy(venv.observation_space)
@@ -139,15 +141,10 @@ def _channels_first(venv: VecEnv) -> VecEnv:
     return transposed
 
 
-def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
+def _step_together(makers: Sequence[Callable[[], Env]], chain: _Chain) -> VecEnv:
     """Join environments: in processes, or here: robots of ours in one pass, others in turn."""
-    from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv
-
     kind: Any = DummyVecEnv
     if chain.vec_env == "subproc":
-        from rlzoo_plus.envs.subproc import ProcessVecEnv
-
         kind = ProcessVecEnv
     else:
         monitors = [make() for make in makers]
@@ -158,11 +155,13 @@ def _step_together(makers: list[Callable[[], Env]], chain: _Chain) -> VecEnv:
         auto = chain.vec_env == "auto"
         is_worth_it = auto and len(monitors) >= enough_of(first) and batch_problem(first) is None
         if chain.vec_env == "batched" or is_worth_it:
+            # It needs PyBullet, which need not be installed.
             from rlzoo_plus.envs.robot_vec_env import BatchedRobots
 
             kind = BatchedRobots
         makers = [lambda monitor=monitor: monitor for monitor in monitors]  # type: ignore[misc]
-    return (with_recorded_calls(kind) if chain.recorded else kind)(makers)
+    venv: VecEnv = (with_recorded_calls(kind) if chain.recorded else kind)(makers)
+    return venv
 
 
 def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
@@ -171,8 +170,6 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
     The `Monitor` records whole episodes with their own rewards: what ends them earlier for
     training, or changes rewards, comes outside of it.
     """
-    from rlzoo_plus.envs.monitor import EpisodeMonitor
-
     has_own_process = chain.vec_env == "subproc"
     if has_own_process:
         for name in chain.packages:
@@ -186,14 +183,10 @@ def _make_monitored(chain: _Chain, rank: int, monitor: Path | None) -> Env:
     monitored = EpisodeMonitor(env, file)
     if not (chain.recorded and "atari" in str(chain.spec.wrappers)):
         return monitored
-    from rlzoo_plus.envs.atari import for_training
-
     return for_training(monitored, chain.spec.wrappers)
 
 
 def _normalize(venv: VecEnv, config: RunConfig, normalize: NormalizeConfig) -> VecNormalize:
-    from stable_baselines3.common.vec_env import VecNormalize
-
     space, keys = venv.observation_space, None
     if isinstance(space, spaces.Dict):
         # Masks for the features extractor stay 0 and 1.

@@ -6,9 +6,11 @@ import functools
 import re
 from math import isfinite
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env.base_vec_env import (
     VecEnv,
     VecEnvObs,
@@ -18,9 +20,6 @@ from stable_baselines3.common.vec_env.base_vec_env import (
 
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import RunError
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
 
 class FiniteVecEnv(VecEnvWrapper):
@@ -147,8 +146,6 @@ def _diverged(agent: BaseAlgorithm, what: str) -> RunError:
 
 
 def _first_not_finite(agent: BaseAlgorithm) -> str | None:
-    import torch
-
     others = [(name, attrgetter(name)(agent)) for name in agent._get_torch_save_params()[1]]
     for name, tensor in [*agent.policy.named_parameters(), *others]:
         if not torch.isfinite(tensor).all():

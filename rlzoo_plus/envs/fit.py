@@ -19,6 +19,7 @@ from rlzoo_plus.envs.batching import require_batchable
 from rlzoo_plus.envs.episodes import has_exact_state
 from rlzoo_plus.envs.exactness import replay_problem
 from rlzoo_plus.envs.single import longest_episode, make_env
+from rlzoo_plus.envs.spaces import Space, parts_of
 from rlzoo_plus.envs.trial import Trial, check_interface
 from rlzoo_plus.errors import ConfigError
 
@@ -38,8 +39,8 @@ _PER_TRANSITION, _PER_ROLLOUT_STEP = 12, 24
 class EnvFacts:
     """What one instance of the environment showed."""
 
-    observation_space: spaces.Space  # Space of the observations, behind the wrappers
-    action_space: spaces.Space  # Space of the actions
+    observation_space: Space  # Space of the observations, behind the wrappers
+    action_space: Space  # Space of the actions
     can_render: bool  # Whether it can render images
     # Why a run with it cannot be resumed bit for bit, None if a short trial found no reason
     replay_problem: str | None
@@ -124,14 +125,14 @@ def _inspect_own_vec_env(config: RunConfig) -> EnvFacts:
         venv.close()
 
 
-def policy_kind(observation_space: spaces.Space) -> str:
+def policy_kind(observation_space: Space) -> str:
     """Return the kind of network that suits the observations: mlp, cnn or multi_input."""
     if isinstance(observation_space, spaces.Dict):
         return "multi_input"
     return "cnn" if is_image(observation_space) else "mlp"
 
 
-def is_image(space: spaces.Space) -> bool:
+def is_image(space: Space) -> bool:
     """Return whether a space holds images: uint8, three dimensions, 0 to 255."""
     return (
         isinstance(space, spaces.Box)
@@ -141,24 +142,22 @@ def is_image(space: spaces.Space) -> bool:
     )
 
 
-def is_channels_last(space: spaces.Space) -> bool:
+def is_channels_last(space: Space) -> bool:
     """Return whether a space holds images with their channels in the last dimension."""
     return is_image(space) and space.shape is not None and space.shape[-1] < space.shape[0]
 
 
-def _check_spaces(
-    observations: spaces.Space, actions: spaces.Space, config: RunConfig
-) -> AlgorithmSpec:
+def _check_spaces(observations: Space, actions: Space, config: RunConfig) -> AlgorithmSpec:
     spec, env_id = get_algorithm(config.algo.name), config.env.id
-    is_dict = isinstance(observations, spaces.Dict)
-    if isinstance(observations, spaces.Dict):
-        _check_entries(observations, env_id)
-    for part in observations.spaces.values() if is_dict else [observations]:
+    is_dict, parts = isinstance(observations, spaces.Dict), parts_of(observations)
+    if is_dict:
+        _check_entries(parts, env_id)
+    for part in parts.values():
         _check_observation(part, config)
         _check_image(part, config, is_dict=is_dict)
     _check_actions(actions, spec, config)
     uses_goals = (config.algo.replay_buffer or spec.replay_buffer) == "her"
-    if uses_goals and not (is_dict and set(observations.spaces) >= _GOAL_KEYS):
+    if uses_goals and not (is_dict and parts.keys() >= _GOAL_KEYS):
         raise ConfigError(
             f"hindsight replay needs a goal environment, with observation, achieved_goal and "
             f"desired_goal; {env_id} has {type(observations).__name__} observations. "
@@ -167,7 +166,7 @@ def _check_spaces(
     return spec
 
 
-def _check_actions(actions: spaces.Space, spec: AlgorithmSpec, config: RunConfig) -> None:
+def _check_actions(actions: Space, spec: AlgorithmSpec, config: RunConfig) -> None:
     env_id, kind = config.env.id, type(actions).__name__
     if kind not in spec.actions:
         known = ALGORITHMS.items()
@@ -223,7 +222,7 @@ def _check_box_of_actions(actions: spaces.Box, spec: AlgorithmSpec, config: RunC
         )
 
 
-def _shown(space: spaces.Space) -> str:
+def _shown(space: Space) -> str:
     return " ".join(str(space).split())
 
 
@@ -237,16 +236,14 @@ def _plain(config: RunConfig) -> str:
     )
 
 
-def _check_entries(observations: spaces.Dict, env_id: str) -> None:
+def _check_entries(parts: dict[str, Space], env_id: str) -> None:
     """Refuse a dictionary with texts and the like, which cannot be flattened either."""
-    unread = [key for key, part in observations.spaces.items() if not _is_flattened(part)]
-    kept = [key for key in observations.spaces if key not in unread]
+    unread = [key for key, part in parts.items() if not _is_flattened(part)]
     if not unread:
         return
-    kinds = ", ".join(f"{key} ({type(observations.spaces[key]).__name__})" for key in unread)
+    kinds = ", ".join(f"{key} ({type(parts[key]).__name__})" for key in unread)
     fix = "Use a wrapper that turns them into numbers."
-    if kept:
-        keys = ", ".join(kept)
+    if keys := ", ".join(key for key in parts if key not in unread):
         fix = (
             f"Keep the others: 'env.wrappers=[{{filter_observation: {{filter_keys: [{keys}]}}}},"
             "flatten_observation]'."
@@ -254,14 +251,14 @@ def _check_entries(observations: spaces.Dict, env_id: str) -> None:
     raise ConfigError(f"{env_id} has observations that no policy here can read: {kinds}. {fix}")
 
 
-def _is_flattened(space: spaces.Space) -> bool:
+def _is_flattened(space: Space) -> bool:
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        parts = parts_of(space).values() if isinstance(space, spaces.Dict) else space.spaces
         return all(map(_is_flattened, parts))
     return isinstance(space, (*_PLAIN, spaces.Text))
 
 
-def _check_image(part: spaces.Space, config: RunConfig, *, is_dict: bool) -> None:
+def _check_image(part: Space, config: RunConfig, *, is_dict: bool) -> None:
     """Refuse what the shipped convolutional network cannot read: too small, or no images."""
     network, env_id = config.network, config.env.id
     is_shipped = network.features_extractor in (None, "nature_cnn", "combined")
@@ -301,7 +298,7 @@ def _as_image(part: spaces.Box) -> str:
     return "Let it return uint8 images and give the Box low=0, high=255 and dtype=np.uint8"
 
 
-def _doubts(observations: spaces.Space, actions: spaces.Space, config: RunConfig) -> Iterator[str]:
+def _doubts(observations: Space, actions: Space, config: RunConfig) -> Iterator[str]:
     """Yield what is learned otherwise than the spaces say."""
     where, network = f"env.id={config.env.id}: its", config.network
     if isinstance(actions, spaces.Box) and actions.dtype.kind != "f":
@@ -313,8 +310,8 @@ def _doubts(observations: spaces.Space, actions: spaces.Space, config: RunConfig
     is_meant = network.features_extractor not in (None, "combined")
     if is_meant or network.policy not in ("auto", "multi_input"):
         return
-    for key, part in observations.spaces.items() if is_dict else [("", observations)]:
-        if not _falls_to_an_mlp(part):
+    for key, part in parts_of(observations).items():
+        if not isinstance(part, spaces.Box) or not _falls_to_an_mlp(part):
             continue
         name = f"observation[{key}]" if key else "observation"
         meant = "" if is_dict else " network.policy=mlp says that this is meant."
@@ -325,15 +322,15 @@ def _doubts(observations: spaces.Space, actions: spaces.Space, config: RunConfig
         )
 
 
-def _falls_to_an_mlp(part: spaces.Space) -> bool:
+def _falls_to_an_mlp(part: spaces.Box) -> bool:
     """Return whether an observation looks like images and is not taken for one."""
-    if not isinstance(part, spaces.Box) or is_image(part) or len(part.shape) not in (2, 3, 4):
+    if is_image(part) or len(part.shape) not in (2, 3, 4):
         return False
     is_flat = len(part.shape) == 2 and part.dtype != np.uint8
     return not is_flat and sorted(part.shape)[-2] >= _SMALLEST_IMAGE
 
 
-def _check_observation(part: spaces.Space, config: RunConfig) -> None:
+def _check_observation(part: Space, config: RunConfig) -> None:
     env_id, stack, kind = config.env.id, config.env.frame_stack, type(part).__name__
     if not isinstance(part, _PLAIN):
         fix = "Use a wrapper that turns them into numbers."
@@ -371,9 +368,7 @@ def total_memory_bytes() -> int | None:
     return min(known, default=None)
 
 
-def check_memory(
-    config: RunConfig, observation_space: spaces.Space, action_space: spaces.Space
-) -> None:
+def check_memory(config: RunConfig, observation_space: Space, action_space: Space) -> None:
     """Refuse a run whose buffers outgrow the machine before it ends.
 
     The spaces are those of one environment, without stacked frames.
@@ -391,7 +386,7 @@ def check_memory(
 
 
 def _needs(
-    config: RunConfig, observation_space: spaces.Space, action_space: spaces.Space
+    config: RunConfig, observation_space: Space, action_space: Space
 ) -> Iterator[tuple[str, int, int]]:
     """Yield what takes memory: the key with its value, how many, and the bytes of each."""
     values, family = config.algo.hyperparams, get_algorithm(config.algo.name).family
@@ -411,9 +406,9 @@ def _needs(
         yield name, steps * config.n_envs, observation + action + _PER_ROLLOUT_STEP
 
 
-def _bytes(space: spaces.Space) -> int:
+def _bytes(space: Space) -> int:
     """Return what one of a space's elements takes in a buffer [bytes]."""
     if isinstance(space, spaces.Dict):
-        return sum(_bytes(part) for part in space.spaces.values())
+        return sum(map(_bytes, space.spaces.values()))
     size = math.prod(space.shape or (1,))
     return size * (space.dtype.itemsize if space.dtype is not None else _FLOAT_BYTES)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecNormalize
 
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecNormalize
+from rlzoo_plus.envs.spaces import Space, parts_of
 
 Observation = np.ndarray | dict[str, np.ndarray]
 _WHOLE = ""
@@ -63,13 +62,13 @@ class ObservationNormalizer:
                 raise ValueError(f"the normalisation's clip, epsilon or count is {number!r}")
         return cls(**state)
 
-    def check_fits(self, space: spaces.Space) -> None:
+    def check_fits(self, space: Space) -> None:
         """Check that the statistics are of this space: others would broadcast silently.
 
         Raises:
             ValueError: They are not.
         """
-        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {_WHOLE: space}
+        parts = parts_of(space)
         for key, mean in self.mean.items():
             shape = parts[key].shape if key in parts else None
             if mean.shape != shape or self.var[key].shape != shape:
@@ -83,12 +82,11 @@ class ObservationNormalizer:
     def __call__(self, observation: Observation) -> Observation:
         """Return the normalised observation, of the same shape, as float32."""
         if isinstance(observation, dict):
-            return {
-                key: self._apply(value, key) if key in self.mean else value
-                for key, value in observation.items()
-            }
+            known = {key: self._apply(observation[key], key) for key in self.mean}
+            return {**observation, **known}
         return self._apply(observation, _WHOLE)
 
     def _apply(self, value: np.ndarray, key: str) -> np.ndarray:
         scaled = (value - self.mean[key]) / np.sqrt(self.var[key] + self.epsilon)
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        clipped: np.ndarray = np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return clipped

@@ -55,7 +55,7 @@ def make_own_vec_env(
     """
     import_packages(spec)
     options = reveal(spec.kwargs, "env.kwargs")
-    kind = _registered if vec_env == GYMNASIUM else VEC_ENVS.load(vec_env)
+    kind: Any = _registered if vec_env == GYMNASIUM else VEC_ENVS.load(vec_env)
     if kind is _registered or issubclass(kind, VectorEnv):
         limit = {} if spec.time_limit is None else {"max_episode_steps": spec.time_limit}
         mode = {} if render_mode is None else {"render_mode": render_mode}
@@ -135,9 +135,9 @@ class OwnVecEnv(VecEnv):
     def reset(self) -> VecEnvObs:
         """Start an episode everywhere."""
         self._clear()
-        observations = self._venv.reset()
+        observations: VecEnvObs = self._kept(self._venv.reset())
         self.reset_infos = list(self._venv.reset_infos)
-        return self._kept(observations)
+        return observations
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keep the actions for `step_wait`."""
@@ -346,7 +346,8 @@ class _Translated:
         self._seed = None
         self._resets = np.zeros(self.num_envs, bool)
         self.reset_infos = _infos_of(infos, self.num_envs)
-        return self._copied(observations)
+        copied: VecEnvObs = self._copied(observations)
+        return copied
 
     def step(self, actions: np.ndarray) -> VecEnvStepReturn:
         seen, rewards, terminated, truncated, batch = self.inner.step(actions)

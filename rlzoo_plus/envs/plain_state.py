@@ -7,6 +7,7 @@ so that no method, network or environment of an object can become something else
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,18 +20,22 @@ _DEEPEST = 6
 _ABSENT = object()
 
 
+def _is_tensor(value: Any) -> bool:
+    # Without torch, which this module must not import, there is none.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value can be written to a checkpoint as data, and replaced from there.
 
     A list or dictionary of tensors cannot: Stable-Baselines3 refers to parts of networks so.
     """
-    import torch
-
     if value is None or isinstance(value, (bool, int, float, str)):
         return True
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype.kind in "biuf"
-    if isinstance(value, torch.Tensor):
+    if _is_tensor(value):
         return not value.requires_grad
     if depth >= _DEEPEST:
         return False
@@ -42,15 +47,14 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         items = list(value.values())
     else:
         return False
-    return all(not torch.is_tensor(item) and is_plain(item, depth + 1) for item in items)
+    return all(not _is_tensor(item) and is_plain(item, depth + 1) for item in items)
 
 
 def to_plain(value: Any) -> Any:
     """Copy a value; tensors become arrays, other sequences lists or tuples."""
-    import torch
 
     def copied(leaf: Any) -> Any:
-        array = leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else leaf
+        array = leaf.detach().cpu().numpy() if _is_tensor(leaf) else leaf
         return array.copy() if isinstance(array, np.ndarray) else array
 
     return map_leaves(value, copied)
@@ -125,19 +129,17 @@ def fitted(template: Any, value: Any, where: str) -> Any:
     Raises:
         ValueError: It is of another kind, type or shape.
     """
-    import torch
-
     result = value
     if template is None or value is None:
         # It did not exist yet, or does not exist any more.
         fits = is_plain(value)
-    elif isinstance(template, (np.ndarray, torch.Tensor)):
+    elif isinstance(template, np.ndarray) or _is_tensor(template):
         own = to_plain(template)
         fits = isinstance(value, np.ndarray)
         if fits and own.size:  # VecNormalize begins with empty arrays, of any type
             fits = (value.dtype, value.shape) == (own.dtype, own.shape)
-        if fits and isinstance(template, torch.Tensor):
-            result = torch.from_numpy(np.array(value)).to(template.device)
+        if fits and _is_tensor(template):
+            result = tensors_of(np.array(value)).to(template.device)
     elif isinstance(template, (list, deque)):
         fits = isinstance(value, list) and is_plain(value)
         if fits and isinstance(template, deque):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +20,7 @@ from rlzoo_plus import accelerators
 from robots.env import BaseRobotEnv
 from robots.vec_env import RobotVecEnv
 
-_Step = tuple[Any, float, bool, bool, dict[str, Any]]
+_Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
 
 class BatchedRobots(DummyVecEnv):
@@ -38,7 +38,8 @@ class BatchedRobots(DummyVecEnv):
         self._batch: Any = _batch_of([monitor.env for monitor in monitors])
         self._lags = [False] * len(monitors)
         self._may_step = False
-        super().__init__([lambda monitor=monitor: monitor for monitor in monitors])
+        self.envs: list[Any]
+        super().__init__([lambda monitor=monitor: monitor for monitor in monitors])  # type: ignore[misc]
 
     def reset(self) -> VecEnvObs:
         """Start an episode everywhere."""
@@ -58,8 +59,10 @@ class BatchedRobots(DummyVecEnv):
         dones = moved.terminated | moved.truncated
         # Copies: what is returned must not change with the worlds.
         is_dict = isinstance(moved.observation, dict)
-        seen = moved.observation if is_dict else {None: moved.observation}
-        observations = {key: np.array(seen[key], self.buf_obs[key].dtype) for key in self.keys}
+        seen: dict[Any, Any] = moved.observation if is_dict else {None: moved.observation}
+        observations: dict[Any, np.ndarray] = {
+            key: np.array(seen[key], self.buf_obs[key].dtype) for key in self.keys
+        }
         rewards, cut = moved.reward.tolist(), moved.truncated.tolist()
         parts = zip(self.envs, rewards, moved.infos, cut, strict=True)
         for monitor, reward, info, truncated in parts:
@@ -68,9 +71,9 @@ class BatchedRobots(DummyVecEnv):
             monitor.total_steps += 1
         for index in np.flatnonzero(dones).tolist():
             last = {key: value[index].copy() for key, value in seen.items()}
-            last = last if is_dict else last[None]
+            observation = last if is_dict else last[None]
             ended = bool(moved.terminated[index])
-            step = (last, rewards[index], ended, cut[index], moved.infos[index])
+            step = (observation, rewards[index], ended, cut[index], moved.infos[index])
             first, moved.infos[index] = self._end_episode(index, step)
             for key in self.keys:
                 observations[key][index] = first if key is None else first[key]
@@ -134,7 +137,7 @@ class BatchedRobots(DummyVecEnv):
 
 def _batch_of(envs: list[gym.Env]) -> Any:
     """Return what steps these chains of wrappers: of our robots, or of PyBullet's own."""
-    robots = [env.unwrapped for env in envs]
+    robots: list[Any] = [env.unwrapped for env in envs]
     if not isinstance(robots[0], BaseRobotEnv):
         return accelerators.native_worlds().batch_of(envs)
     batch = RobotVecEnv(robots)

@@ -94,7 +94,9 @@ def make_env(
             env = _wrap(env, name, kwargs or {})
     if spec.warmup_resets:
         env = WarmupResets(env, spec.warmup_resets)
-    known = [part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)]
+    known: list[Any] = [
+        part._max_episode_steps for part in layers_of(env) if isinstance(part, TimeLimit)
+    ]
     # Our robots end their episodes themselves.
     known.append(getattr(env.unwrapped, "max_episode_steps", None))
     known.append(_longest_game(env))
@@ -135,7 +137,7 @@ def _default_arguments(env: gym.Env, given: Mapping[str, Any]) -> dict[str, Any]
 
 def _longest_game(env: gym.Env) -> int | None:
     """Return the steps after which an Atari game is truncated by its emulator, None if never."""
-    ale = getattr(env.unwrapped, "ale", None)
+    ale: Any = getattr(env.unwrapped, "ale", None)
     frames = ale.getInt("max_num_frames_per_episode") if hasattr(ale, "getInt") else 0
     skips = [getattr(layer, "frames_per_step", 1) for layer in layers_of(env)]
     # A number, or the least and the most.
@@ -224,7 +226,7 @@ def _make(spec: EnvConfig, options: dict[str, Any]) -> gym.Env:
         # Compiled simulators print as they start.
         with native_output_hidden() if spec.packages else contextlib.nullcontext():
             known = gym.registry.get(spec.id.rpartition(":")[2])
-            creator = None if known is None else known.entry_point
+            creator: Any = None if known is None else known.entry_point
             creator = load_env_creator(creator) if isinstance(creator, str) else creator
             if creator is not None:
                 _check_render_mode(spec.id, getattr(creator, "metadata", None), options)
@@ -296,7 +298,8 @@ def _wrap(env: gym.Env, name: str, kwargs: dict[str, Any]) -> gym.Env:
     wrapper = WRAPPERS.load(name)
     arguments = reveal(kwargs, "env.wrappers")
     try:
-        return wrapper(env, **with_sequences(wrapper, arguments))
+        wrapped: gym.Env = wrapper(env, **with_sequences(wrapper, arguments))
+        return wrapped
     except (*_REFUSALS, GymError) as error:
         reason = str(error) or where_raised(error)
         raise ConfigError(f"env.wrappers: {name} with {kwargs}: {reason}") from error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+Space = spaces.Space[Any]
 # A full-HD colour image has 6 million.
 LARGEST_SPACE = 10_000_000
 MOST_PARTS = 1000
@@ -22,7 +23,12 @@ _BOX_DTYPES = frozenset(
 _WIDEST = 2**62
 
 
-def encode_space(space: spaces.Space) -> dict[str, Any]:
+def parts_of(space: Space) -> dict[str, Space]:
+    """Return the parts of a space by key; that of a flat one is empty."""
+    return dict(space.spaces) if isinstance(space, spaces.Dict) else {"": space}
+
+
+def encode_space(space: Space) -> dict[str, Any]:
     """Return a space as JSON data.
 
     Raises:
@@ -45,7 +51,7 @@ def encode_space(space: spaces.Space) -> dict[str, Any]:
     raise TypeError(f"a space of type {type(space).__name__} cannot be stored")
 
 
-def decode_space(data: dict[str, Any]) -> spaces.Space:
+def decode_space(data: dict[str, Any]) -> Space:
     """Return the space that `encode_space` described.
 
     Raises:
@@ -59,7 +65,7 @@ def decode_space(data: dict[str, Any]) -> spaces.Space:
         raise ValueError("a space is nested too deeply") from error
 
 
-def _decode(data: dict[str, Any], left: dict[str, int]) -> spaces.Space:
+def _decode(data: dict[str, Any], left: dict[str, int]) -> Space:
     kind = data["type"]
     if kind == "box":
         if data["dtype"] not in _BOX_DTYPES:

@@ -60,12 +60,12 @@ class Trial:
         for name, end in zip(("terminated", "truncated"), ends, strict=True):
             if not isinstance(end, (bool, np.bool_, int)):
                 raise ConfigError(
-                    f"{self._where}: {name} of its step() is {kind_of(end)}. Return True or False."
+                    f"{self._where}: {name} of its step() is {_kind_of(end)}. Return True or False."
                 )
         self.has_ended = self.has_ended or any(ends)
         if not isinstance(info, dict):
             raise ConfigError(
-                f"{self._where}: info of its step() is {kind_of(info)}. Return a dictionary."
+                f"{self._where}: info of its step() is {_kind_of(info)}. Return a dictionary."
             )
         if problem := why_not_shared(info, is_sent=self._in_worker):
             raise ConfigError(f"{self._where}: its {problem}")
@@ -77,7 +77,7 @@ class Trial:
         check_shape(observation, self._space, self._where)
         self._look(observation, self._space, "observation")
 
-    def _look(self, value: Any, space: spaces.Space, name: str) -> None:
+    def _look(self, value: Any, space: spaces.Space[Any], name: str) -> None:
         if isinstance(space, spaces.Dict):
             for key, part in space.spaces.items():
                 self._look(value[key], part, f"{name}[{key}]")
@@ -156,7 +156,7 @@ def check_interface(env: gym.Env, env_id: str) -> None:
         found = bare.reset(seed=_SEED)
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
             raise ConfigError(
-                f"env.id={env_id}: its reset() returns {kind_of(found)}, not (observation, info). "
+                f"env.id={env_id}: its reset() returns {_kind_of(found)}, not (observation, info). "
                 f"{OLD}."
             )
     with errors_in_one_line(env_id, "step()"):
@@ -170,19 +170,20 @@ def check_interface(env: gym.Env, env_id: str) -> None:
         env.step(sample_action(env))
 
 
-def sample_action(env: gym.Env) -> np.ndarray:
+def sample_action(env: gym.Env) -> Any:
     """Return a random action; the first allowed one if the environment masks some."""
+    space = env.action_space
     try:
         masks = env.get_wrapper_attr("action_masks")()
     except AttributeError:
-        return env.action_space.sample()
-    if isinstance(env.action_space, spaces.Discrete):
+        return space.sample()
+    if isinstance(space, spaces.Discrete):
         return np.int64(np.flatnonzero(masks)[0])
     # One mask for each part, one after the other; of yes and no for each switch.
-    counts = getattr(env.action_space, "nvec", np.full(env.action_space.shape, 2)).ravel()
+    counts = getattr(space, "nvec", np.full(space.shape or (), 2)).ravel()
     parts = np.split(np.concatenate([*map(np.ravel, masks)]), np.cumsum(counts)[:-1])
-    chosen = np.array([np.flatnonzero(part)[0] for part in parts], env.action_space.dtype)
-    return chosen.reshape(env.action_space.shape)
+    chosen = np.array([np.flatnonzero(part)[0] for part in parts], space.dtype)
+    return chosen.reshape(space.shape or ())
 
 
 @contextlib.contextmanager
@@ -209,25 +210,26 @@ def errors_in_one_line(env_id: str, call: str) -> Iterator[None]:
 def _check_step(returned: Any, env_id: str) -> None:
     if not isinstance(returned, tuple) or len(returned) != 5:
         raise ConfigError(
-            f"env.id={env_id}: its step() returns {kind_of(returned)}, not (observation, reward, "
+            f"env.id={env_id}: its step() returns {_kind_of(returned)}, not (observation, reward, "
             f"terminated, truncated, info). {OLD}."
         )
     try:
         float(returned[1])
     except (TypeError, ValueError):
         raise ConfigError(
-            f"env.id={env_id}: the reward of its step() is {kind_of(returned[1])}. Return a number."
+            f"env.id={env_id}: the reward of its step() is {_kind_of(returned[1])}. Return a "
+            "number."
         ) from None
 
 
-def check_shape(observation: Any, space: spaces.Space, where: str) -> None:
+def check_shape(observation: Any, space: spaces.Space[Any], where: str) -> None:
     """Check that an observation has the keys and shapes that its space says.
 
     Raises:
         ConfigError: It has others; the text begins with `where`.
     """
     if isinstance(space, spaces.Dict):
-        keys = set(observation) if isinstance(observation, dict) else {kind_of(observation)}
+        keys = set(observation) if isinstance(observation, dict) else {_kind_of(observation)}
         if keys != set(space.spaces):
             raise ConfigError(
                 f"{where}: its observation has the keys {sorted(keys)}, and its "
@@ -237,12 +239,12 @@ def check_shape(observation: Any, space: spaces.Space, where: str) -> None:
             check_shape(observation[key], part, where)
     elif space.shape is not None and np.shape(observation) != space.shape:
         raise ConfigError(
-            f"{where}: its observation is {kind_of(observation)}, and its observation_space "
+            f"{where}: its observation is {_kind_of(observation)}, and its observation_space "
             f"is of shape {space.shape}. Let them agree."
         )
 
 
-def kind_of(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     """Return what a value is, for an error."""
     if isinstance(value, tuple):
         return f"{len(value)} values"

@@ -21,14 +21,11 @@ from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from rlzoo_plus.artifacts.provenance import PACKAGES, package_version
 from rlzoo_plus.artifacts.untrusted import printable
-
-if TYPE_CHECKING:
-    pass
 
 _OURS = Path(__file__).resolve().parents[2]
 MODULE, SCRIPT, MODEL, PACKAGE = "module", "script", "model", "package"
@@ -141,13 +138,12 @@ def _place_of(module: object) -> _Place | None:
     if module not in _places:
         name = vars(module).get("__file__")
         file = _resolved(name) if isinstance(name, str) else None
-        place = None
-        if file is not None:
-            if _is_installed(file):
-                place = _Place(file, is_installed=True)
-            else:
-                place = _Place(file, False, _hash(file), frozenset(_imports(file)))
-        _places[module] = place
+        if file is None:
+            _places[module] = None
+        elif _is_installed(file):
+            _places[module] = _Place(file, is_installed=True)
+        else:
+            _places[module] = _Place(file, False, _hash(file), frozenset(_imports(file)))
     return _places[module]
 
 
@@ -166,9 +162,7 @@ def _resolved(name: str) -> Path | None:
         return None
 
 
-@functools.cache
-def _real_folder(name: str) -> str:
-    return os.path.realpath(name)
+_real_folder = functools.cache(os.path.realpath)
 
 
 def _is_installed(file: Path) -> bool:

@@ -128,9 +128,7 @@ class NoisyAction(gym.Wrapper):
     def __init__(self, env: gym.Env, noise_std: float = 0.1) -> None:
         super().__init__(env)
         _require_box("noisy_action", "action", env.action_space)
-        if not 0 <= noise_std < np.inf:
-            raise ValueError(f"noise_std={noise_std} must be a number, and not negative")
-        self._std = float(noise_std)
+        self._std = _deviation(noise_std)
 
     def step(self, action: Any) -> Step:
         """Act with noise drawn from the environment's generator, which its seed decides."""
@@ -147,14 +145,11 @@ class NoisyObservation(gym.Wrapper):
 
     def __init__(self, env: gym.Env, noise_std: float = 0.1) -> None:
         super().__init__(env)
-        space = env.observation_space
-        part = space.spaces.get("observation") if isinstance(space, spaces.Dict) else space
+        part = _observed(env.observation_space)
         self._box = _require_box("noisy_observation", "observation", part)
         if not np.issubdtype(self._box.dtype, np.floating):
             raise ValueError(f"noisy_observation needs numbers of floating point, not {part}")
-        if not 0 <= noise_std < np.inf:
-            raise ValueError(f"noise_std={noise_std} must be a number, and not negative")
-        self._std = float(noise_std)
+        self._std = _deviation(noise_std)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode, whose first observation has noise, too."""
@@ -242,8 +237,7 @@ class History(gym.Wrapper):
         super().__init__(env)
         horizon = _positive("horizon", horizon)
         whole = env.observation_space
-        part = whole.spaces.get("observation") if isinstance(whole, spaces.Dict) else whole
-        seen = _require_box("history", "observation", part, dimensions=1)
+        seen = _require_box("history", "observation", _observed(whole), dimensions=1)
         done = _require_box("history", "action", env.action_space, dimensions=1)
         self._observations = np.zeros((horizon, *seen.shape), seen.dtype)
         self._actions = np.zeros((horizon, *done.shape), done.dtype)
@@ -288,8 +282,8 @@ class PlainSpaces(gym.Wrapper):
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
         self._inside: Any = env.action_space
-        self.observation_space = plain_space(env.observation_space)
-        self.action_space = plain_space(env.action_space, is_action=True)
+        self.observation_space = _plain_space(env.observation_space)
+        self.action_space = _plain_space(env.action_space, is_action=True)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
@@ -306,12 +300,12 @@ class PlainSpaces(gym.Wrapper):
         return _to_plain(observation, self.env.observation_space), *rest
 
 
-def plain_space(space: spaces.Space, *, is_action: bool = False) -> spaces.Space:
+def _plain_space(space: spaces.Space[Any], *, is_action: bool = False) -> spaces.Space[Any]:
     """Return the space that `PlainSpaces` gives instead of one; an equal one if it stays."""
     if isinstance(space, spaces.Dict):
         # An OrderedDict, because a plain one would be sorted.
         parts = space.spaces.items()
-        return spaces.Dict(OrderedDict((key, plain_space(part)) for key, part in parts))
+        return spaces.Dict(OrderedDict((key, _plain_space(part)) for key, part in parts))
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -326,7 +320,7 @@ def plain_space(space: spaces.Space, *, is_action: bool = False) -> spaces.Space
     return spaces.Box(low, high, dtype=dtype)
 
 
-def _to_plain(observation: Any, space: spaces.Space) -> Any:
+def _to_plain(observation: Any, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _to_plain(observation[key], part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Discrete):
@@ -369,10 +363,21 @@ def register_without_velocities() -> None:
             )
 
 
+def _observed(space: spaces.Space[Any]) -> Any:
+    """Return what is observed: of a dictionary only the entry `observation`, not the goals."""
+    return space.spaces.get("observation") if isinstance(space, spaces.Dict) else space
+
+
 def _positive(name: str, value: Any) -> int:
     if isinstance(value, bool) or int(value) != value or value < 1:
         raise ValueError(f"{name}={value} must be a whole number of at least 1")
     return int(value)
+
+
+def _deviation(noise_std: float) -> float:
+    if not 0 <= noise_std < np.inf:
+        raise ValueError(f"noise_std={noise_std} must be a number, and not negative")
+    return float(noise_std)
 
 
 def _require_box(name: str, what: str, space: Any, dimensions: int | None = None) -> spaces.Box:

@@ -14,7 +14,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,16 +22,17 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.untrusted import one_line
 from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.signature import Signature
 
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-
 # More than one: torch.export takes a size of one for a constant.
 EXAMPLE_BATCH = 3
+# Of torch, without types.
+_trace: Any = torch.jit.trace
+_load: Any = torch.jit.load
 FACTS_FILE = "rlzoo_plus.json"
 
 
@@ -218,7 +219,7 @@ def write_torchscript(graph: PolicyGraph, facts: str) -> bytes:
     try:
         # torch prefers torch.export; C++ and ROS nodes still load TorchScript.
         with _quiet(), torch.no_grad():
-            traced = torch.jit.trace(graph, _example_inputs(graph), check_trace=False)
+            traced = _trace(graph, _example_inputs(graph), check_trace=False)
             torch.jit.save(torch.jit.freeze(traced), buffer, _extra_files={FACTS_FILE: facts})
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(f"torch cannot trace this policy: {one_line(error)}.") from error
@@ -228,7 +229,7 @@ def write_torchscript(graph: PolicyGraph, facts: str) -> bytes:
 def torchscript_runner(data: bytes, signature: Signature) -> Callable[..., list[np.ndarray]]:
     """Return a function that runs the file: arrays in, by name, to arrays out."""
     with _quiet():
-        module = torch.jit.load(io.BytesIO(data), map_location="cpu")
+        module = _load(io.BytesIO(data), map_location="cpu")
 
     def run(**inputs: np.ndarray) -> list[np.ndarray]:
         with torch.no_grad():

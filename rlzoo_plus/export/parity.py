@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.untrusted import one_line
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.export.signature import STATE_NAMES, Signature
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class Recording:
     source: str  # Where they come from, as text for the user
 
     def __len__(self) -> int:
-        return self.inputs["episode_start"].shape[0]
+        return len(self.inputs["episode_start"])
 
     def part(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return a slice along the batch, which is the second axis of a state."""
@@ -93,7 +91,9 @@ def compare(policy: Policy, signature: Signature, run: Runner, recording: Record
     return Parity(worst, rounding, total, recording.source)
 
 
-def _difference(space: spaces.Space, expected: list[np.ndarray], actual: list[np.ndarray]) -> float:
+def _difference(
+    space: spaces.Space[Any], expected: list[np.ndarray], actual: list[np.ndarray]
+) -> float:
     pairs = list(zip(expected, actual, strict=True))
     if any(left.shape != right.shape for left, right in pairs):
         return float("inf")
@@ -133,8 +133,8 @@ def _play(policy: Policy, signature: Signature, config: RunConfig) -> Recording:
         for rank in range(N_ENVS):
             seeds = held_out_seeds(N_STEPS * N_ENVS)[rank::N_ENVS]
             venv.env_method("set_episode_seeds", list(seeds), indices=rank)
-        observation, state = venv.reset(), None
-        starts = np.ones(N_ENVS, dtype=bool)
+        observation: Any = venv.reset()
+        state, starts = None, np.ones(N_ENVS, dtype=bool)
         for _ in range(N_STEPS):
             masks = np.stack(venv.env_method("action_masks")) if policy.maskable else None
             rows.append(_row(signature, observation, state, starts, masks))
@@ -169,9 +169,10 @@ def _row(
 def made_up(policy: Policy, signature: Signature, count: int = 256) -> Recording:
     """Draw observations by the policy's statistics where it has any, else from their space."""
     generator = np.random.default_rng(0)
-    space, inputs = policy.network.observation_space, {}
+    inputs, whole = {}, policy.network.observation_space
     for key, port in zip(signature.keys or ("",), signature.observations, strict=True):
-        values = _draw(policy, space[key] if key else space, key, count, generator)
+        space = whole[key] if isinstance(whole, spaces.Dict) else whole
+        values = _draw(policy, space, key, count, generator)
         inputs[port.name] = values.astype(port.dtype).reshape(port.sizes(count))
     inputs["episode_start"] = generator.random(count) < 0.1
     # The other inputs: the state of a recurrent policy, then masks.
@@ -184,12 +185,12 @@ def made_up(policy: Policy, signature: Signature, count: int = 256) -> Recording
 
 
 def _draw(
-    policy: Policy, space: spaces.Space, key: str, count: int, generator: np.random.Generator
+    policy: Policy, space: spaces.Space[Any], key: str, count: int, generator: np.random.Generator
 ) -> np.ndarray:
     normalizer = policy.normalizer
     if normalizer is not None and key in normalizer.mean:
         spread = 3.0 * np.sqrt(normalizer.var[key] + normalizer.epsilon)
-        noise = generator.normal(size=(count, *space.shape))
+        noise = generator.normal(size=(count, *normalizer.mean[key].shape))
         return np.asarray(normalizer.mean[key] + spread * noise)
     space.seed(0)
     samples = np.stack([space.sample() for _ in range(count)])

@@ -9,43 +9,43 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+from torch.nn.utils import parameters_to_vector
 
 from rlzoo_plus.agents.factory import algorithm_class, policy_class_of, policy_kwargs
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.config.catalog import Family, get_algorithm
 from rlzoo_plus.config.schedules import parse_schedule
+from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.envs.normalization import ObservationNormalizer
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.parity import Runner
 from rlzoo_plus.export.sb3_archive import parse_statistics
 from rlzoo_plus.export.signature import Signature
 
-if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.vec_env import VecEnv, VecNormalize
-
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
-    from rlzoo_plus.envs.normalization import ObservationNormalizer
-
 
 class _SpacesOnly(gym.Env):
     """An environment that is never stepped: an algorithm asks it for its spaces."""
 
-    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+    def __init__(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    ) -> None:
         self.observation_space = observation_space
         self.action_space = action_space
 
 
-def spaces_only(observations: spaces.Space, actions: spaces.Space, n_envs: int = 1) -> VecEnv:
+def spaces_only(
+    observations: spaces.Space[Any], actions: spaces.Space[Any], n_envs: int = 1
+) -> VecEnv:
     """Return environments to build an agent for, which have spaces and cannot be stepped.
 
     Any other attribute of theirs is None, for an algorithm that asks for one.
     """
-    from stable_baselines3.common.vec_env import DummyVecEnv
 
     class Unstepped(DummyVecEnv):
         def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
@@ -73,8 +73,6 @@ def write_sb3(policy: Policy, config: RunConfig, step: int) -> tuple[bytes, byte
     agent.num_timesteps = step
     if hasattr(agent, "weights"):
         # Augmented random search keeps a second copy, which its `load` prefers.
-        from torch.nn.utils import parameters_to_vector
-
         agent.weights = parameters_to_vector(agent.policy.parameters()).detach().clone()
     buffer = io.BytesIO()
     agent.save(buffer)
@@ -114,7 +112,7 @@ def sb3_runner(
     return run
 
 
-def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorithm:
+def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> Any:
     spec = get_algorithm(config.algo.name)
     algorithm = algorithm_class(spec)
     arguments = dict(config.algo.hyperparams)
@@ -134,7 +132,7 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
     )
     kwargs = policy_kwargs(config, spec, policy_class)
     try:
-        agent = algorithm(
+        agent: Any = algorithm(
             policy_class, venv, policy_kwargs=kwargs, seed=config.seed, device="cpu", **arguments
         )
     except ConfigError:
@@ -149,8 +147,6 @@ def _stock_agent(policy: Policy, config: RunConfig, venv: VecEnv) -> BaseAlgorit
 def _stock_statistics(
     normalizer: ObservationNormalizer, venv: VecEnv, gamma: float = 0.99
 ) -> VecNormalize:
-    from stable_baselines3.common.vec_env import VecNormalize
-
     is_dict = isinstance(venv.observation_space, spaces.Dict)
     normalize = VecNormalize(
         venv,
@@ -163,7 +159,8 @@ def _stock_statistics(
         norm_obs_keys=list(normalizer.mean) if is_dict else None,
     )
     for key in normalizer.mean:
-        rms = normalize.obs_rms[key] if is_dict else normalize.obs_rms
+        rms: Any = normalize.obs_rms
+        rms = rms[key] if is_dict else rms
         rms.mean, rms.var = normalizer.mean[key].copy(), normalizer.var[key].copy()
         rms.count = normalizer.count[key]
     return normalize

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -25,13 +25,11 @@ from rlzoo_plus.config.catalog import (
     Family,
     get_algorithm,
 )
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.envs.factory import make_train_env, with_one_env
 from rlzoo_plus.envs.spaces import encode_space
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.export.sb3_archive import PickledStatistics, Sb3Archive
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
 
 Weights = Mapping[str, torch.Tensor]
 _CLASS = re.compile(r"(?:class ')?[\w.]*?(\w+)'?>?$")
@@ -73,7 +71,7 @@ def guess(
         Overrides, without the keys that the user has `given`, and notes for the user on what the
         zip does not say.
     """
-    found = infer_overrides(archive.weights, archive.facts, get_algorithm(algo))
+    found = _inferred(archive.weights, archive.facts, get_algorithm(algo))
     notes = []
     if not any(key.startswith("network.activation") for key in given):
         activation = _known(_policy_kwargs(archive.facts).get("activation_fn"), ACTIVATIONS)
@@ -107,7 +105,7 @@ def guess(
     return [f"{key}={value}" for key, value in kept.items()], notes
 
 
-def infer_overrides(weights: Weights, facts: dict[str, Any], spec: AlgorithmSpec) -> dict[str, str]:
+def _inferred(weights: Weights, facts: dict[str, Any], spec: AlgorithmSpec) -> dict[str, str]:
     """Return the overrides that make our network fit the weights."""
     found = {**_layers(weights, facts, spec), **_recurrence(weights, spec), **_exploration(weights)}
     critics = {name.split(".")[1] for name in weights if re.match(r"critic\.qf\d+\.", name)}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
 
 BATCH = "batch"
 STATE_NAMES = ("lstm_h", "lstm_c")
@@ -126,15 +124,14 @@ def metadata(signature: Signature, policy: Policy, about: dict[str, Any]) -> dic
 
 
 def _observation_port(policy: Policy, key: str) -> Port:
-    space = policy.network.observation_space
-    space = space[key] if key else space
+    whole = policy.network.observation_space
+    space = whole[key] if isinstance(whole, spaces.Dict) else whole
     name = f"observation_{key}" if key in _RESERVED else key or "observation"
-    shape = (BATCH, *(space.shape or ()))
+    shape: tuple[int | str, ...] = (BATCH, *(space.shape or ()))
     if isinstance(space, spaces.Box):
         # The policy rounds a double too, but only after normalisation.
-        kept = _INTEGERS
-        if policy.normalizer is not None and key in policy.normalizer.mean:
-            kept += ("float64",)
+        is_normalized = policy.normalizer is not None and key in policy.normalizer.mean
+        kept = (*_INTEGERS, "float64") if is_normalized else _INTEGERS
         dtype = str(space.dtype) if str(space.dtype) in kept else "float32"
         what = "image, channels first" if len(space.shape) == 3 else "as the environment gives it"
         return Port(name, dtype, shape, f"raw observation, {what}")

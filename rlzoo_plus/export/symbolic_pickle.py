@@ -223,9 +223,10 @@ def array_of(value: Any) -> np.ndarray:
     # Compared as whole numbers before anything of that size is made.
     if math.prod(shape) * dtype.itemsize != len(data):
         raise PickleError("an array declares a shape that its content does not fill")
-    array = np.frombuffer(data, dtype).reshape(shape, order=order)
+    ordered: Any = order
+    array = np.frombuffer(data, dtype).reshape(shape, order=ordered)
     # A copy in the same order: the last bits of a product depend on it.
-    return array.astype(dtype.newbyteorder("="))
+    return np.asarray(array.astype(dtype.newbyteorder("=")))
 
 
 def _dtype(value: Any) -> np.dtype:

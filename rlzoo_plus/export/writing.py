@@ -6,17 +6,18 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rlzoo_plus import __version__
+from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.atomic import write_atomic
 from rlzoo_plus.config.catalog import get_algorithm
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.export import graph as graphs
 from rlzoo_plus.export.parity import Parity, Runner, compare, record
+from rlzoo_plus.export.sb3_format import sb3_runner, write_sb3
 from rlzoo_plus.export.signature import Signature, make_signature, metadata
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
-    from rlzoo_plus.config.schema import RunConfig
 
 FILE_NAMES = {"sb3": "model.zip", "onnx": "policy.onnx", "torchscript": "policy.pt"}
 STATISTICS = "vecnormalize.pkl"
@@ -48,8 +49,6 @@ def export_policy(
     Raises:
         ConfigError: The policy cannot be written in that format.
     """
-    from rlzoo_plus import __version__
-
     if get_algorithm(config.algo.name).backend == "jax":
         raise ConfigError(
             f"{config.algo.name} computes with JAX, and its policy cannot be written as "
@@ -79,8 +78,6 @@ def export_policy(
 def _sb3(
     policy: Policy, config: RunConfig, signature: Signature, step: int, path: Path
 ) -> _Written:
-    from rlzoo_plus.export.sb3_format import sb3_runner, write_sb3
-
     data, statistics = write_sb3(policy, config, step)
     files = {path: data}
     if statistics is not None:
@@ -99,8 +96,6 @@ def _sb3(
 def _graph(
     policy: Policy, signature: Signature, facts: dict[str, Any], path: Path, file_format: str
 ) -> _Written:
-    from rlzoo_plus.export import graph as graphs
-
     graph = graphs.PolicyGraph(policy, signature)
     if file_format == "onnx":
         files = {path: graphs.write_onnx(graph, facts)}

@@ -53,8 +53,8 @@ class AgentSettings:
     @property
     def normalizes_observations(self) -> bool:
         """Tell whether the policy was trained on normalized observations."""
-        normalize = self.values["normalize"]
-        return normalize.get("observation", True) if isinstance(normalize, dict) else normalize
+        given = self.values["normalize"]
+        return bool(given.get("observation", True) if isinstance(given, dict) else given)
 
 
 def find_files(path: Path) -> AgentFiles:
@@ -102,8 +102,8 @@ def read_settings(folder: Path, algo: str | None) -> AgentSettings:
             "before Stable-Baselines3 1.1. Its policies read flat observations, those of today a "
             "dictionary: train the agent again."
         )
-    if env_kwargs := env_kwargs or arguments.get("env_kwargs"):
-        entry["env_kwargs"] = env_kwargs
+    if given := env_kwargs or arguments.get("env_kwargs"):
+        entry["env_kwargs"] = given
     algo = algo or str(arguments.get("algo") or "")
     algo = ALGORITHM_OF_STEM.get(algo, algo)
     if not algo:

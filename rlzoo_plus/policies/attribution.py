@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 
 from rlzoo_plus.agents.policy import Policy
+from rlzoo_plus.envs.spaces import parts_of
 from rlzoo_plus.policies.entries import as_parts, joined
 from rlzoo_plus.policies.values import action_values, as_tensors, empty_memory
 
@@ -145,5 +146,5 @@ def _chosen_and_mean(policy: Policy, observations: Any) -> tuple[Any, Any]:
 
 
 def _boxes(policy: Policy) -> list[str]:
-    parts = as_parts(policy.observation_space).items()
+    parts = parts_of(policy.observation_space).items()
     return [key for key, part in parts if isinstance(part, spaces.Box)]

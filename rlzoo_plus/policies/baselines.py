@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,17 @@ from gymnasium import spaces
 _MOST_CONSTANTS = 6
 
 
-class FixedAction:
-    """Does the same at every step; where that is masked, the first allowed action."""
+class Baseline:
+    """Acts without looking; where an action is masked, it does the first that is allowed."""
 
     normalizer, network = None, None
 
-    def __init__(self, space: spaces.Space[Any], action: Any, *, maskable: bool = False) -> None:
+    def __init__(
+        self, space: spaces.Space[Any], draw: Callable[[], Any], *, maskable: bool = False
+    ) -> None:
+        """Act with what `draw` returns at each step."""
         self.maskable = maskable
-        self._space, self._action = space, np.asarray(action, space.dtype)
+        self._space, self._draw = space, draw
 
     def predict(
         self,
@@ -31,36 +36,28 @@ class FixedAction:
     ) -> tuple[np.ndarray, None]:
         """Return actions, as a policy does, for as many environments as `episode_start` has."""
         assert episode_start is not None
-        actions = np.stack([self._draw() for _ in episode_start])
+        actions = np.stack([np.asarray(self._draw(), self._space.dtype) for _ in episode_start])
         if action_masks is not None:
             actions = np.stack(
                 [_allowed(self._space, *pair) for pair in zip(actions, action_masks, strict=True)]
             )
         return actions, None
 
-    def _draw(self) -> np.ndarray:
-        return self._action
+
+def random_actions(space: spaces.Space[Any], *, maskable: bool = False) -> Baseline:
+    """Return what draws each action from the action space."""
+    own = copy.deepcopy(space)
+    own.seed(0)
+    own.sample()
+    return Baseline(own, own.sample, maskable=maskable)
 
 
-class RandomActions(FixedAction):
-    """Draws each action from the action space; where it is masked, the first allowed one."""
-
-    def __init__(self, space: spaces.Space[Any], seed: int = 0, *, maskable: bool = False) -> None:
-        own = copy.deepcopy(space)
-        own.seed(seed)
-        super().__init__(own, own.sample(), maskable=maskable)
-
-    def _draw(self) -> np.ndarray:
-        return np.asarray(self._space.sample(), self._space.dtype)
-
-
-def baselines(space: spaces.Space[Any], *, maskable: bool = False) -> dict[str, FixedAction]:
+def baselines(space: spaces.Space[Any], *, maskable: bool = False) -> dict[str, Baseline]:
     """Return what to compare a policy with, by name.
 
     Doing nothing is the action 0 of a continuous space, or what is nearest to it; a choice among
     actions has no such thing.
     """
-    found: dict[str, FixedAction] = {}
     constants: dict[str, Any] = {}
     if isinstance(space, spaces.Box):
         constants["nothing"] = np.clip(np.zeros(space.shape), space.low, space.high)
@@ -72,9 +69,11 @@ def baselines(space: spaces.Space[Any], *, maskable: bool = False) -> dict[str, 
         constants = {f"always {action}": action for action in range(first, first + count)}
     elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
         constants["always 0"] = np.zeros(space.shape)
-    for name, action in constants.items():
-        found[name] = FixedAction(space, action, maskable=maskable)
-    return {**found, "random": RandomActions(space, maskable=maskable)}
+    found = {
+        name: Baseline(space, functools.partial(np.asarray, action), maskable=maskable)
+        for name, action in constants.items()
+    }
+    return {**found, "random": random_actions(space, maskable=maskable)}
 
 
 def _allowed(space: spaces.Space[Any], action: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.analysis.style import DPI, INK, PALETTE, save_plot
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.envs.seeding import held_out_seeds
+from rlzoo_plus.envs.spaces import parts_of
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.policies.attribution import Saliency, evenly_spread, outputs, saliency
 from rlzoo_plus.policies.audit import Finding, audit, play_baselines
@@ -72,7 +73,7 @@ def diagnose(run: Run, which: str | None = None, episodes: int = 10, seed: int =
         with one_torch_thread():
             findings = [*_of_values(run, policy, played), *_of_actions(policy, actions)]
             findings += _of_units(policy, seen, actions)
-            parts = as_parts(policy.observation_space).values()
+            parts = parts_of(policy.observation_space).values()
             if any(isinstance(part, spaces.Box) for part in parts):
                 found = saliency(policy, seen)
                 findings += _of_saliency(policy, found, names)

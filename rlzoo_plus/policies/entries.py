@@ -10,6 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
+from rlzoo_plus.envs.spaces import parts_of
+
 # Larger observations are pictures and the like.
 _MOST_NAMED = 1000
 _CARTPOLE = ("cart position", "cart velocity", "pole angle", "pole angular velocity")
@@ -28,9 +30,7 @@ _KNOWN = {
 
 
 def as_parts(observation: Any) -> dict[str, Any]:
-    """Return observations, or a space, by key; that of flat ones is empty."""
-    if isinstance(observation, spaces.Dict):
-        return dict(observation.spaces)
+    """Return observations by key; that of flat ones is empty, as in `parts_of` a space."""
     return dict(observation) if isinstance(observation, dict) else {"": observation}
 
 
@@ -59,7 +59,7 @@ def entry_names(venv: VecEnv) -> list[str] | None:
     steps ago they were. All others are numbered.
     """
     space = venv.observation_space
-    sizes = {key: int(np.prod(part.shape or (1,))) for key, part in as_parts(space).items()}
+    sizes = {key: int(np.prod(part.shape or (1,))) for key, part in parts_of(space).items()}
     if any(size > _MOST_NAMED for size in sizes.values()):
         return None
     own = _own_names(venv)

@@ -61,7 +61,7 @@ def play_again(episode: Episode, venv: VecEnv) -> Iterator[PlayedStep]:
     Raises:
         ConfigError: Its actions are none of this environment.
     """
-    check_actions(episode, venv)
+    _check_actions(episode, venv)
     venv.env_method("set_episode_seeds", [episode.seed])
     observation = venv.reset()
     for action in episode.actions:
@@ -99,12 +99,8 @@ def replay(
     return None
 
 
-def check_actions(episode: Episode, venv: VecEnv) -> None:
-    """Refuse actions that are none of an environment: a file can hold anything.
-
-    Raises:
-        ConfigError: One is.
-    """
+def _check_actions(episode: Episode, venv: VecEnv) -> None:
+    """Refuse actions that are none of an environment: a file can hold anything."""
     space, actions = venv.action_space, episode.actions
     fits = actions.shape[1:] == (space.shape or ()) and actions.dtype == space.dtype
     if fits and isinstance(space, spaces.Box):

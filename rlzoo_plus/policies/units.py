@@ -47,10 +47,12 @@ def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:
 
     kinds = {nn.ReLU: "ReLU", nn.Tanh: "Tanh"}
     # The last tanh of an actor bounds the action, which is looked at by itself.
+    names = [name for name, _ in network.named_modules()]
+    bounds = next((name for name in reversed(names) if name.startswith("actor.mu.")), None)
     modules = [
         (name, module)
         for name, module in network.named_modules()
-        if type(module) in kinds and not _bounds_actions(network, name)
+        if type(module) in kinds and name != bounds
     ]
     hooks = [m.register_forward_hook(note(name, kinds[type(m)])) for name, m in modules]
     try:
@@ -62,9 +64,3 @@ def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:
         Layer(name, kind, len(dead), int(dead.sum()), int(always.sum()))
         for name, (kind, dead, always) in seen.items()
     ]
-
-
-def _bounds_actions(network: Any, name: str) -> bool:
-    squash = getattr(getattr(network, "actor", None), "mu", None)
-    parts = list(getattr(squash, "_modules", {}))
-    return bool(parts) and name == f"actor.mu.{parts[-1]}"

@@ -100,9 +100,8 @@ class MlflowTracker:
         """Record the outcome: numbers as metrics, the rest as tags; see `Tracker.finish`."""
         try:
             flat = base.flatten(result, "/", "result/")
-            numbers = {
-                k: v for k, v in flat.items() if isinstance(v, Real) and not isinstance(v, bool)
-            }
+            reals = {key: value for key, value in flat.items() if isinstance(value, Real)}
+            numbers = {k: float(v) for k, v in reals.items() if not isinstance(v, bool)}
             self.log(numbers, step=0)
             for key in flat.keys() - numbers.keys():
                 text = base.as_text(flat[key], VALUE_LENGTH)

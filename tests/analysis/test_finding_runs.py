@@ -46,26 +46,18 @@ def test_nothing_is_looked_for_inside_a_run_or_a_hidden_folder(make_run, tmp_pat
     assert find_runs([tmp_path]) == [run]
 
 
-def test_a_folder_of_configuration_files_is_no_run(tmp_path):
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    (conf / "config.yaml").write_text("defaults: []")
+def test_a_folder_of_configuration_files_is_no_run_and_a_missing_path_is_named(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: []")
     assert find_runs([tmp_path]) == []
-
-
-def test_a_path_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere does not exist"):
         find_runs([tmp_path / "nowhere"])
 
 
 def test_a_finished_run_is_summarised_from_its_files(make_run):
     summary = summarise(make_run(seed=3))
-    assert (summary.state, summary.algo, summary.env, summary.seed) == (
-        "finished",
-        "ppo",
-        "cartpole",
-        3,
-    )
+    known = (summary.state, summary.algo, summary.env, summary.seed)
+    assert known == ("finished", "ppo", "cartpole", 3)
     assert (summary.steps, summary.n_timesteps, summary.wall_time_s) == (400, 400, 12.5)
     assert summary.best == summary.final == pytest.approx(201.5)
     assert abs(summary.started_at - time.time()) < 60
@@ -128,15 +120,10 @@ def test_torn_and_senseless_evaluation_lines_are_passed_over(make_run):
     assert (summary.state, summary.best, summary.final) == ("finished", 8.0, 8.0)
 
 
-def test_a_running_run_whose_process_lives_is_running(make_run):
+def test_a_running_run_dies_with_its_process(make_run):
     run = make_run()
     run.write_status("running")
     assert summarise(run).state == "running"
-
-
-def test_a_running_run_whose_process_is_gone_has_died(make_run):
-    run = make_run()
-    run.write_status("running")
     change_status(run, pid=dead_pid())
     assert summarise(run).state == "died"
 

@@ -67,35 +67,16 @@ def test_warm_up_reaches_training_and_evaluation(build):
     assert "WarmupResets" in _layers(evaluation)
 
 
-def test_statistics_of_returns_use_the_algorithm_s_discount(build):
-    train, _ = build(
-        tiny_config("ppo", "tests/TinyReach-v0", "normalize=true", "algo.hyperparams.gamma=0.9")
-    )
+def test_the_normalisation_has_its_settings_and_the_discount_and_leaves_evaluation_raw(build):
+    settings = "{observation: true, reward: false, clip_observation: 4, epsilon: 1e-4}"
+    words = (f"normalize={settings}", "algo.hyperparams.gamma=0.9")
+    train, evaluation = build(tiny_config("ppo", "tests/TinyReach-v0", *words))
     assert isinstance(train, VecNormalize)
-    assert train.gamma == 0.9
-
-
-def test_settings_of_the_normalisation_are_passed_on(build):
-    train, _ = build(
-        tiny_config(
-            "ppo",
-            "tests/TinyReach-v0",
-            "normalize={observation: true, reward: false, clip_observation: 4, epsilon: 1e-4}",
-        )
-    )
-    assert (train.norm_obs, train.norm_reward) == (True, False)
+    assert (train.norm_obs, train.norm_reward, train.gamma) == (True, False, 0.9)
     assert (train.clip_obs, train.epsilon) == (4, 1e-4)
-
-
-def test_evaluation_returns_raw_observations_and_rewards(build):
-    train, evaluation = build(tiny_config("ppo", "tests/TinyReach-v0", "normalize=true"))
-    assert isinstance(train, VecNormalize)
     assert not isinstance(evaluation, VecNormalize)
-
-
-def test_no_normalisation_unless_it_is_asked_for(build):
-    train, _ = build(tiny_config())
-    assert not isinstance(train, VecNormalize)
+    # Unless it is asked for.
+    assert not isinstance(build(tiny_config())[0], VecNormalize)
 
 
 def test_stacked_observations_reach_training_and_evaluation(build):
@@ -112,6 +93,8 @@ def test_pictures_are_transposed_for_training_and_evaluation(build):
     assert train.observation_space == evaluation.observation_space
     assert evaluation.observation_space.shape == (6, 36, 36)
     assert isinstance(evaluation, VecTransposeImage)
+    # They are not normalised.
+    assert train.reset().dtype == np.uint8
 
 
 def test_only_pictures_with_their_channels_last_are_transposed(build):
@@ -149,11 +132,6 @@ def test_what_ends_an_episode_is_kept_from_the_reset(build, vec_env, dictionary)
             assert infos[0]["episode"]["l"] == steps
 
 
-def test_pictures_are_not_normalised(build):
-    train, _ = build(tiny_config("ppo", "tests/TinyImage-v0", "normalize=true"))
-    assert train.reset().dtype == np.uint8
-
-
 def test_only_numbers_of_a_dictionary_are_normalised(build):
     train, evaluation = build(tiny_config("ppo", "tests/TinyDict-v0", "normalize=true"))
     assert sorted(train.norm_obs_keys) == ["alpha", "zeta"]
@@ -163,11 +141,6 @@ def test_only_numbers_of_a_dictionary_are_normalised(build):
     assert evaluation.observation_space["picture"].shape == (3, 36, 36)
 
 
-def test_discrete_observations_are_left_alone_by_normalize(build):
-    train, _ = build(tiny_config("ppo", "FrozenLake-v1", "normalize=true"))
-    assert train.reset().shape == (1,)
-
-
 def test_observations_that_no_policy_can_use_are_a_user_error():
     with pytest.raises(ConfigError, match=r"Blackjack-v1.*flatten_observation"):
         inspect_env(tiny_config("ppo", "Blackjack-v1", "normalize=true"))
@@ -175,6 +148,7 @@ def test_observations_that_no_policy_can_use_are_a_user_error():
 
 def test_numbered_states_are_left_alone_by_normalisation(build):
     train, _ = build(tiny_config("ppo", "FrozenLake-v1", "normalize=true"))
+    assert train.reset().shape == (1,)
     assert train.norm_obs is False
     assert train.norm_reward is True
 

@@ -15,41 +15,26 @@ from rlzoo_plus.errors import ConfigError
 PACKAGE = "env.packages=[support.forgetful_envs]"
 
 
+NAMES = ("Reach", "Masked", "Levers", "Memory", "Image", "Dict", "Goal", "Endless")
+TINY = [(f"tests/Tiny{name}-v0",) for name in NAMES]
+CLASSIC = [(f"{name}-v1",) for name in ("CartPole", "Pendulum", "Acrobot", "FrozenLake")]
+STICKY = "env.wrappers=[{sticky_action: {repeat_action_probability: 0.5}}]"
+OTHERS = [
+    *(("MountainCar-v0",), ("MountainCarContinuous-v0",), ("Taxi-v4",)),
+    ("Pendulum-v1", "env.time_limit=8", "env.wrappers=[time_feature]"),
+    ("Pendulum-v1", "env.time_limit=8", STICKY),
+    # It counts its episodes, and gives the count.
+    ("tests/Remembering-v0", PACKAGE),
+]
+
+
 def problem_of(env_id, *overrides):
     return replay_problem(tiny_config("ppo", env_id, *overrides).env)
 
 
-@pytest.mark.parametrize(
-    "env_id",
-    [
-        "tests/TinyReach-v0",
-        "tests/TinyMasked-v0",
-        "tests/TinyLevers-v0",
-        "tests/TinyMemory-v0",
-        "tests/TinyImage-v0",
-        "tests/TinyDict-v0",
-        "tests/TinyGoal-v0",
-        "tests/TinyEndless-v0",
-        "CartPole-v1",
-        "Pendulum-v1",
-        "Acrobot-v1",
-        "MountainCar-v0",
-        "MountainCarContinuous-v0",
-        "FrozenLake-v1",
-        "Taxi-v4",
-    ],
-)
-def test_an_environment_decided_by_its_seed_has_no_problem(env_id):
-    assert problem_of(env_id) is None
-
-
-@pytest.mark.parametrize(
-    "wrapper", ["time_feature", "sticky_action:{repeat_action_probability: 0.5}"]
-)
-def test_wrappers_decided_by_the_seed_have_no_problem(wrapper):
-    entry = f"{{{wrapper}}}" if ":" in wrapper else wrapper
-    overrides = ("env.time_limit=8", f"env.wrappers=[{entry}]")
-    assert problem_of("Pendulum-v1", *overrides) is None
+@pytest.mark.parametrize("words", [*TINY, *CLASSIC, *OTHERS], ids=" ".join)
+def test_an_environment_decided_by_its_seed_has_no_problem(words):
+    assert problem_of(*words) is None
 
 
 @pytest.mark.parametrize("discrete", ["true", "false"])
@@ -64,17 +49,23 @@ def test_our_robot_under_a_wrapper_of_a_user_is_played_and_has_no_problem():
     assert replay_problem(config.env) is None
 
 
+NORMALIZED = "env.wrappers=[gymnasium.wrappers.NormalizeObservation]"
+
+
 @pytest.mark.parametrize(
-    ("env_id", "told"),
+    ("words", "told"),
     [
-        ("tests/TinyClock-v0", "the observation after"),
-        ("tests/TinyGlobal-v0", "the reward of step 1"),
-        ("tests/TinyHidden-v0", "the observation after"),
-        ("tests/TinyLate-v0", "the reward of step"),
+        (("tests/TinyClock-v0",), "the observation after"),
+        (("tests/TinyGlobal-v0",), "the reward of step 1"),
+        (("tests/TinyHidden-v0",), "the observation after"),
+        (("tests/TinyLate-v0",), "the reward of step"),
+        (("tests/Widening-v0", PACKAGE), "Widening.episodes was 5, is 1 where the episode is repl"),
+        # Its statistics are of all episodes.
+        (("tests/TinyReach-v0", NORMALIZED), "observation"),
     ],
 )
-def test_what_no_seed_decides_is_told(env_id, told):
-    assert told in problem_of(env_id)
+def test_what_no_seed_decides_is_told(words, told):
+    assert told in problem_of(*words)
 
 
 def test_a_worker_of_its_own_seeds_the_global_generators_with_each_episode():
@@ -83,20 +74,6 @@ def test_a_worker_of_its_own_seeds_the_global_generators_with_each_episode():
     assert replay_problem(config.env, in_worker=True) is None
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
-
-
-def test_a_counter_of_episodes_is_told():
-    told = replay_problem(tiny_config("ppo", "tests/Widening-v0", PACKAGE).env)
-    assert told.startswith("Widening.episodes was 5, is 1 where the episode is replayed")
-
-
-def test_a_counter_with_an_account_is_no_problem():
-    assert replay_problem(tiny_config("ppo", "tests/Remembering-v0", PACKAGE).env) is None
-
-
-def test_statistics_of_all_episodes_in_a_wrapper_are_told():
-    wrapper = "env.wrappers=[gymnasium.wrappers.NormalizeObservation]"
-    assert "observation" in problem_of("tests/TinyReach-v0", wrapper)
 
 
 class _Late(TinyReach):

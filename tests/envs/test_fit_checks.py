@@ -28,14 +28,10 @@ def test_the_cart_pole_s_own_switch_is_offered_both_ways():
         inspect_env(make_config("algo=sac", "env=cartpole_bullet", "env.kwargs.discrete=true"))
 
 
-def test_hindsight_replay_needs_a_goal_environment():
+@pytest.mark.parametrize("words", [("her",), ("td3", "Pendulum-v1", "algo.replay_buffer=her")])
+def test_hindsight_replay_needs_a_goal_environment(words):
     with pytest.raises(ConfigError, match=r"goal environment.*env=panda_reach"):
-        inspect_env(tiny_config("her"))
-
-
-def test_hindsight_replay_chosen_by_hand_needs_a_goal_environment_too():
-    with pytest.raises(ConfigError, match="goal environment"):
-        inspect_env(tiny_config("td3", "Pendulum-v1", "algo.replay_buffer=her"))
+        inspect_env(tiny_config(*words))
 
 
 def test_masked_algorithm_needs_masks():

@@ -79,28 +79,14 @@ def test_a_fresh_environment_goes_on_from_the_same_moment(case, n_steps):
     assert_goes_on_alike(env, brought_back(state, rewards, *CASES[case]), 25)
 
 
-def test_the_state_is_plain_data_that_comes_back_from_a_file():
-    env = started(recorded("tests/TinyDict-v0"))
-    play(env, 3)
-    state = env.episode_state()
-    assert_same_tree(unpack(pack(state)), state)
-
-
 def test_thousands_of_steps_are_brought_back():
     env = started(recorded("tests/TinyEndless-v0"))
     _, rewards = play(env, 9000)
     state = env.episode_state()
     assert state["episode"]["actions"].shape == (9000, 1)
-    assert_goes_on_alike(env, brought_back(state, rewards, "tests/TinyEndless-v0"), 10)
-
-
-def test_a_state_taken_again_after_being_brought_back_is_the_same():
-    env = started(recorded("tests/TinyEndless-v0"))
-    _, rewards = play(env, 4100)
-    state = env.episode_state()
-    fresh = recorded("tests/TinyEndless-v0")
-    fresh.restore_episode(state, rewards)
+    fresh = brought_back(state, rewards, "tests/TinyEndless-v0")
     assert_same_tree(fresh.episode_state(), state)
+    assert_goes_on_alike(env, fresh, 10)
 
 
 def test_an_environment_that_was_never_reset_has_no_episode_but_its_seeds():
@@ -117,13 +103,13 @@ def test_the_episodes_that_follow_have_the_same_seeds():
     _, rewards = play(env, 11)
     fresh = recorded("tests/TinyReach-v0")
     fresh.restore_episode(env.episode_state(), rewards)
-    expected = []
+    seeds = []
     for _ in range(4):
-        env.reset()
-        fresh.reset()
-        expected.append(env.episode_seed)
-        assert fresh.episode_seed == env.episode_seed
-    assert len(set(expected)) == 4
+        for each in (env, fresh):
+            each.reset()
+        seeds.append((env.episode_seed, fresh.episode_seed))
+    assert all(one == other for one, other in seeds)
+    assert len(set(seeds)) == 4
 
 
 def test_seeds_that_were_set_for_the_next_episodes_are_brought_back():
@@ -193,22 +179,17 @@ def test_a_difference_is_told(what, at, told):
     assert other.restore_episode(env.episode_state(), rewards) == told
 
 
-def test_another_first_observation_is_told():
-    env = started(RecordedEpisodes(TinyReach()))
-    state = env.episode_state()
-    state["episode"]["seed"] += 1
-    problem = RecordedEpisodes(TinyReach()).restore_episode(state, np.array([]))
+class _Double(TinyReach):
+    def _observe(self):
+        return super()._observe().astype(np.float64)
+
+
+@pytest.mark.parametrize(("kind", "later"), [(TinyReach, 1), (_Double, 0)])
+def test_another_first_observation_is_told_also_of_another_type(kind, later):
+    state = started(RecordedEpisodes(TinyReach())).episode_state()
+    state["episode"]["seed"] += later
+    problem = RecordedEpisodes(kind()).restore_episode(state, np.array([]))
     assert problem == "the observation after 0 steps of the episode differs"
-
-
-def test_an_observation_of_another_type_is_told():
-    class Double(TinyReach):
-        def _observe(self):
-            return super()._observe().astype(np.float64)
-
-    env = started(RecordedEpisodes(TinyReach()))
-    problem = RecordedEpisodes(Double()).restore_episode(env.episode_state(), np.array([]))
-    assert "observation" in problem
 
 
 # Environments that can be put into a state
@@ -226,17 +207,8 @@ def test_our_robot_is_put_back_by_its_state_and_keeps_no_actions():
     assert state["episode"]["actions"] is None
     fresh = robot()
     assert fresh.restore_episode(state, rewards) is None
-    assert_goes_on_alike(env, fresh, 40)
-    env.close()
-    fresh.close()
-
-
-def test_a_robot_that_was_put_back_has_the_same_state():
-    env, fresh = started(robot()), robot()
-    _, rewards = play(env, 10)
-    state = env.episode_state()
-    fresh.restore_episode(state, rewards)
     assert_same_tree(fresh.episode_state(), state)
+    assert_goes_on_alike(env, fresh, 40)
     env.close()
     fresh.close()
 
@@ -248,17 +220,6 @@ def test_a_robot_that_comes_out_otherwise_is_told():
     assert problem.startswith("the environment refuses its state: After 10 steps the sensors of")
     env.close()
     other.close()
-
-
-def test_the_time_limit_around_a_robot_goes_on_counting():
-    env, fresh = started(robot("env.time_limit=15")), robot("env.time_limit=15")
-    env.unwrapped.task.terminations = fresh.unwrapped.task.terminations = lambda state: {}
-    _, rewards = play(env, 10)
-    fresh.restore_episode(env.episode_state(), rewards)
-    ends = [fresh.step(sample(fresh))[3] for _ in range(5)]
-    assert ends == [False, False, False, False, True]
-    env.close()
-    fresh.close()
 
 
 @pytest.mark.parametrize(

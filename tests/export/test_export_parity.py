@@ -33,6 +33,12 @@ def _onnx(policy):
     return signature, write_onnx(PolicyGraph(policy, signature), facts)
 
 
+def _torchscript(policy):
+    signature = make_signature(policy)
+    data = write_torchscript(PolicyGraph(policy, signature), "{}")
+    return signature, torchscript_runner(data, signature)
+
+
 def _check(policy, signature, run, name):
     recording = made_up(policy, signature)
     parity = compare(policy, signature, run, recording)
@@ -46,9 +52,7 @@ def _check(policy, signature, run, name):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_torchscript_file_acts_as_the_policy(name):
     policy, _ = random_policy(name)
-    signature = make_signature(policy)
-    data = write_torchscript(PolicyGraph(policy, signature), "{}")
-    _check(policy, signature, torchscript_runner(data, signature), name)
+    _check(policy, *_torchscript(policy), name)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +86,7 @@ def test_actions_beyond_the_bounds_are_clipped_inside_the_file():
     policy, _ = random_policy("ppo-normalized")
     with torch.no_grad():
         policy.network.action_net.bias.add_(100.0)
-    signature = make_signature(policy)
-    run = torchscript_runner(write_torchscript(PolicyGraph(policy, signature), "{}"), signature)
+    signature, run = _torchscript(policy)
     np.testing.assert_array_equal(run(**made_up(policy, signature).part(0, 2))[0], [[1, 5], [1, 5]])
 
 
@@ -95,23 +98,15 @@ def test_a_key_that_is_called_as_an_input_of_ours_is_renamed():
     ]  # fmt: skip
 
 
-def test_a_file_of_other_weights_is_noticed():
+def test_other_weights_and_outputs_that_are_no_numbers_are_noticed():
     policy, _ = random_policy("ppo-normalized")
-    other, _ = random_policy("ppo-normalized", seed=1)
-    signature = make_signature(policy)
-    data = write_torchscript(PolicyGraph(other, signature), "{}")
-    recording = made_up(policy, signature)
-    assert not compare(policy, signature, torchscript_runner(data, signature), recording).holds
+    signature, other = _torchscript(random_policy("ppo-normalized", seed=1)[0])
 
-
-def test_an_output_that_is_not_a_number_is_noticed():
-    policy, _ = random_policy("ppo-normalized")
-    signature = make_signature(policy)
-
-    def run(**inputs):
+    def broken(**inputs):
         return [np.full((len(inputs["observation"]), 2), np.nan, np.float32)]
 
-    assert not compare(policy, signature, run, made_up(policy, signature)).holds
+    for run in (other, broken):
+        assert not compare(policy, signature, run, made_up(policy, signature)).holds
 
 
 def test_a_policy_whose_layers_are_not_known_cannot_be_exported():

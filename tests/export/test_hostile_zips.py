@@ -210,14 +210,10 @@ def test_observations_that_were_left_alone_have_no_statistics(tmp_path):
     assert read_statistics(tmp_path / "vn.pkl").normalizer is None
 
 
-def _evil_statistics(path, ran):
-    venv = _normalize()
-    venv.extra = Evil(ran)
-    path.write_bytes(pickle.dumps(venv))
-
-
 def test_statistics_with_code_in_them_are_refused(tmp_path):
-    _evil_statistics(tmp_path / "vn.pkl", tmp_path / "ran")
+    venv = _normalize()
+    venv.extra = Evil(tmp_path / "ran")
+    (tmp_path / "vn.pkl").write_bytes(pickle.dumps(venv))
     with pytest.raises(ConfigError, match=r"mkdir.*Nothing in it was executed"):
         read_statistics(tmp_path / "vn.pkl")
     assert not (tmp_path / "ran").exists()

@@ -50,12 +50,11 @@ def test_an_entry_that_nothing_depends_on_has_the_lowest_saliency():
 
 def test_attributions_of_a_linear_function_are_its_weights_times_the_difference():
     policy = policy_of(3, torch.nn.Identity)
+    first, last = policy.network.mlp_extractor.policy_net[0], policy.network.action_net
     with torch.no_grad():
-        for part in (policy.network.mlp_extractor.policy_net[0], policy.network.action_net):
-            part.bias.zero_()
-    weight = (
-        policy.network.action_net.weight @ policy.network.mlp_extractor.policy_net[0].weight
-    ).detach()
+        first.bias.zero_()
+        last.bias.zero_()
+        weight = last.weight @ first.weight
     seen = np.array([[1, 0, 0], [-1, 0, 2]], np.float32)
     found = saliency(policy, seen)
     expected = np.abs(weight.numpy()[0] * (seen - seen.mean(axis=0))).mean(axis=0)
@@ -207,9 +206,8 @@ def test_every_algorithm_is_diagnosed(tmp_path, answer, algo, env):
     assert complete
     assert complete[0]["data"]["residual"] < 0.2
     if env == "tests/TinyImage-v0":
-        assert (
-            answer("diagnose", path, "--trust", "--episodes", "1", "--picture", "heat.png")[0] == 0
-        )
+        words = ("--trust", "--episodes", "1", "--picture", "heat.png")
+        assert answer("diagnose", path, *words)[0] == 0
 
 
 @pytest.mark.training

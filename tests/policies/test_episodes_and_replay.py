@@ -18,7 +18,7 @@ from rlzoo_plus.commands.dispatch import run as run_verb
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.policies.baselines import RandomActions
+from rlzoo_plus.policies.baselines import random_actions
 from rlzoo_plus.policies.episode import Episode, episode_files, load_episode, save_episodes
 from rlzoo_plus.policies.recorder import EpisodeRecorder
 from rlzoo_plus.policies.replay import replay
@@ -30,7 +30,7 @@ SEEDS = [2**30 + 5, 2**30 + 6, 2**30 + 7]
 
 def played(spec, n_envs=3):
     with closing(make_eval_env(spec, n_envs)) as venv:
-        policy = RandomActions(venv.action_space)
+        policy = random_actions(venv.action_space)
         recorder = EpisodeRecorder(policy, SEEDS, venv.num_envs)
         result = evaluate(policy, venv, SEEDS, watch=recorder)
     return recorder.episodes(), result

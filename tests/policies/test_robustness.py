@@ -58,9 +58,8 @@ def test_a_grid_that_is_none_is_refused_in_one_line(tmp_path, text, told):
 
 def test_every_change_of_the_shipped_grid_reaches_the_robot():
     words = "env.kwargs.randomization={gravity: {uniform: [0.5, 2.0]}}"
-    spec = make_config(
-        "algo=ppo", "env=cartpole_bullet", words, "env.kwargs.motor_strength=0.5"
-    ).env
+    weak = "env.kwargs.motor_strength=0.5"
+    spec = make_config("algo=ppo", "env=cartpole_bullet", words, weak).env
     for change in read_grid(DEFAULT_GRID):
         env = make_env(changed_env(spec, change, is_ours=True))
         _, info = env.reset(seed=0)
@@ -186,10 +185,8 @@ def test_the_policy_trained_with_randomization_is_ranked_first(tmp_path):
     # The trainings of docs/robots/randomization.md, about half a minute each.
     common = ("algo=ppo", "env=cartpole_bullet", "seed=0", "n_timesteps=61440", "num_threads=1")
     quiet = ("report.video=false", "report.plot=false", "log.progress=false")
-    for name, more in (
-        ("plain", ()),
-        ("randomized", (f"env.kwargs.randomization={RANDOMIZATION}",)),
-    ):
+    changed = (f"env.kwargs.randomization={RANDOMIZATION}",)
+    for name, more in (("plain", ()), ("randomized", changed)):
         words = [*common, *quiet, "eval.every_steps=null", f"run_dir={tmp_path / name}", *more]
         subprocess.run([sys.executable, "train.py", *words], cwd=ROOT, check=True)
     runs = [str(tmp_path / name) for name in ("plain", "randomized")]

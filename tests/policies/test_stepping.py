@@ -10,7 +10,7 @@ from support.training import tiny_config, train_run
 
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.factory import make_eval_env
-from rlzoo_plus.policies.entries import entry_names, flat_entries
+from rlzoo_plus.policies.entries import entry_names, flat_entries, one_of
 from rlzoo_plus.policies.stepping import StepView, page, spikes, step_through, table
 from robots import ROBOT_IDS
 
@@ -20,13 +20,7 @@ def names_of(env_id, frame_stack=1, packages=("robots",)):
     values = {"name": "x", "wrappers": [], "warmup_resets": 0, "kwargs": {}, **nothing}
     spec = EnvConfig(id=env_id, packages=list(packages), frame_stack=frame_stack, **values)
     with closing(make_eval_env(spec, 1)) as venv:
-        observation = venv.reset()
-        one = (
-            {k: v[0] for k, v in observation.items()}
-            if isinstance(observation, dict)
-            else observation[0]
-        )
-        return entry_names(venv), flat_entries(one)
+        return entry_names(venv), flat_entries(one_of(venv.reset(), 0))
 
 
 @pytest.mark.parametrize("env_id", ROBOT_IDS)
