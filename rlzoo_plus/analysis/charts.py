@@ -193,16 +193,13 @@ def _scaled(sides: Sequence[Side], which: Which) -> tuple[list[list[np.ndarray]]
 def _improvement_interval(
     first: Sequence[np.ndarray], second: Sequence[np.ndarray]
 ) -> tuple[float, float]:
-    generator = np.random.default_rng(0)
-    found = []
-    for _ in range(_RESAMPLES):
-        drawn = [
-            [task[generator.integers(len(task), size=len(task))] for task in tasks]
-            for tasks in (first, second)
-        ]
-        found.append(probability_of_improvement(*drawn))
-    low, high = np.quantile(found, [0.025, 0.975])
-    return float(low), float(high)
+    ends = np.cumsum([len(task) for task in (*first, *second)])[:-1]
+
+    def probability(drawn: np.ndarray) -> float:
+        tasks = np.split(drawn, ends)
+        return probability_of_improvement(tasks[: len(first)], tasks[len(first) :])
+
+    return stratified_bootstrap_ci([*first, *second], probability, _RESAMPLES)
 
 
 def _envs(sides: Sequence[Side]) -> list[str]:

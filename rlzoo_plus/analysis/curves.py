@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,7 +51,6 @@ _DENSE = 100
 _MOST_POINTS = 300
 # With more lines, those of single runs would hide them.
 _MOST_WITH_RUNS = 6
-Spread = Literal["std", "range"]
 
 
 @dataclass(frozen=True)
@@ -218,15 +217,10 @@ def _shared(curves: Iterable[Curve], name: str) -> Any:
 
 
 def plot_learning_curve(
-    runs: Sequence[RunDir],
-    out: Path,
-    metric: str = EVALUATION_RETURN,
-    by: str | None = None,
-    spread: Spread = "std",
+    runs: Sequence[RunDir], out: Path, metric: str = EVALUATION_RETURN, by: str | None = None
 ) -> Path:
     """Draw a metric over environment steps, see `plot_curves`."""
-    entries = [read_run(run) for run in dict.fromkeys(runs)]
-    return plot_curves(entries, out, metric, by, spread=spread)
+    return plot_curves([read_run(run) for run in dict.fromkeys(runs)], out, metric, by)
 
 
 def plot_curves(
@@ -236,7 +230,6 @@ def plot_curves(
     by: str | None = None,
     *,
     axis: Axis = "steps",
-    spread: Spread = "std",
 ) -> Path:
     """Draw a metric over environment steps, episodes or hours, as PNG, SVG or PDF.
 
@@ -250,12 +243,11 @@ def plot_curves(
         metric: A name that `load_series` knows.
         by: How runs are grouped, see `group_curves`.
         axis: `steps`, `episodes` or `hours`.
-        spread: One run's band: standard deviation of episodes, or lowest to highest episode.
 
     Raises:
         ConfigError: No run has the metric, or the file has another suffix.
     """
-    return save_plot(curves_figure(runs, metric, by, axis, spread), out)
+    return save_plot(curves_figure(runs, metric, by, axis), out)
 
 
 def curves_figure(
@@ -263,7 +255,6 @@ def curves_figure(
     metric: str = EVALUATION_RETURN,
     by: str | None = None,
     axis: Axis = "steps",
-    spread: Spread = "std",
     among: Sequence[RunEntry] | None = None,
 ) -> Figure:
     """Return the figure of `plot_curves`; for `among` see `load_curves`."""
@@ -273,46 +264,55 @@ def curves_figure(
         named = ", ".join(str(run.summary.path) for run in runs) or "no run given"
         over = "" if axis == "steps" else f" over {axis}"
         raise ConfigError(f"{metric!r} has no values yet{over} ({named}). Let the run go on first.")
-    curves, label = [curve for _, curve in drawn], _LABELS.get(metric, metric)
-    x_label = AXIS_LABELS[axis]
-    is_one = len(drawn) == 1 and axis == "steps"
-    if is_one:
-        figure, axes = new_axes(curves[0].title, label)
-        if metric == EVALUATION_RETURN:
-            _draw_run(axes, drawn[0][0].run, spread)
-            _draw_solved(axes, curves[0].solved_return)
-        else:
-            _draw_metric(axes, curves[0])
-        panels = [axes]
+    if len(drawn) == 1 and axis == "steps":
+        figure, panels = _figure_of_one(*drawn[0], metric)
     else:
-        variant, envs = _shared(curves, "variant"), list(dict.fromkeys(c.env for c in curves))
-        # One that is asked to merge environments, or to compare them, needs a single one.
-        titles = envs if by in (None, "seed") else [""]
-        note = " (smoothed)" if any(curve.is_dense for curve in curves) else ""
-        title = str(variant or _shared(curves, "algo") or "")
-        if len(titles) == 1:
-            env = _shared(curves, "env")
-            title = f"{title} on {env}" if title and env else str(env or title)
-            title = title or f"{len(curves)} runs"
-        figure, panels = new_grid(title, titles, label + note, x_label)
-        smoothed = [_smoothed(curve) for curve in curves]
-        groups = {
-            env: group_curves([c for c in smoothed if len(titles) == 1 or c.env == env], by)
-            for env in titles
-        }
-        # The same variant looks alike on all environments.
-        names = dict.fromkeys(_line_name(g, by) for each in groups.values() for g in each)
-        looks = {name: line_look(number) for number, name in enumerate(names)}
-        for axes, env in zip(panels, titles, strict=True):
-            here = [c for group in groups[env] for c in group.curves]
-            solved = _shared(here, "solved_return") if metric == EVALUATION_RETURN else None
-            _draw_groups(axes, groups[env], by, solved, looks, is_grid=len(titles) > 1)
+        figure, panels = _figure_of_many([curve for _, curve in drawn], metric, by, axis)
     for axes in panels:
         # Plots of different runs are comparable if all begin at 0.
         left, right = axes.get_xlim()
         axes.set_xlim(min(left, -0.015 * right), right)
     add_legend(*panels)
     return figure
+
+
+def _figure_of_one(run: RunEntry, curve: Curve, metric: str) -> tuple[Figure, list[Axes]]:
+    figure, axes = new_axes(curve.title, _LABELS.get(metric, metric))
+    if metric == EVALUATION_RETURN:
+        _draw_run(axes, run.run)
+        _draw_solved(axes, curve.solved_return)
+    else:
+        _draw_metric(axes, curve)
+    return figure, [axes]
+
+
+def _figure_of_many(
+    curves: list[Curve], metric: str, by: str | None, axis: Axis
+) -> tuple[Figure, list[Axes]]:
+    variant, envs = _shared(curves, "variant"), list(dict.fromkeys(c.env for c in curves))
+    # One that is asked to merge environments, or to compare them, needs a single one.
+    titles = envs if by in (None, "seed") else [""]
+    note = " (smoothed)" if any(curve.is_dense for curve in curves) else ""
+    title = str(variant or _shared(curves, "algo") or "")
+    if len(titles) == 1:
+        env = _shared(curves, "env")
+        title = f"{title} on {env}" if title and env else str(env or title)
+        title = title or f"{len(curves)} runs"
+    label = _LABELS.get(metric, metric)
+    figure, panels = new_grid(title, titles, label + note, AXIS_LABELS[axis])
+    smoothed = [_smoothed(curve) for curve in curves]
+    groups = {
+        env: group_curves([c for c in smoothed if len(titles) == 1 or c.env == env], by)
+        for env in titles
+    }
+    # The same variant looks alike on all environments.
+    names = dict.fromkeys(_line_name(g, by) for each in groups.values() for g in each)
+    looks = {name: line_look(number) for number, name in enumerate(names)}
+    for axes, env in zip(panels, titles, strict=True):
+        here = [c for group in groups[env] for c in group.curves]
+        solved = _shared(here, "solved_return") if metric == EVALUATION_RETURN else None
+        _draw_groups(axes, groups[env], by, solved, looks, is_grid=len(titles) > 1)
+    return figure, panels
 
 
 def _line_name(group: Group, by: str | None) -> str:
@@ -329,19 +329,15 @@ def _smoothed(curve: Curve) -> Curve:
     return replace(curve, series=Series(curve.series.steps, values))
 
 
-def _draw_run(axes: Axes, run: RunDir, spread: Spread) -> None:
+def _draw_run(axes: Axes, run: RunDir) -> None:
     evaluations, training = load_evaluations(run), load_series(run, TRAINING_RETURN)
-    rows = [(e.step, e.mean_return, e.std_return, e.low, e.high) for e in evaluations]
-    steps, means, stds, low, high = np.array(rows).T
+    steps, means, stds = np.array([(e.step, e.mean_return, e.std_return) for e in evaluations]).T
     if len(training):
         look: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "alpha": 0.75, "zorder": 1}
         axes.plot(training.steps, training.values, label="training episodes", **look)
-    label = "lowest to highest episode"
-    if spread == "std":
-        label = "± 1 std of episodes"
-        low, high = means - stds, means + stds
-    colour = PALETTE[0]
-    axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0, label=label)
+    colour, label = PALETTE[0], "± 1 std of episodes"
+    shade: dict[str, Any] = {"color": colour, "alpha": 0.18, "linewidth": 0}
+    axes.fill_between(steps, means - stds, means + stds, label=label, **shade)
     look = {"color": colour, "linewidth": 2.6, "markersize": 6.5, "markeredgecolor": "white"}
     axes.plot(steps, means, marker="o", label="evaluation mean", zorder=3, **look)
     best = evaluations[int(np.argmax(means))]

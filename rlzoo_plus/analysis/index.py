@@ -31,7 +31,7 @@ from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.store.cache import cache_base, hash_of, read_cached
 
 # Raised when what is kept of a run changes.
-_VERSION = 1
+_VERSION = 2
 # Fewer are read as quickly without it.
 _FEWEST_KEPT = 20
 _FORGET_AFTER_S = 30 * 86400.0

@@ -23,8 +23,6 @@ class Evaluation:
     step: int  # Environment steps taken before it
     mean_return: float  # Mean over episodes
     std_return: float  # Standard deviation over episodes
-    low: float  # Lowest return of an episode
-    high: float  # Highest return of an episode
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,16 @@ def load_evaluations(run: RunDir) -> list[Evaluation]:
     for record in iter_records(run.evaluations_file):
         step, mean = finite(record.get("step")), finite(record.get("mean_return"))
         if step is not None and mean is not None:
-            returns, std = record.get("returns"), finite(record.get("std_return"))
-            known = map(finite, returns if isinstance(returns, list) else [])
-            numbers = [number for number in known if number is not None] or [mean]
-            spread = _std(numbers) if std is None else std
-            low, high = min(numbers), max(numbers)
-            by_step[int(step)] = Evaluation(int(step), mean, spread, low, high)
+            std = finite(record.get("std_return"))
+            spread = _std(record.get("returns")) if std is None else std
+            by_step[int(step)] = Evaluation(int(step), mean, spread)
     return [by_step[step] for step in sorted(by_step)]
 
 
-def _std(numbers: list[float]) -> float:
+def _std(returns: Any) -> float:
     """Return the standard deviation of a few numbers; NumPy takes twenty times as long."""
+    known = map(finite, returns if isinstance(returns, list) else [])
+    numbers = [number for number in known if number is not None] or [0.0]
     mean = sum(numbers) / len(numbers)
     return math.sqrt(sum((x - mean) * (x - mean) for x in numbers) / len(numbers))
 

@@ -6,13 +6,15 @@ Reinforcement Learning at the Edge of the Statistical Precipice".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 Statistic = Callable[[np.ndarray], Any]
+# Of a 95 % interval, on each side.
+_TAIL = (1.0 - 0.95) / 2.0
 
 
 def iqm(values: ArrayLike) -> float:
@@ -33,13 +35,9 @@ def iqm(values: ArrayLike) -> float:
 
 
 def stratified_bootstrap_ci(
-    samples_by_group: Mapping[str, ArrayLike] | Sequence[ArrayLike],
-    statistic: Statistic,
-    n_resamples: int = 2000,
-    confidence: float = 0.95,
-    rng: np.random.Generator | int = 0,
+    samples_by_group: Sequence[ArrayLike], statistic: Statistic, n_resamples: int = 2000
 ) -> tuple[Any, Any]:
-    """Return a percentile bootstrap interval; each group is resampled within itself.
+    """Return a 95 % percentile bootstrap interval; each group is resampled within itself.
 
     Args:
         samples_by_group: Samples of each group (task), shape (n_group, ...); only the sizes of
@@ -47,26 +45,22 @@ def stratified_bootstrap_ci(
         statistic: Maps the samples of all groups, shape (sum of n_group, ...), to a number or an
             array; `iqm`, or `lambda samples: samples.mean(axis=0)` for curves.
         n_resamples: Number of resamples.
-        confidence: Share of resamples inside the interval, between 0 and 1.
-        rng: A generator or its seed.
 
     Returns:
         The lower and the upper end, floats or arrays as `statistic` returns them.
 
     Raises:
-        ValueError: A group is empty, or a number is out of its range.
+        ValueError: A group is empty.
     """
-    if isinstance(samples_by_group, Mapping):
-        samples_by_group = list(samples_by_group.values())
     groups = [np.asarray(group, dtype=np.float64) for group in samples_by_group]
-    _check_bootstrap(groups, n_resamples, confidence)
-    generator = np.random.default_rng(rng)
+    if not groups or any(group.ndim == 0 or len(group) == 0 for group in groups):
+        raise ValueError("the bootstrap needs at least one group, and a sample in each")
+    generator = np.random.default_rng(0)
     results = []
     for _ in range(n_resamples):
         drawn = [group[generator.integers(len(group), size=len(group))] for group in groups]
         results.append(statistic(np.concatenate(drawn)))
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(np.asarray(results), [tail, 1.0 - tail], axis=0)
+    low, high = np.quantile(np.asarray(results), [_TAIL, 1.0 - _TAIL], axis=0)
     return (float(low), float(high)) if np.ndim(low) == 0 else (low, high)
 
 
@@ -77,7 +71,8 @@ def iqm_interval(values: ArrayLike, n_resamples: int = 2000) -> tuple[float, flo
         ValueError: There are no values.
     """
     samples = np.asarray(values, dtype=np.float64)
-    _check_bootstrap([samples], n_resamples, 0.95)
+    if not len(samples):
+        raise ValueError("the interval of no values: it needs at least one")
     size, cut = len(samples), len(samples) // 4
     generator = np.random.default_rng(0)
     results = np.empty(n_resamples)
@@ -150,12 +145,3 @@ def smooth(values: ArrayLike, window: int) -> np.ndarray:
     inside = slice(ahead, ahead + series.size)
     counts = np.convolve(np.ones(series.size), ones)[inside]
     return np.asarray(np.convolve(series, ones)[inside] / counts)
-
-
-def _check_bootstrap(groups: list[np.ndarray], n_resamples: int, confidence: float) -> None:
-    if not groups or any(group.ndim == 0 or len(group) == 0 for group in groups):
-        raise ValueError("the bootstrap needs at least one group, and a sample in each")
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples={n_resamples} is below 1; 2000 is a good number")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} is not between 0 and 1; use e.g. 0.95")

@@ -130,7 +130,7 @@ def _evaluations(file: Path) -> tuple[Evaluation, ...]:
     if steps.ndim != 1 or results.ndim != 2 or len(steps) != len(results) or not results.size:
         raise ValueError(f"{file.name} has arrays of other shapes")
     by_step = {
-        int(step): Evaluation(int(step), row.mean(), row.std(), row.min(), row.max())
+        int(step): Evaluation(int(step), row.mean(), row.std())
         for step, row in zip(steps, results, strict=True)
         if np.isfinite(row).all()
     }

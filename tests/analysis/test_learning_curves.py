@@ -67,7 +67,7 @@ def test_the_plot_of_one_run_says_what_it_shows(make_run, tmp_path, monkeypatch)
 def test_a_single_evaluation_of_a_single_episode_can_be_drawn(make_run, tmp_path):
     run = make_run(evaluations=[(100, [3.0])])
     run.metrics_file.unlink()
-    out = plot_learning_curve([run], tmp_path / "a.png", spread="range")
+    out = plot_learning_curve([run], tmp_path / "a.png")
     assert has_colour(out, PALETTE[1])
 
 

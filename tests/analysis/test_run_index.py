@@ -76,7 +76,7 @@ def test_a_damaged_or_failed_run_is_an_entry_with_its_reason(tmp_path):
     assert found["s2"].reason == "out of \\x1b[2J memory"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"version": 1, "runs": {"PATH": {"stamps": 3}}}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 2, "runs": {"PATH": {"stamps": 3}}}'])
 def test_a_damaged_cache_is_written_anew(tmp_path, content):
     run = write_run(tmp_path / "runs")
     expected = load_runs([tmp_path / "runs"])

@@ -41,7 +41,7 @@ def test_iqm_of_no_values_is_an_error_and_of_nan_is_nan():
 
 def test_the_bootstrap_interval_covers_the_mean_of_a_normal_sample_at_its_known_width():
     values = np.random.default_rng(1).normal(10.0, 2.0, size=400)
-    low, high = stratified_bootstrap_ci({"task": values}, np.mean)
+    low, high = stratified_bootstrap_ci([values], np.mean)
     standard_error = values.std() / np.sqrt(len(values))
     assert low == pytest.approx(values.mean() - 1.96 * standard_error, abs=0.03)
     assert high == pytest.approx(values.mean() + 1.96 * standard_error, abs=0.03)
@@ -49,7 +49,7 @@ def test_the_bootstrap_interval_covers_the_mean_of_a_normal_sample_at_its_known_
 
 def test_the_bootstrap_never_draws_across_groups():
     # Each group is constant: resampling within groups cannot change anything.
-    low, high = stratified_bootstrap_ci({"a": [1.0] * 3, "b": [5.0]}, np.mean, 50)
+    low, high = stratified_bootstrap_ci([[1.0] * 3, [5.0]], np.mean, 50)
     assert low == high == pytest.approx(2.0)
 
 
@@ -61,29 +61,19 @@ def test_the_bootstrap_of_curves_gives_an_interval_at_each_point():
     assert high.tolist() == [0.0, 3.0, 8.0]
 
 
-def test_the_same_seed_gives_the_same_interval_and_the_global_generator_stays_untouched():
+def test_the_interval_is_always_the_same_and_the_global_generator_stays_untouched():
     np.random.seed(0)
     before = np.random.get_state()[1].copy()
     values = np.arange(20.0)
-    first = stratified_bootstrap_ci([values], iqm, 100, rng=3)
-    assert first == stratified_bootstrap_ci([values], iqm, 100, rng=3)
-    assert first == stratified_bootstrap_ci([values], iqm, 100, rng=np.random.default_rng(3))
-    assert first != stratified_bootstrap_ci([values], iqm, 100, rng=4)
+    first = stratified_bootstrap_ci([values], iqm, 100)
+    assert first == stratified_bootstrap_ci([values], iqm, 100)
     assert (np.random.get_state()[1] == before).all()
 
 
-@pytest.mark.parametrize(
-    ("samples", "options", "message"),
-    [
-        ([], {}, "at least one group"),
-        ([[1.0], []], {}, "a sample in each"),
-        ([[1.0]], {"n_resamples": 0}, "n_resamples=0"),
-        ([[1.0]], {"confidence": 95}, "confidence=95"),
-    ],
-)
-def test_the_bootstrap_names_what_is_wrong_with_its_arguments(samples, options, message):
-    with pytest.raises(ValueError, match=message):
-        stratified_bootstrap_ci(samples, np.mean, **options)
+@pytest.mark.parametrize("samples", [[], [[1.0], []]])
+def test_the_bootstrap_of_nothing_is_an_error(samples):
+    with pytest.raises(ValueError, match="at least one group, and a sample in each"):
+        stratified_bootstrap_ci(samples, np.mean)
 
 
 def test_smoothing_averages_over_the_window_and_over_less_at_the_ends():
