@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from rlzoo_plus.artifacts.secrets import BLANK, is_secret
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import UNHASHED
-from rlzoo_plus.config.schema import IN_PROCESS, OF_SOME_ALGORITHMS, without_unused
+from rlzoo_plus.config.schema import IN_PROCESS
+from rlzoo_plus.config.unused_keys import OF_SOME_ALGORITHMS, without_unused
 
 # Besides keys that cannot affect results: the seed; `hpo` steers a search, metrics only measure.
 _NOT_COMPARED = (*UNHASHED, "seed", "hpo")

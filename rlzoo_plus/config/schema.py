@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, LAUNCHERS, TRACKERS, AlgorithmSpec, Family
+from rlzoo_plus.config.unused_keys import OF_SOME_ALGORITHMS, WHOLE, without_unused
 from rlzoo_plus.registry import Registry
 
 _SHORT_NUMBER = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[kmbgKMBG])", re.ASCII)
@@ -206,27 +207,9 @@ class EvalConfig(Section):
     ) -> dict[str, Any]:
         """Leave out what came later and is not used."""
         data: dict[str, Any] = serialize(self)
-        if info.context is not _WHOLE:
+        if info.context is not WHOLE:
             data = without_unused({"eval": data})["eval"]
         return data
-
-
-def without_unused(data: Mapping[str, Any], *, starts_fresh: bool | None = None) -> dict[str, Any]:
-    """Return a configuration without what came later and is not used: hashes stay what they were.
-
-    Args:
-        data: Plain data; it may be untrusted or incomplete.
-        starts_fresh: Whether it starts from no earlier weights; None if `init_from` tells.
-    """
-    if starts_fresh is None:
-        starts_fresh = data.get("init_from") is None
-    kept = {key: value for key, value in data.items() if value != _UNUSED.get(key, _USED)}
-    if starts_fresh:
-        kept = {key: value for key, value in kept.items() if key not in ("init_from", "init")}
-    if isinstance(found := kept.get("eval"), Mapping):
-        unused = [name for name in ("beside", "max_episode_steps") if found.get(name) == "auto"]
-        kept["eval"] = {key: value for key, value in found.items() if key not in unused}
-    return kept
 
 
 class CheckpointConfig(Section):
@@ -395,21 +378,6 @@ class InfraConfig(PluginSection):
     time_limit_minutes: PositiveFloat | None = None
 
 
-# The keys that came later, with the value that changes nothing.
-_UNUSED: dict[str, Any] = {
-    **{"freeze": [], "store": None, "record_updates": True},
-    **dict.fromkeys(("fast", "fast_math", "profile"), False),
-}
-_USED = object()
-# The keys of some algorithms that config.yaml of a run with another one lacks.
-OF_SOME_ALGORITHMS: dict[str, dict[str, Any]] = {
-    "network": {"lstm": LstmConfig().model_dump(), "n_critics": None, "n_quantiles": None},
-    "algo": {"action_noise": None, "replay_buffer": None},
-}
-# Asks for a configuration with all of them.
-_WHOLE = {"whole": True}
-
-
 class RunConfig(Section):
     """The complete configuration of one run, with one seed."""
 
@@ -449,7 +417,7 @@ class RunConfig(Section):
 
     def whole(self) -> dict[str, Any]:
         """Return every key that counts, as for config.yaml, and none of another algorithm."""
-        data = self.model_dump(context=_WHOLE)
+        data = self.model_dump(context=WHOLE)
         spec = ALGORITHMS.get(self.algo.name)
         if isinstance(spec, AlgorithmSpec):
             is_off_policy = spec.family is Family.OFF_POLICY
@@ -469,7 +437,7 @@ class RunConfig(Section):
     ) -> dict[str, Any]:
         """Leave out what came later and is not used: hashes and bundles are those from before."""
         data = serialize(self)
-        if info.context is _WHOLE:
+        if info.context is WHOLE:
             return dict(data)
         # What is hashed has no `init_from`: the content of the weights counts, not their place.
         return without_unused(data, starts_fresh=self.init_from is None)

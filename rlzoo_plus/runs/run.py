@@ -17,15 +17,14 @@ from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.changed_env import changed_config, check_spaces
 from rlzoo_plus.runs.load import load_noting
-from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run, with_overrides
+from rlzoo_plus.runs.plan import Plan, Start, plan_resume, plan_run
 from rlzoo_plus.runs.printing import lines_shown, plain_console
 from rlzoo_plus.runs.store_sync import bring_to_resume
 from rlzoo_plus.runs.train_job import check_before_building, interruptible, run_plan
-from rlzoo_plus.training import media
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # No torch at the top: `fast_math` is set before it is imported, and mistakes are told at once.
-_OF_ENV = ("env.kwargs.", "env.time_limit=", "eval.max_episode_steps=")
 
 
 def train(
@@ -215,17 +213,13 @@ class Run:
         return self.run_dir.path if is_ours else Path()
 
     def evaluations(self) -> Any:
-        """Return a data frame of the evaluations, by increasing step.
-
-        Without pandas, it is a list of dictionaries.
-        """
+        """Return the evaluations as a data frame, or without pandas as a list of dictionaries."""
         return frame(evaluation_rows(self.run_dir))
 
     def metrics(self) -> Any:
-        """Return a data frame of the logged metrics, with a row for each step that has any.
+        """Return the logged metrics as `evaluations` does, with a row for each step that has any.
 
-        Its columns are `step` and the metrics, such as `rollout/ep_rew_mean`. Without pandas, it is
-        a list of dictionaries.
+        The columns are `step` and the metrics, such as `rollout/ep_rew_mean`.
         """
         return frame(metric_rows(self.run_dir))
 
@@ -338,6 +332,8 @@ class Run:
         Raises:
             ConfigError: The environment cannot be made, or it needs trust.
         """
+        from rlzoo_plus.envs.factory import make_eval_env, steps_alike
+
         config = config or self.config
         self.require_trust()
         if self.status == "bundle" and not config.env.kwargs:
@@ -415,18 +411,7 @@ class Run:
         Raises:
             ConfigError: An override is of another key, or wrong.
         """
-        for override in overrides:
-            if not override.startswith((*_OF_ENV, "eval.metrics=")):
-                raise ConfigError(
-                    f"{printable(override)}: evaluate plays the run's own environment; only "
-                    "env.kwargs.*, env.time_limit, eval.max_episode_steps and eval.metrics can be "
-                    "changed, e.g. env.kwargs.mass_scale=1.3."
-                )
-        changed = [override for override in overrides if override.startswith(_OF_ENV)]
-        if not overrides:
-            return self.config, changed
-        config = with_overrides(self.config.model_dump(), overrides, self.config.run_dir)
-        return config, changed
+        return changed_config(self.config, overrides)
 
     def record(self, out: str | Path | None = None, **options: Any) -> Path:
         """Record a video of a policy, with the options of `record_video`; return its path."""
@@ -469,6 +454,7 @@ class Run:
         algo, path = self.config.algo.name, path if out is None else Path(out)
         labels = [algo if name.isdigit() else f"{algo}, {name}" for name in names]
         pairs = [(label, self.policy(name)) for label, name in zip(labels, names, strict=True)]
+        from rlzoo_plus.training import media
         from rlzoo_plus.training.evaluation import one_torch_thread
 
         with one_torch_thread():
@@ -476,27 +462,6 @@ class Run:
                 self.config, pairs, path, seconds=seconds, seed=seed, deterministic=deterministic
             )
         return path, n_frames
-
-
-def check_spaces(policy: Policy, venv: VecEnv, changed: Sequence[str]) -> None:
-    """Refuse environments whose spaces are not those of a policy.
-
-    Args:
-        policy: It is to act in them.
-        venv: The environments.
-        changed: What was changed of them, for the message.
-
-    Raises:
-        ConfigError: A space differs.
-    """
-    for kind in ("observation_space", "action_space"):
-        there, own = getattr(venv, kind), getattr(policy, kind)
-        if there != own:
-            raise ConfigError(
-                f"{printable(' '.join(changed))}: changes the {kind.replace('_', ' ')} from "
-                f"{printable(own)} to {printable(there)}, which the policy was not trained for. "
-                "Leave out what does."
-            )
 
 
 def frame(rows: list[dict[str, Any]]) -> Any:

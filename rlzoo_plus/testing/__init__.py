@@ -27,8 +27,7 @@ _SUITES = {
     "NetworkContract": "run_contract",
     "VecEnvContract": "run_contract",
 }
-__all__ = ["EnvironmentContract", "LauncherContract", "MetricContract", "NetworkContract"]
-__all__ += ["RobotContract", "RunContract", "TrackerContract", "VecEnvContract"]
+__all__ = [*_SUITES]
 
 
 if "pytest" in sys.modules:

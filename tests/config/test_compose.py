@@ -1,5 +1,8 @@
 """The shipped conf/ and the command line, composed by Hydra."""
 
+import functools
+import operator
+
 import pytest
 import yaml
 
@@ -21,103 +24,96 @@ def test_the_composed_keys_are_those_of_the_schema(compose_values):
     assert set(values) == set(RunConfig.model_fields)
 
 
-def test_tuned_values_win_over_the_defaults_of_the_algorithm(compose_values):
-    values, choices = compose_values("algo=ppo", CHEETAH)
-    assert choices["tuned"] == "ppo/halfcheetah_bullet"
-    assert values["n_envs"] == 16
-    assert values["algo"]["hyperparams"]["clip_range"] == 0.4
-    assert values["algo"]["hyperparams"]["stats_window_size"] == 100
+# What wins: words, and the value of keys; `/group` is the file that was chosen.
+WINS = {
+    "tuned values over the defaults of the algorithm": (
+        ["algo=ppo", CHEETAH],
+        {
+            **{"/tuned": "ppo/halfcheetah_bullet", "n_envs": 16},
+            **{"algo.hyperparams.clip_range": 0.4, "algo.hyperparams.stats_window_size": 100},
+        },
+    ),
+    "a network file over tuned values": (
+        ["algo=ppo", CHEETAH, "network=small"],
+        {"network.net_arch": [32, 32], "network.log_std_init": -2},
+    ),
+    "an explicit default network over tuned values": (
+        [CHEETAH, "network=default"],
+        dict.fromkeys([f"network.{k}" for k in ("net_arch", "activation", "log_std_init")]),
+    ),
+    "the command line over network and tuned": (
+        [CHEETAH, "network=small", "network.net_arch=[8]", "n_envs=2", "normalize=false"],
+        {"network.net_arch": [8], "n_envs": 2, "normalize": False},
+    ),
+    "an experiment over tuned values": (
+        ["experiment=cartpole_quick"],
+        {"/tuned": "ppo/cartpole_bullet", "n_timesteps": 20480, "eval.episodes": 5, "n_envs": 8},
+    ),
+    "the command line over an experiment": (
+        ["experiment=cartpole_quick", "n_timesteps=7", "algo=a2c"],
+        {"n_timesteps": 7, "/algo": "a2c", "algo.name": "a2c"},
+    ),
+    "one hyperparameter, and the other tuned ones stay": (
+        [CHEETAH, "algo.hyperparams.gamma=0.5"],
+        {"algo.hyperparams.gamma": 0.5, "algo.hyperparams.n_epochs": 20},
+    ),
+    "one part of the network, and the other stays": (
+        ["network=separate", "network.net_arch.actor=[8]"],
+        {"network.net_arch": {"actor": [8], "critic": [256, 256]}},
+    ),
+    "a list of layers over actor and critic": (
+        ["network=separate", "network.net_arch=[8]"],
+        {"network.net_arch": [8]},
+    ),
+    "actor and critic over a tuned list of layers": (
+        ["algo=sac", CHEETAH, "network=separate"],
+        {
+            "/tuned": "sac/halfcheetah_bullet",
+            "network.net_arch": {"actor": [64, 64], "critic": [256, 256]},
+        },
+    ),
+    "a list of layers over a tuned actor and critic": (
+        [CHEETAH, "network.net_arch=[8]"],
+        {"network.net_arch": [8]},
+    ),
+    "one argument of the environment, and the others stay": (
+        ["env.kwargs.episode_s=2.0"],
+        {"env.kwargs": {"discrete": False, "episode_s": 2.0}},
+    ),
+    "the defaults of the algorithm with tuned=none": (
+        [CHEETAH, "tuned=none"],
+        {"n_envs": 1, "algo.hyperparams.n_epochs": 10, "network.net_arch": None},
+    ),
+    "tuned values of another environment that are asked for": (
+        ["env=thrower_bullet", "tuned=ppo/halfcheetah_bullet"],
+        {
+            **{"/tuned": "ppo/halfcheetah_bullet", "algo.hyperparams.n_epochs": 20},
+            "env.id": "ThrowerBulletEnv-v0",
+        },
+    ),
+    "objectives of a study over those in its file": (
+        ["hpo=ppo", "hpo.objectives={steps_per_s: maximize}"],
+        {"hpo.objectives": {"steps_per_s": "maximize"}},
+    ),
+}
 
 
-def test_a_network_file_wins_over_tuned_values(compose_values):
-    values, _ = compose_values("algo=ppo", CHEETAH, "network=small")
-    assert values["network"]["net_arch"] == [32, 32]
-    assert values["network"]["log_std_init"] == -2
+@pytest.mark.parametrize(("words", "expected"), WINS.values(), ids=WINS)
+def test_it_wins(compose_values, words, expected):
+    values, choices = compose_values(*words)
+    found = {
+        key: choices[key[1:]]
+        if key[0] == "/"
+        else functools.reduce(operator.getitem, key.split("."), values)
+        for key in expected
+    }
+    assert found == expected
 
 
-def test_an_explicit_default_network_wins_over_tuned_values(compose_values):
-    values, _ = compose_values("algo=ppo", CHEETAH, "network=default")
-    network = values["network"]
-    assert network["net_arch"] is None
-    assert network["activation"] is None
-    assert network["log_std_init"] is None
-    assert network["ortho_init"] is None
-
-
-def test_the_default_network_undoes_everything_a_tuned_file_can_set(compose_values):
+def test_the_default_network_undoes_everything_a_tuned_file_can_set():
     tuned = [yaml.safe_load(path.read_text()) or {} for path in conf_dir().glob("tuned/*/*.yaml")]
     keys = set().union(*(data.get("network", {}).keys() for data in tuned))
     assert keys <= set(yaml.safe_load((conf_dir() / "network/default.yaml").read_text()))
-
-
-def test_the_command_line_wins_over_network_and_tuned(compose_values):
-    values, _ = compose_values(
-        CHEETAH, "network=small", "network.net_arch=[8]", "n_envs=2", "normalize=false"
-    )
-    assert values["network"]["net_arch"] == [8]
-    assert values["n_envs"] == 2
-    assert values["normalize"] is False
-
-
-def test_an_experiment_wins_over_tuned_values(compose_values):
-    values, choices = compose_values("experiment=cartpole_quick")
-    assert choices["tuned"] == "ppo/cartpole_bullet"
-    assert values["n_timesteps"] == 20480
-    assert values["eval"]["episodes"] == 5
-    assert values["n_envs"] == 8
-
-
-def test_the_command_line_wins_over_an_experiment(compose_values):
-    values, choices = compose_values("experiment=cartpole_quick", "n_timesteps=7", "algo=a2c")
-    assert values["n_timesteps"] == 7
-    assert choices["algo"] == "a2c"
-    assert values["algo"]["name"] == "a2c"
-
-
-def test_one_hyperparameter_on_the_command_line_keeps_the_other_tuned_ones(compose_values):
-    values, _ = compose_values(CHEETAH, "algo.hyperparams.gamma=0.5")
-    assert values["algo"]["hyperparams"]["gamma"] == 0.5
-    assert values["algo"]["hyperparams"]["n_epochs"] == 20
-
-
-def test_one_part_of_the_network_keeps_the_other(compose_values):
-    values, _ = compose_values("network=separate", "network.net_arch.actor=[8]")
-    assert values["network"]["net_arch"] == {"actor": [8], "critic": [256, 256]}
-
-
-def test_a_list_of_layers_replaces_actor_and_critic(compose_values):
-    values, _ = compose_values("network=separate", "network.net_arch=[8]")
-    assert values["network"]["net_arch"] == [8]
-
-
-def test_actor_and_critic_replace_a_tuned_list_of_layers(compose_values):
-    values, choices = compose_values("algo=sac", CHEETAH, "network=separate")
-    assert choices["tuned"] == "sac/halfcheetah_bullet"
-    assert values["network"]["net_arch"] == {"actor": [64, 64], "critic": [256, 256]}
-
-
-def test_a_list_of_layers_replaces_a_tuned_actor_and_critic(compose_values):
-    values, _ = compose_values(CHEETAH, "network.net_arch=[8]")
-    assert values["network"]["net_arch"] == [8]
-
-
-def test_one_argument_of_the_environment_keeps_the_others(compose_values):
-    values, _ = compose_values("env.kwargs.episode_s=2.0")
-    assert values["env"]["kwargs"] == {"discrete": False, "episode_s": 2.0}
-
-
-def test_tuned_none_leaves_the_defaults_of_the_algorithm(compose_values):
-    values, _ = compose_values(CHEETAH, "tuned=none")
-    assert values["n_envs"] == 1
-    assert values["algo"]["hyperparams"]["n_epochs"] == 10
-    assert values["network"]["net_arch"] is None
-
-
-def test_tuned_values_of_another_environment_can_be_asked_for(compose_values):
-    values, choices = compose_values("env=thrower_bullet", "tuned=ppo/halfcheetah_bullet")
-    assert choices["tuned"] == "ppo/halfcheetah_bullet"
-    assert values["algo"]["hyperparams"]["n_epochs"] == 20
-    assert values["env"]["id"].startswith("Thrower")
 
 
 @pytest.mark.parametrize("argument", ["env.id=Pendulum-v1", "++env.id=Pendulum-v1"])
@@ -221,8 +217,3 @@ def test_a_missing_tuned_file_is_named():
     assert missing_tuned({"tuned": "ppo/cartpole"}, dirs) is None
     assert missing_tuned({"tuned": "none"}, dirs) is None
     assert missing_tuned({}, dirs) is None
-
-
-def test_objectives_of_a_study_take_the_place_of_those_in_its_file(compose_values):
-    values, _ = compose_values("hpo=ppo", "hpo.objectives={steps_per_s: maximize}")
-    assert values["hpo"]["objectives"] == {"steps_per_s": "maximize"}

@@ -237,39 +237,44 @@ def test_a_number_that_yaml_takes_for_text_is_read_as_a_number():
     assert converted.values["n_timesteps"] == 20_000
 
 
-def test_one_environment_and_no_normalisation_are_written_out_as_rl_zoo3_means_them():
-    assert convert_entry("sac", {}).values == {"n_envs": 1, "normalize": False}
+LSTM = "dict(lstm_hidden_size=64, enable_critic_lstm=True, n_lstm_layers=2, shared_lstm=False)"
+CONVERTED = {
+    "one environment and no normalization are written out": ("sac", {}, {}),
+    "td3 without noise in the source has none here": ("td3", {}, {"algo": {"action_noise": None}}),
+    "recurrent arguments go to the LSTM": (
+        "recurrent_ppo",
+        {"policy_kwargs": LSTM},
+        {
+            "network": {
+                "lstm": {"hidden_size": 64, "n_layers": 2, "shared": False, "enable_critic": True}
+            }
+        },
+    ),
+    "the linear policy of ARS": (
+        "ars",
+        {"policy": "LinearPolicy"},
+        {"network": {"policy": "linear"}},
+    ),
+    "an automatic policy": ("ppo", {"policy": "MultiInputPolicy"}, {}),
+    "the old list of separate networks": (
+        "ppo",
+        {"policy_kwargs": "dict(net_arch=[dict(pi=[8], vf=[4])])"},
+        {"network": {"net_arch": {"pi": [8], "vf": [4]}}},
+    ),
+}
 
 
-def test_td3_without_noise_in_the_source_has_none_here():
-    assert convert_entry("td3", {}).values["algo"] == {"action_noise": None}
-    assert "algo" not in convert_entry("sac", {}).values
-
-
-def test_recurrent_arguments_go_to_the_lstm_section():
-    kwargs = (
-        "dict(lstm_hidden_size=64, enable_critic_lstm=True, n_lstm_layers=2, shared_lstm=False)"
-    )
-    values = convert_entry("recurrent_ppo", {"policy_kwargs": kwargs}).values
-    expected = {"hidden_size": 64, "n_layers": 2, "shared": False, "enable_critic": True}
-    assert values["network"] == {"lstm": expected}
-
-
-def test_the_linear_policy_of_ars_is_kept_and_other_policies_are_automatic():
-    linear = convert_entry("ars", {"policy": "LinearPolicy"})
-    assert linear.values["network"] == {"policy": "linear"}
-    assert "network" not in convert_entry("ppo", {"policy": "MultiInputPolicy"}).values
-    assert convert_entry("ppo", {"policy": "my.Policy"}).warnings
-
-
-def test_the_old_list_form_of_separate_networks_is_understood():
-    values = convert_entry("ppo", {"policy_kwargs": "dict(net_arch=[dict(pi=[8], vf=[4])])"}).values
-    assert values["network"]["net_arch"] == {"pi": [8], "vf": [4]}
+@pytest.mark.parametrize(("algo", "entry", "expected"), CONVERTED.values(), ids=CONVERTED)
+def test_an_entry_means_here_what_rl_zoo3_means(algo, entry, expected):
+    converted = convert_entry(algo, entry)
+    assert converted.values == {"n_envs": 1, "normalize": False, **expected}
+    assert converted.warnings == []
 
 
 @pytest.mark.parametrize(
     ("entry", "word"),
     [
+        ({"policy": "my.Policy"}, "my.Policy"),
         ({"callback": ["rl_zoo3.callbacks.ParallelTrainCallback"]}, "callback"),
         ({"vec_env_wrapper": "a.B"}, "vec_env_wrapper"),
         ({"n_stepz": 8}, "n_stepz"),
