@@ -56,18 +56,9 @@ def test_the_same_command_goes_on_with_the_same_configuration(resolve_config, li
 @pytest.mark.parametrize(
     "override",
     [
-        "checkpoint.keep=7",
-        "checkpoint.every_minutes=2",
-        "log.level=debug",
-        "log.interval=3",
-        "tracker=wandb",
-        "report.video=false",
-        "export.sb3_zip=true",
-        "run_dir=elsewhere",
-        "resume=never",
-        "restart=true",
-        "vec_env=dummy",
-        "vec_env=batched",
+        *("checkpoint.keep=7", "checkpoint.every_minutes=2", "log.level=debug", "log.interval=3"),
+        *("tracker=wandb", "report.video=false", "export.sb3_zip=true", "run_dir=elsewhere"),
+        *("resume=never", "restart=true", "vec_env=dummy", "vec_env=batched"),
     ],
 )
 def test_what_does_not_change_what_is_learned_may_change(make, override):

@@ -15,15 +15,8 @@ from rlzoo_plus.runs.load import load
 
 ENV_DIR = Path(__file__).resolve().parents[2] / "conf" / "env"
 KEYS = [
-    "id",
-    "packages",
-    "kwargs",
-    "wrappers",
-    "frame_stack",
-    "time_limit",
-    "warmup_resets",
-    "max_return",
-    "solved_return",
+    *("id", "packages", "kwargs", "wrappers", "frame_stack", "time_limit", "warmup_resets"),
+    *("max_return", "solved_return"),
 ]
 FILES = sorted(ENV_DIR.glob("[!_]*.yaml"))
 BASE = yaml.safe_load((ENV_DIR / "_base.yaml").read_text(encoding="utf-8"))

@@ -30,11 +30,7 @@ def test_a_schedule_has_its_value_at_start_middle_and_end(text, start, middle, e
     schedule = parse_schedule(text, KEY)
     values = [schedule(progress) for progress in (1.0, 0.5, 0.0)]
     assert values == pytest.approx([start, middle, end], rel=1e-9, abs=1e-18)
-
-
-@pytest.mark.parametrize("text", ["lin_3e-4", "cos_3e-4", "exp_3e-4", "const_3e-4"])
-def test_the_first_value_is_exactly_the_start(text):
-    assert parse_schedule(text, KEY)(1.0) == 3e-4
+    assert values[0] == start
 
 
 def test_a_cosine_schedule_is_a_cosine_and_not_a_line():
@@ -67,23 +63,9 @@ def test_numbers_and_kinds_may_be_written_in_every_usual_way(text):
 @pytest.mark.parametrize(
     "value",
     [
-        "lim_3e-4",
-        "lin",
-        "lin_",
-        "lin_abc",
-        "lin_3e-4_",
-        "lin_3e-4_1e-5_1e-6",
-        "lin_3e-4 ",
-        "lin_3e-4\n",
-        "lin_nan",
-        "linear(3e-4)",
-        "__import__('os')",
-        "abc",
-        "",
-        True,
-        None,
-        [3e-4],
-        {"lin": 3e-4},
+        *("lim_3e-4", "lin", "lin_", "lin_abc", "lin_3e-4_", "lin_3e-4_1e-5_1e-6", "lin_3e-4 "),
+        *("lin_3e-4\n", "lin_nan", "linear(3e-4)", "__import__('os')", "abc", ""),
+        *(True, None, [3e-4], {"lin": 3e-4}),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_its_key_and_value(value):

@@ -296,14 +296,9 @@ def test_a_python_file_without_literals_is_refused_with_the_reason(tmp_path, tex
 
 
 NONE = {
-    "policy_kwargs": "None",
-    "env_kwargs": "None",
+    **dict.fromkeys(("policy_kwargs", "env_kwargs", "frame_stack", "noise_type"), "None"),
+    **dict.fromkeys(("normalize", "replay_buffer_class", "replay_buffer_kwargs"), "None"),
     "env_wrapper": " None",
-    "frame_stack": "None",
-    "noise_type": "None",
-    "normalize": "None",
-    "replay_buffer_class": "None",
-    "replay_buffer_kwargs": "None",
 }
 
 

@@ -25,21 +25,9 @@ CONF = ROOT / "conf"
 OURS = {p.stem for p in (CONF / "env").glob("*.yaml") if "\nid: robots/" in p.read_text()}
 TUNED = sorted(p for p in (CONF / "tuned").glob("*/*.yaml") if p.stem not in OURS)
 NETWORK_KEYS = {
-    "policy",
-    "net_arch",
-    "activation",
-    "log_std_init",
-    "ortho_init",
-    "full_std",
-    "use_expln",
-    "squash_output",
-    "n_critics",
-    "n_quantiles",
-    "share_features_extractor",
-    "optimizer",
-    "optimizer_kwargs",
-    "lstm",
-    "policy_kwargs",
+    *("policy", "net_arch", "activation", "log_std_init", "ortho_init", "full_std", "use_expln"),
+    *("squash_output", "n_critics", "n_quantiles", "share_features_extractor", "optimizer"),
+    *("optimizer_kwargs", "lstm", "policy_kwargs"),
 }
 NORMALIZE_KEYS = {"observation", "reward", "clip_observation", "clip_reward", "epsilon"}
 ENTRY = """
@@ -75,6 +63,11 @@ def zoo_file(folder, text=ENTRY, name="sac.yml"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def bring(folder, text=ENTRY, *options, name="sac.yml"):
+    """Import a file into conf/ of a folder."""
+    main([str(zoo_file(folder, text, name)), "--out", str(folder / "conf"), *options])
 
 
 def files_of(folder):
@@ -329,24 +322,22 @@ def test_a_part_of_net_arch_that_stable_baselines3_ignores_is_named():
 
 
 def test_a_warning_is_written_into_the_tuned_file(tmp_path):
-    source = zoo_file(tmp_path, "Arm-v0: {callback: my.Callback, gamma: 0.9}\n")
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path, "Arm-v0: {callback: my.Callback, gamma: 0.9}\n")
     text = (tmp_path / "conf/tuned/sac/arm.yaml").read_text(encoding="utf-8")
     assert "# Note: callback='my.Callback'" in text
     assert yaml.safe_load(text)["algo"]["hyperparams"] == {"gamma": 0.9}
 
 
 def test_importing_twice_changes_no_byte(tmp_path):
-    source = zoo_file(tmp_path)
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path)
     first = files_of(tmp_path / "conf")
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path)
     assert files_of(tmp_path / "conf") == first
     assert len(first) == 4
 
 
 def test_an_unknown_environment_gets_an_environment_file_of_its_own(tmp_path):
-    main([str(zoo_file(tmp_path)), "--out", str(tmp_path / "conf"), "--only", "Arm-v0"])
+    bring(tmp_path, ENTRY, "--only", "Arm-v0")
     env = yaml.safe_load((tmp_path / "conf/env/arm.yaml").read_text(encoding="utf-8"))
     assert env == {"id": "Arm-v0"}
     assert (tmp_path / "conf/tuned/sac/arm.yaml").is_file()
@@ -356,57 +347,50 @@ def test_an_environment_file_of_the_user_names_the_tuned_file(tmp_path):
     env_dir = tmp_path / "conf/env"
     env_dir.mkdir(parents=True)
     (env_dir / "my_robot.yaml").write_text("id: Arm-v0\nwrappers: [clip_action]\n")
-    main([str(zoo_file(tmp_path)), "--out", str(tmp_path / "conf"), "--only", "Arm-v0"])
+    bring(tmp_path, ENTRY, "--only", "Arm-v0")
     tuned = yaml.safe_load((tmp_path / "conf/tuned/sac/my_robot.yaml").read_text(encoding="utf-8"))
     assert [p.name for p in env_dir.iterdir()] == ["my_robot.yaml"]
     assert tuned["env"]["wrappers"][0] == "clip_action"
 
 
 def test_two_versions_of_an_environment_do_not_share_a_file(tmp_path):
-    source = zoo_file(tmp_path, "Arm-v0: {gamma: 0.9}\nArm-v1: {gamma: 0.8}\n")
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path, "Arm-v0: {gamma: 0.9}\nArm-v1: {gamma: 0.8}\n")
     assert {p.stem for p in (tmp_path / "conf/tuned/sac").iterdir()} == {"arm", "arm_v1"}
 
 
 def test_an_environment_id_cannot_leave_the_output_folder(tmp_path):
-    source = zoo_file(tmp_path, '"../../up\\nid: x-v0": {gamma: 0.9}\n')
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path, '"../../up\\nid: x-v0": {gamma: 0.9}\n')
     assert sorted(p.name for p in tmp_path.iterdir()) == ["conf", "sac.yml"]
     (env_path,) = (tmp_path / "conf/env").iterdir()
     assert yaml.safe_load(env_path.read_text(encoding="utf-8"))["id"] == "../../up\nid: x-v0"
 
 
 def test_a_file_with_other_content_is_kept_unless_overwrite_is_given(tmp_path):
-    source, out = zoo_file(tmp_path), tmp_path / "conf"
-    main([str(source), "--out", str(out)])
-    edited = out / "tuned/sac/arm.yaml"
+    bring(tmp_path)
+    edited = tmp_path / "conf/tuned/sac/arm.yaml"
     edited.write_text("n_envs: 2\n")
-    before = files_of(out)
     with pytest.raises(ConfigError, match="--overwrite"):
-        main([str(source), "--out", str(out)])
-    assert files_of(out) == before
-    main([str(source), "--out", str(out), "--overwrite"])
-    assert files_of(out) != before
+        bring(tmp_path)
+    assert edited.read_text() == "n_envs: 2\n"
+    bring(tmp_path, ENTRY, "--overwrite")
+    assert edited.read_text() != "n_envs: 2\n"
 
 
 def test_an_entry_that_cannot_be_read_is_left_out_and_the_others_are_written(tmp_path, capsys):
-    source = zoo_file(tmp_path, "A-v0: {policy_kwargs: 'open(1)'}\nB-v0: {gamma: 0.9}\n")
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path, "A-v0: {policy_kwargs: 'open(1)'}\nB-v0: {gamma: 0.9}\n")
     assert [p.name for p in (tmp_path / "conf/tuned/sac").iterdir()] == ["b.yaml"]
     assert "left out: sac.yml: A-v0" in capsys.readouterr().err
 
 
 def test_a_misspelt_id_or_algorithm_gets_a_suggestion(tmp_path):
-    source, out = zoo_file(tmp_path), str(tmp_path / "conf")
     with pytest.raises(ConfigError, match="Did you mean 'Arm-v0'"):
-        main([str(source), "--out", out, "--only", "Arn-v0"])
+        bring(tmp_path, ENTRY, "--only", "Arn-v0")
     with pytest.raises(ConfigError, match="Did you mean 'tqc'"):
-        main([str(source), "--out", out, "--algo", "tqcc"])
+        bring(tmp_path, ENTRY, "--algo", "tqcc")
 
 
 def test_the_file_of_ppo_with_lstm_is_recurrent_ppo(tmp_path):
-    source = zoo_file(tmp_path, "Arm-v0: {gamma: 0.9}\n", "ppo_lstm.yml")
-    main([str(source), "--out", str(tmp_path / "conf")])
+    bring(tmp_path, "Arm-v0: {gamma: 0.9}\n", name="ppo_lstm.yml")
     assert (tmp_path / "conf/tuned/recurrent_ppo/arm.yaml").is_file()
 
 
