@@ -65,13 +65,14 @@ def read_attempts(record: Mapping[str, Any]) -> tuple[list[Attempt], Spent]:
     names = said.get("processors")
     names = [_word(name) for name in names[:MOST_ATTEMPTS]] if isinstance(names, list) else []
     # Sums are never less than their newest parts.
+    known_usd = (_number(said.get("usd"), _MOST_USD), sum_known(a.usd for a in attempts))
     spent = Spent(
         max(int(_number(said.get("attempts"), _MOST_COUNT) or 0), len(attempts)),
         max(
             _number(said.get("seconds"), _MOST_SECONDS) or 0.0,
             math.fsum(attempt.seconds for attempt in attempts),
         ),
-        _most([_number(said.get("usd"), _MOST_USD), sum_known(a.usd for a in attempts)]),
+        max((usd for usd in known_usd if usd is not None), default=None),
         _processors(names, attempts),
     )
     return attempts, spent
@@ -229,10 +230,6 @@ def sum_known(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known [$], None if nothing is."""
     known = [value for value in values if value is not None]
     return round(math.fsum(known), 9) if known else None
-
-
-def _most(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _processors(known: tuple[str, ...] | list[str], attempts: list[Attempt]) -> tuple[str, ...]:

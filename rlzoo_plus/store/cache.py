@@ -60,7 +60,11 @@ def mirror_light_files(store: ArtifactStore) -> Path:
             if entry.name.rpartition("/")[2] in LIGHT_FILES and entry.size <= LARGEST_LIGHT_BYTES
         }
         # No file can be where another one needs a folder.
-        found = {n: e for n, e in found.items() if not any(p in found for p in _folders_of(n))}
+        found = {
+            n: e
+            for n, e in found.items()
+            if found.keys().isdisjoint(map(str, PurePosixPath(n).parents))
+        }
         known = read_cached(folder / _KNOWN)
         for name in set(known) - set(found):
             if is_name(name):
@@ -135,10 +139,6 @@ def read_cached(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
-
-
-def _folders_of(name: str) -> list[str]:
-    return [str(folder) for folder in PurePosixPath(name).parents]
 
 
 def _lock(folder: Path) -> FileLock:

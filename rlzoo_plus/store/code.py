@@ -81,7 +81,9 @@ def fetch_code(store: ArtifactStore, sweep: str, sha: str, folder: Path) -> Path
         zipped, whole = Path(staging) / "code.zip", Path(staging) / "code"
         if not store.get_file(name, zipped, _LARGEST_ZIP_BYTES):
             raise StoreError(f"{store.url} has no {name}. Submit the jobs again with {_KEY}")
-        if _hash(zipped) != sha:
+        with zipped.open("rb") as file:
+            is_it = hashlib.file_digest(file, "sha256").hexdigest() == sha
+        if not is_it:
             raise DamagedFolderError(f"{store.url}/{name} is not what its name says")
         unzip(zipped, whole, nested=True)
         try:
@@ -91,11 +93,6 @@ def fetch_code(store: ArtifactStore, sweep: str, sha: str, folder: Path) -> Path
             if not path.is_dir():
                 raise
     return path
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _object(sweep: str, sha: str) -> str:

@@ -97,7 +97,7 @@ class RunLease:
         request, is_spent = request_in(record), self.account.must_stop
         if (request is not None or is_spent) and not take_ended:
             # Its worker died before it could obey, or it could not train for long.
-            reason = self.account.reason if request is None else _reason_in(request)
+            reason = self.account.reason if request is None else reason_in(request)
             new = json.dumps(_ended(record, CANCELLED, reason)).encode()
             self._store.put_if_unchanged(self.name, new, entry.tag)
             return False
@@ -142,7 +142,7 @@ class RunLease:
             if state == RUNNING:
                 own["request"] = self.request
             elif state == RELEASED:
-                own |= {"state": CANCELLED, "reason": _reason_in(self.request)}
+                own |= {"state": CANCELLED, "reason": reason_in(self.request)}
         own |= self.account.data(None if own["state"] == RUNNING else str(own["state"]))
         # A NaN would make the record unreadable, and the run free for anyone.
         data = json.dumps({**finite(progress), **own}).encode()
@@ -244,7 +244,8 @@ def request_in(record: Mapping[str, Any]) -> dict[str, Any] | None:
     return request if isinstance(request, dict) else None
 
 
-def _reason_in(request: Mapping[str, Any]) -> str:
+def reason_in(request: Mapping[str, Any]) -> str:
+    """Return why something was asked, safe to print."""
     return printable(request.get("reason", ""))
 
 

@@ -119,10 +119,7 @@ class S3Store:
     """
 
     def __init__(self, url: str) -> None:
-        """Make a client; nothing is requested yet.
-
-        Args:
-            url: `s3://bucket/prefix`.
+        """Make a client for `s3://bucket/prefix`; nothing is requested yet.
 
         Raises:
             ConfigError: It is no such URL, or AWS's settings are wrong.

@@ -60,13 +60,7 @@ class Submissions:
     """
 
     def __init__(self, store: ArtifactStore, sweep: str, cache: Path | None = None) -> None:
-        """Name a sweep; nothing is requested yet.
-
-        Args:
-            store: Where the sweep is.
-            sweep: Its name.
-            cache: A folder that keeps what was read for the next process.
-        """
+        """Name a sweep, and a folder that keeps what was read for the next process."""
         self._store, self._prefix, self._cache = store, f"{FOLDER}/{sweep}/", cache
         self._known: dict[int, Submission] = {}
 

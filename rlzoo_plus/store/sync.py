@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import OutsideError
@@ -21,8 +21,36 @@ log = logging.getLogger(__name__)
 # A beat renews the lease and carries the progress; a push sends all that changed.
 BEAT_S, PUSH_S = 30.0, 300.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 10.0
+# What may go well at the next attempt.
+_AGAIN = (StoreError, DamagedFolderError)
+T = TypeVar("T")
 # Of the beats whose request failed.
 _BEATS_AGAIN = 3
+
+
+def patiently(
+    act: Callable[[], T],
+    patience_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+    errors: tuple[type[Exception], ...] = _AGAIN,
+) -> T:
+    """Do something that needs a store, again and again while requests fail.
+
+    Args:
+        act: What to do.
+        patience_s: For how long [s].
+        give_up: Returns whether not to try again.
+        errors: Those after which it is tried again; that of the last attempt is raised.
+    """
+    deadline, delay_s = time.monotonic() + patience_s, _FIRST_RETRY_S
+    while True:
+        try:
+            return act()
+        except errors:
+            if time.monotonic() + delay_s > deadline or give_up():
+                raise
+        time.sleep(delay_s)
+        delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 
 
 class RunSync:
@@ -119,17 +147,12 @@ class RunSync:
             self._push_now.set()
 
     def _patiently(self, act: Callable[[], object], deadline: float) -> str | None:
-        delay_s = _FIRST_RETRY_S
-        while True:
-            try:
-                act()
-                return None
-            except (StoreError, OutsideError, DamagedFolderError, OSError) as error:
-                if time.monotonic() + delay_s > deadline or isinstance(error, OutsideError):
-                    self.error = self.error or error
-                    return one_line(error)
-            time.sleep(delay_s)
-            delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+        try:
+            patiently(act, deadline - time.monotonic(), errors=(*_AGAIN, OSError))
+            return None
+        except (*_AGAIN, OutsideError, OSError) as error:
+            self.error = self.error or error
+            return one_line(error)
 
     @contextmanager
     def _held(self, lock: threading.Lock, deadline: float) -> Iterator[bool]:

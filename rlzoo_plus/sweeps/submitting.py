@@ -71,12 +71,12 @@ def submit_jobs(
     if prepare([entry.job for entry in todo.values()], launcher, view):
         return 0
     records = {key: _record(entry.job) | launcher.more_of(key) for key, entry in todo.items()}
-    done = launcher.submitter.submit(list(records.values()))
+    n_new, n_opened = launcher.submitter.submit(list(records.values()))
     remember_store(sweep, launcher.place)
-    there = len(todo) - done.new
+    there = len(todo) - n_new
     before = f", {there:,} were there already" if there else ""
-    again = f"; {done.reopened:,} of them may be taken again" if done.reopened else ""
-    say(f"submitted {done.new:,} runs to {launcher.place}{before}{again}", markup=False)
+    again = f"; {n_opened:,} of them may be taken again" if n_opened else ""
+    say(f"submitted {n_new:,} runs to {launcher.place}{before}{again}", markup=False)
     if launcher.starts_machines:
         for line in launcher.start_machines([*todo]) if todo else ():
             say(line, markup=False)

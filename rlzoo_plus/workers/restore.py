@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
-from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.inside import check_inside, check_plain
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.errors import RunError
@@ -20,10 +17,9 @@ from rlzoo_plus.store.contract import ArtifactStore, StoreError
 from rlzoo_plus.store.lease import LeaseLostError, RunLease
 from rlzoo_plus.store.mirror import RunMirror
 from rlzoo_plus.store.pull import has_state, pull_run
+from rlzoo_plus.store.sync import patiently as patiently
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 10.0
 
 
 class LockedError(RunError):
@@ -100,25 +96,3 @@ def beating(lease: RunLease, every_s: float) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
-
-
-def patiently(act: Callable[[], T], patience_s: float, give_up: Callable[[], bool]) -> T:
-    """Do something that needs a store, again and again while requests fail.
-
-    Args:
-        act: What to do.
-        patience_s: For how long [s].
-        give_up: Returns whether not to try again.
-
-    Raises:
-        StoreError, DamagedFolderError: The error of the last attempt.
-    """
-    deadline, delay_s = time.monotonic() + patience_s, _FIRST_RETRY_S
-    while True:
-        try:
-            return act()
-        except (StoreError, DamagedFolderError):
-            if time.monotonic() + delay_s > deadline or give_up():
-                raise
-        time.sleep(delay_s)
-        delay_s = min(2 * delay_s, _LONGEST_RETRY_S)

@@ -30,15 +30,16 @@ from rlzoo_plus.store.lease import (
     KILL,
     RELEASED,
     LeaseLostError,
+    reason_in,
 )
 from rlzoo_plus.store.mirror import RunMirror
-from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync
+from rlzoo_plus.store.sync import BEAT_S, PUSH_S, RunSync, patiently
 from rlzoo_plus.sweeps.launchers.launcher import JobEnd, JobSpec, Launcher
 from rlzoo_plus.sweeps.launchers.scheduler import POLL_S, Scheduler, stop_code
 from rlzoo_plus.sweeps.states import explain_end
 from rlzoo_plus.workers.claims import Claims, Look
 from rlzoo_plus.workers.host import Host
-from rlzoo_plus.workers.restore import LockedError, beating, patiently, restore_run
+from rlzoo_plus.workers.restore import LockedError, beating, restore_run
 from rlzoo_plus.workers.task import Rules, Taken, Task
 
 log = logging.getLogger(__name__)
@@ -219,7 +220,7 @@ class Worker(Scheduler[Taken]):
         elif job.task.is_finished(end):
             self._end(job, FINISHED, **details)
         elif request is not None:
-            self._end(job, CANCELLED, reason=_reason(request), **details)
+            self._end(job, CANCELLED, reason=reason_in(request), **details)
         elif job.ends_by_budget(end):
             self._end(job, CANCELLED, reason=job.lease.account.reason, **details)
         elif (end.code == EXIT_BUSY and job.task.job is not None) or (
@@ -254,7 +255,7 @@ class Worker(Scheduler[Taken]):
         return bool(waits or look.n_open)
 
     def _check_store(self) -> None:
-        patience = partial(patiently, patience_s=self._times.stop_patience_s, give_up=lambda: False)
+        patience = partial(patiently, patience_s=self._times.stop_patience_s)
         if self._wait is not Wait.ALWAYS and not patience(self._claims.has_jobs):
             raise ConfigError(f"{self._store.url} has no sweep {printable(self._sweep)!r}.")
         if patience(lambda: honours_conditions(self._store, self.name)):
@@ -392,7 +393,7 @@ class Worker(Scheduler[Taken]):
         if self._is_stopping():
             self._end(taken, RELEASED)
         elif taken.lease.request is not None:
-            self._end(taken, CANCELLED, reason=_reason(taken.lease.request))
+            self._end(taken, CANCELLED, reason=reason_in(taken.lease.request))
         elif taken.lease.account.must_stop:
             self._end(taken, CANCELLED, reason=taken.lease.account.reason)
         else:
@@ -431,10 +432,6 @@ class Worker(Scheduler[Taken]):
             return
         self._n_signals += 1
         super()._on_signal(number, frame)
-
-
-def _reason(request: dict[str, Any]) -> str:
-    return printable(request.get("reason", ""))
 
 
 def _fail(error: BaseException) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rlzoo_plus.config.schema import InfraConfig
@@ -22,14 +21,6 @@ _LIMITS = ("memory_gib", "time_limit_minutes")
 _ELSEWHERE = ("run_dir", "sweep", "store")
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """What one submission did."""
-
-    new: int = 0  # number of jobs that were not in the store before, or with another content
-    reopened: int = 0  # number of ended runs that workers may take again
-
-
 class Submitter:
     """The jobs of one sweep in a store, from the side that submits them.
 
@@ -41,13 +32,7 @@ class Submitter:
     """
 
     def __init__(self, store: ArtifactStore, sweep: str, code: Sequence[str] = ()) -> None:
-        """Name a sweep; nothing is requested yet.
-
-        Args:
-            store: The store.
-            sweep: The sweep's name there.
-            code: Folders and files that the jobs need.
-        """
+        """Name a sweep, and folders and files that its jobs need; nothing is requested yet."""
         self.store, self.sweep = store, sweep
         self._live = LiveRecords(store, sweep, on_disk=False)
         self._submissions = Submissions(store, sweep)
@@ -72,8 +57,12 @@ class Submitter:
         ended = {key for key, live in self.live().items() if live.state in ENDED}
         return len(self.keys() - ended)
 
-    def submit(self, records: Sequence[Mapping[str, Any]]) -> Submitted:
+    def submit(self, records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
         """Submit the jobs that are missing, and let workers take failed and cancelled ones again.
+
+        Returns:
+            Number of jobs that were not in the store before, or with another content, and of ended
+            runs that workers may take again.
 
         Raises:
             StoreError: A request failed; the same call may be made again.
@@ -86,7 +75,7 @@ class Submitter:
         over = {key for key, live in known.items() if live.state in (FAILED, CANCELLED)}
         again = [record["job"] for record in records if record["job"] in over]
         opened = in_parallel(lambda key: reopen(self.store, self.run(key)), again)
-        return Submitted(sum(map(len, new)), sum(opened))
+        return sum(map(len, new)), sum(opened)
 
     def begin(self) -> dict[str, Any]:
         """Send the code, unless that was done, and return what each submission says about it.
