@@ -22,14 +22,3 @@ def ignore_stop(data):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(data["file"]).write_text("started")
     time.sleep(100)
-
-
-def on_another_processor(data):
-    """Train a run on a machine that says so."""
-    from rlzoo_plus.artifacts import provenance
-    from rlzoo_plus.training.resume import fingerprint
-    from rlzoo_plus.workers.task import run_with_code
-
-    machine = {**provenance.machine_fingerprint(), "processor": "another processor"}
-    fingerprint.machine_fingerprint = lambda: machine
-    return run_with_code(data)

@@ -4,12 +4,12 @@ import io
 import os
 import signal
 import threading
-import time
 from collections import Counter
 
 import pytest
 from rich.console import Console
 from support.pretended_worker import fail, finish, wait_for_request, worker_in_a_thread
+from support.processes import wait_for
 from support.stores import KINDS, s3_server
 from support.training import make_config
 
@@ -145,8 +145,7 @@ def test_a_cancelled_run_ends_the_waiting(folder, capsys):
     key = []
 
     def cancel():
-        while not list_leases(store, "mine"):
-            time.sleep(0.02)
+        wait_for(lambda: list_leases(store, "mine"))
         key.append(next(iter(Submissions(store, "mine").records())))
         ask(store, f"mine/{key[0]}", STOP, "sweep cancel")
 
@@ -164,14 +163,12 @@ def test_a_signal_ends_the_waiting_and_nothing_else(folder, capsys, number, code
     before = signal.getsignal(number)
 
     def interrupt():
-        while not list_leases(store, "mine") or signal.getsignal(number) is before:
-            time.sleep(0.02)
+        wait_for(lambda: list_leases(store, "mine") and signal.getsignal(number) is not before)
         os.kill(os.getpid(), number)
 
     def train_on(job):
-        while not is_over.is_set():
+        while not is_over.wait(0.02):
             job.beat()
-            time.sleep(0.02)
         return finish(job)
 
     is_over = threading.Event()
@@ -198,8 +195,7 @@ def test_a_run_that_another_command_removes_is_not_waited_for(folder, monkeypatc
 
     def remove():
         submitted = Submissions(store, "mine")
-        while not submitted.records():
-            time.sleep(0.02)
+        wait_for(submitted.records)
         key = next(iter(submitted.records()))
         submitted.add([{"event": "removed", "job": key}], {})
 

@@ -1,13 +1,12 @@
 """`rz.sweep`: the command's sweep from Python, in a plain script, without its signals and words."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 
 import pytest
-from support.processes import PLUS, environ_of_tests, wait_for
+from support.processes import PLUS, environ_of_tests
 
 import rlzoo_plus as rz
 from rlzoo_plus.artifacts.run_dir import RunDir
@@ -109,30 +108,3 @@ def test_a_plain_script_makes_the_commands_runs_and_again_only_what_is_missing(t
     out = run(sys.executable, "../script.py", folder=python)
     assert "2 1 {}" in out
     assert (files[1] / "result.json").stat().st_mtime_ns == before
-
-
-@pytest.mark.slow
-def test_a_ctrl_c_in_a_script_stops_the_jobs_with_checkpoints_and_is_raised(tmp_path):
-    words = [*TINY, "n_timesteps=320000", "checkpoint.every_steps=64"]
-    code = f"import rlzoo_plus as rz\nrz.sweep({words!r}, seed=(0, 1))\n"
-    (tmp_path / "script.py").write_text(code)
-    process = subprocess.Popen(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env=environ_of_tests(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-    def runs():
-        files = tmp_path.glob("outputs/sweeps/default/*/*/*/status.json")
-        return [RunDir(file.parent) for file in sorted(files)]
-
-    try:
-        wait_for(lambda: sum(bool(run.checkpoints().steps()) for run in runs()) == 2, process)
-        os.kill(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert said.rstrip().endswith("KeyboardInterrupt")
-    assert [run.read_status()["state"] for run in runs()] == ["interrupted"] * 2

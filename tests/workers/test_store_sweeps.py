@@ -4,12 +4,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from support.stores import KINDS, store_of
 from support.training import tiny_config
 
 from rlzoo_plus.commands import sweep_in_store
 from rlzoo_plus.commands.dispatch import run as run_verb
-from rlzoo_plus.store.cache import remember_store
+from rlzoo_plus.store.cache import forget_store, remember_store, store_of
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import (
     CANCELLED,
@@ -31,21 +30,9 @@ ABOUT = {"version": "1", "code": None}
 SCORE = {"step": 64, "mean_return": 41.5, "std_return": 1.0}
 
 
-@pytest.fixture(params=KINDS)
-def store(request, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with store_of(request.param, tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return a store in a folder, where the kind of the store is all the same."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    with store_of("folder", tmp_path, monkeypatch) as made:
-        yield made
 
 
 def _submit(store, count=6, name="first"):
@@ -397,10 +384,30 @@ def test_a_mistake_is_one_line(folder, say, words, text):
     assert err.count("\n") == 1
 
 
-def test_a_sweep_that_is_not_there_is_one_line(say, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with store_of("s3", tmp_path, monkeypatch) as store:
-        code, _, err = say("sweep", "status", f"{store.url}/gone")
+def test_a_sweep_that_is_not_there_is_one_line(store, say):
+    code, _, err = say("sweep", "status", f"{store.url}/gone")
     assert code == 2
     listed = f"`rlzoo-plus ls {store.url}` lists what is there."
     assert err == f"error: {store.url} has no sweep 'gone'. {listed}\n"
+
+
+# Which store a sweep of this machine was submitted to.
+
+
+def test_a_sweep_is_found_by_any_way_to_write_its_directory(folder, tmp_path):
+    remember_store(tmp_path / "sweeps" / "a", "s3://bucket/lab/a")
+    assert store_of((tmp_path / "sweeps" / "a").relative_to(tmp_path)) == "s3://bucket/lab/a"
+    assert store_of(tmp_path / "sweeps" / "b") is None
+    assert not (tmp_path / "sweeps").exists()
+
+
+def test_a_folder_is_remembered_for_every_working_directory(folder, tmp_path):
+    remember_store(tmp_path / "a", "share/a")
+    assert store_of(tmp_path / "a") == str(tmp_path / "share" / "a")
+
+
+def test_a_sweep_that_runs_here_again_is_forgotten(folder, tmp_path):
+    remember_store(tmp_path / "a", "s3://bucket/a")
+    forget_store(tmp_path / "a")
+    forget_store(tmp_path / "a")
+    assert store_of(tmp_path / "a") is None

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.chaos_worker import EXPIRES_S
-from support.processes import PLUS, commands_in, environ_of_tests, output_of, wait_for
+from support.processes import PLUS, ROOT, commands_in, environ_of_tests, output_of, wait_for
 from support.stores import s3_server
 from support.training import assert_same_tree, bundle_weights
 
@@ -165,3 +166,16 @@ def _takeovers(history):
             assert not is_over
             assert put.at - at < EXPIRES_S
     return changes
+
+
+# Two deaths of `python -m benchmarks.worker_deaths`, in training and in an evaluation.
+
+
+@pytest.mark.parametrize("case", ["sac", "ppo, evaluation"])
+def test_a_run_whose_processes_are_killed_names_them_and_goes_on_exactly(case):
+    command = [sys.executable, "-m", "benchmarks.worker_deaths", case, "--kills", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    row = done.stdout.splitlines()[-1]
+    assert row.startswith(f"| {case} | 2 |"), done.stdout + done.stderr
+    # How long it took is the benchmark's matter: the machine of a test may be busy.
+    assert row.endswith(("| 2 of 2 | 0 | 1 of 1 runs |", "| 2 of 2 | 0 | 2 of 2 runs |"))
