@@ -97,6 +97,7 @@ class Account:
             since: When the worker began to wait for this run, in `time.monotonic`; None for now.
         """
         self._worker, self._machine, self._max_usd = worker, machine, max_usd
+        self._price = None if machine is None else machine.usd_per_hour
         self._since = time.monotonic() if since is None else since
         self._attempts: list[Attempt] = []
         self._before = Spent()
@@ -127,10 +128,9 @@ class Account:
     @property
     def left_s(self) -> float:
         """How long this attempt may go on until the share is spent [s]; infinite without one."""
-        price = self._price()
-        if self._max_usd is None or not price:
+        if self._max_usd is None or not self._price:
             return math.inf
-        return 3600.0 * (self._max_usd - self.usd) / price
+        return 3600.0 * (self._max_usd - self.usd) / self._price
 
     @property
     def must_stop(self) -> bool:
@@ -179,18 +179,13 @@ class Account:
     def _seconds(self) -> float:
         return time.monotonic() - self._since
 
-    def _price(self) -> float | None:
-        return None if self._machine is None else self._machine.usd_per_hour
-
     def _usd(self, seconds: float) -> float | None:
-        price = self._price()
-        return None if price is None else round(price * seconds / 3600.0, 9)
+        return None if self._price is None else round(self._price * seconds / 3600.0, 9)
 
     def _margin(self, most_s: float) -> float:
-        price = self._price()
-        if self._max_usd is None or not price:
+        if self._max_usd is None or not self._price:
             return 0.0
-        return min(most_s, _LARGEST_PART * 3600.0 * self._max_usd / price)
+        return min(most_s, _LARGEST_PART * 3600.0 * self._max_usd / self._price)
 
 
 def dollars(usd: float) -> str:

@@ -78,11 +78,8 @@ def mirror_light_files(store: ArtifactStore) -> Path:
 def cached_run(url: str) -> Path:
     """Bring a run's files without its checkpoints here, unless they are here; return its folder.
 
-    Args:
-        url: `STORE/runs/NAME`.
-
     Raises:
-        ConfigError: It is no such URL.
+        ConfigError: The URL is none of the kind `STORE/runs/NAME`.
         StoreError: There is no such run, or a request failed.
         DamagedFolderError: A policy in the store is damaged.
     """
@@ -105,12 +102,7 @@ def copy_of_run(store: ArtifactStore, run: str) -> Path:
 
 
 def remember_store(sweep: Path, url: str) -> None:
-    """Remember that a sweep of this machine was submitted to a store.
-
-    Args:
-        sweep: The directory that the sweep has here; it need not exist.
-        url: `STORE/SWEEP`.
-    """
+    """Remember the `STORE/SWEEP` that a sweep was submitted to, by the directory it has here."""
     known = url if "://" in url else os.path.abspath(url)
     write_json(_submitted(sweep), {"sweep": os.path.abspath(sweep), "url": known})
 

@@ -27,10 +27,6 @@ _PATIENCE_S = 20.0
 _LEFT_AFTER_S = 86_400.0
 
 
-def _may() -> None:
-    """Allow any write."""
-
-
 def _tag(info: os.stat_result) -> str:
     # Each write makes a new file, so the same content twice has two tags.
     return f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}"
@@ -102,7 +98,7 @@ class FolderStore:
     def put(self, name: str, data: bytes | Path, check: Check | None = None) -> None:
         """Write an object, or replace it; see `ArtifactStore`."""
         with self._errors(name):
-            self._replace(self._path(name), data, check or _may)
+            self._replace(self._path(name), data, check)
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
         """Write an object that does not exist; see `ArtifactStore`."""
@@ -176,9 +172,9 @@ class FolderStore:
             check_inside(self.root, lock)
             with FileLock(lock, timeout=_PATIENCE_S):
                 found = _tag(path.lstat()) if path.exists() else None
-                return self._replace(path, data, _may) if found == tag else None
+                return self._replace(path, data) if found == tag else None
 
-    def _replace(self, path: Path, data: bytes | Path, check: Check) -> str:
+    def _replace(self, path: Path, data: bytes | Path, check: Check | None = None) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._new_path()
         with _new_file(temporary) as file:
@@ -191,7 +187,8 @@ class FolderStore:
             os.fsync(file.fileno())
         try:
             tag = _mark(temporary)
-            check()
+            if check is not None:
+                check()
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)

@@ -59,11 +59,7 @@ class RunLease:
         self.request: dict[str, Any] | None = None
 
     def claim(
-        self,
-        listed: Mapping[str, Entry],
-        expires_s: float = EXPIRES_S,
-        *,
-        take_ended: bool = False,
+        self, listed: Mapping[str, Entry], expires_s: float = EXPIRES_S, *, take_ended: bool = False
     ) -> bool:
         """Take a run that nobody trains; return whether it is ours.
 

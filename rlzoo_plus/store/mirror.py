@@ -60,11 +60,7 @@ class RunMirror:
     """
 
     def __init__(
-        self,
-        store: ArtifactStore,
-        run: str,
-        path: Path,
-        check: Check | None = None,
+        self, store: ArtifactStore, run: str, path: Path, check: Check | None = None
     ) -> None:
         """Name both sides.
 

@@ -17,12 +17,7 @@ from filelock import FileLock
 
 from rlzoo_plus.artifacts.atomic import MOST_FILES, DamagedFolderError, read_folder
 from rlzoo_plus.artifacts.checkpoint import CHUNK_FOLDER, CheckpointStore
-from rlzoo_plus.artifacts.untrusted import (
-    LARGEST_MANIFEST_BYTES,
-    one_line,
-    parse_json,
-    printable,
-)
+from rlzoo_plus.artifacts.untrusted import LARGEST_MANIFEST_BYTES, one_line, parse_json, printable
 from rlzoo_plus.store.contract import ArtifactStore, StoreError, in_parallel
 from rlzoo_plus.store.mirror import (
     BUNDLES,

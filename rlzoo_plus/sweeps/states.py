@@ -51,12 +51,7 @@ class JobView:
 
 
 def look_at(past: ledger.Past, jobs: Iterable[SweepJob] | None = None) -> list[JobView]:
-    """Return jobs of a sweep with their states, from the ledger and the run directories.
-
-    Args:
-        past: The content of the ledger.
-        jobs: Which of its jobs, None for all.
-    """
+    """Return jobs of a sweep, all by default, with their states from ledger and directories."""
     views = []
     for job in past.jobs.values() if jobs is None else jobs:
         state, reason, last = JobState.WAITING, "", past.last.get(job.key, {})

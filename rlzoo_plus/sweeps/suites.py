@@ -45,10 +45,7 @@ SUITES = {
         "the locomotion environments with published scores, 1 or 2 million steps: days",
         dict.fromkeys(("ppo", "a2c", "sac", "td3", "tqc"), _BULLET),
     ),
-    "robots": Suite(
-        "the robots of this package: hours",
-        {"ppo": _ROBOTS, "her": ("franka_push",)},
-    ),
+    "robots": Suite("the robots of this package: hours", {"ppo": _ROBOTS, "her": ("franka_push",)}),
 }
 
 

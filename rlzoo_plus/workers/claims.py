@@ -65,17 +65,9 @@ class Claims:
         only: str | None = None,
         account: Callable[[Task], Account | None] = lambda _: None,
     ) -> None:
-        """Name a sweep; nothing is requested yet.
+        """Name a sweep, as `Worker` does; nothing is requested yet.
 
-        Args:
-            store: Where it is.
-            sweep: Its name there.
-            folder: Where this worker keeps its runs.
-            worker: An id that no other process has ever used.
-            rules: What is taken.
-            expires_s: A lease without a beat for so long may be taken [s].
-            only: The key of the only run that is taken, None for all.
-            account: Returns what an attempt at a run is told to cost.
+        `account` returns what an attempt at a run is told to cost.
         """
         self._only, self._account = only, account
         self._store, self._sweep, self._folder = store, sweep, folder

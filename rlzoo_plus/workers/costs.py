@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rlzoo_plus.analysis.run_list import duration
-from rlzoo_plus.store.attempts import (
-    LOST,
-    Attempt,
-    Spent,
-    dollars,
-    read_attempts,
-    sum_known,
-)
+from rlzoo_plus.store.attempts import LOST, Attempt, Spent, dollars, read_attempts, sum_known
 from rlzoo_plus.store.lease import RELEASED
 from rlzoo_plus.store.live import LiveRecord
 

@@ -15,13 +15,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store import lease, submissions
 from rlzoo_plus.store.cache import cache_of, hash_of, store_of
-from rlzoo_plus.store.contract import (
-    ArtifactStore,
-    StoreError,
-    in_parallel,
-    is_name,
-    open_store,
-)
+from rlzoo_plus.store.contract import ArtifactStore, StoreError, in_parallel, is_name, open_store
 from rlzoo_plus.store.launches import Launches
 from rlzoo_plus.store.live import LiveRecord, LiveRecords
 from rlzoo_plus.store.mirror import RUNS

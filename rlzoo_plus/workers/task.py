@@ -111,12 +111,7 @@ class Taken:
 
 
 def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
-    """Make a task from an untrusted record of `Submissions.records`.
-
-    Args:
-        folder: Where this worker keeps the runs of the sweep.
-        record: The record.
-        rules: What is taken.
+    """Make a task below a folder from an untrusted record of `Submissions.records`.
 
     Raises:
         ConfigError: It is damaged, names a place outside of the folder, or breaks a rule.

@@ -162,11 +162,7 @@ def _odd(here):
         (_link, "my_robots/linked.py", "linked.py is a link"),
         (_linked_folder, "my_robots", "linked is a link"),
         (_linked_folder, "my_robots/linked/hostname", "linked is a link"),
-        (
-            _big,
-            "my_robots",
-            "60.0 MB, and 50 MB are allowed. The biggest files are my_robots/w",
-        ),
+        (_big, "my_robots", "60.0 MB, and 50 MB are allowed. The biggest files are my_robots/w"),
         (_pipe, "my_robots", "pipe is not a plain file"),
         (_odd, "my_robots", "no name that every system takes"),
         (lambda here: (here / "none").mkdir(), "none", "holds no file"),

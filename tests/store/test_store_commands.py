@@ -187,7 +187,7 @@ def test_links_in_a_run_are_not_followed(url, tmp_path, capsys):
     assert code == 0
     sent = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.is_file())
     assert [name for name in sent if not name.startswith(".")] == [
-        *("a.json", "command.txt", "config.yaml", "provenance.json"),
+        *("a.json", "command.txt", "config.yaml", "provenance.json")
     ]
 
 

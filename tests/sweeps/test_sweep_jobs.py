@@ -124,7 +124,7 @@ def test_states_come_from_the_run_directories(tmp_path):
         lock.acquire()
         views = look_at(book.read())
     assert [view.state for view in views] == [
-        *(JobState.WAITING, JobState.DONE, JobState.FAILED, JobState.RUNNING),
+        *(JobState.WAITING, JobState.DONE, JobState.FAILED, JobState.RUNNING)
     ]
     assert views[2].reason == "killed by SIGKILL"
 

@@ -116,7 +116,7 @@ def test_more_seeds_and_another_algorithm_add_only_the_new_ones(call, tmp_path):
     summary = (sweep / "summary.csv").read_text().splitlines()
     assert [line.split(",")[1] for line in summary[1:]] == ["ppo", "a2c"]
     assert {path.name for path in sweep.iterdir() if path.is_file()} == {
-        *("ledger.jsonl", "sweep.json", "summary.csv", "summary.md"),
+        *("ledger.jsonl", "sweep.json", "summary.csv", "summary.md")
     }
 
 

@@ -45,10 +45,7 @@ class LocalLauncher:
     shows_output = False
 
     def __init__(
-        self,
-        slots: int,
-        preload: Sequence[str] = (),
-        hides: Callable[[str], bool] | None = None,
+        self, slots: int, preload: Sequence[str] = (), hides: Callable[[str], bool] | None = None
     ) -> None:
         """Start the server that jobs are forked from.
 

@@ -96,13 +96,7 @@ class Submitter:
 
 
 def run_record(key: str, config: Mapping[str, Any], command: str) -> dict[str, Any]:
-    """Return the record of a run, without what holds only on this machine.
-
-    Args:
-        key: See `SweepJob.key`.
-        config: Its configuration.
-        command: The command line that runs it alone.
-    """
+    """Return the record of a run (see `SweepJob`), without what holds only on this machine."""
     infra = config["infra"]
     limits = InfraConfig(name="local", **{name: infra[name] for name in _LIMITS})
     kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
