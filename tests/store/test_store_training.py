@@ -24,7 +24,7 @@ from rlzoo_plus.runs.run import Run
 from rlzoo_plus.runs.store_sync import name_in_store
 from rlzoo_plus.runs.train_job import run_plan
 from rlzoo_plus.store.contract import open_store
-from rlzoo_plus.store.lease import STOP, RunLease, ask, list_leases
+from rlzoo_plus.store.lease import RunLease, list_leases
 from rlzoo_plus.training.callbacks import StopRequest
 
 pytestmark = pytest.mark.training
@@ -208,21 +208,6 @@ def test_another_worker_with_the_run_ends_the_training_with_a_checkpoint(folder)
     assert run.checkpoints().steps()
     assert not list(folder.list("runs/"))
     assert "rlzoo-plus push" not in out
-
-
-@pytest.mark.slow
-def test_a_request_in_the_store_ends_the_training(folder):
-    process = _start(folder)
-    try:
-        wait_for(lambda: _record(folder))
-        ask(folder, NAME, STOP, "enough")
-        # The next beat is within 30 s.
-        out, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 74
-    assert "stopped by a request in the store: enough" in out
-    assert _record(folder)["state"] == "cancelled"
 
 
 def test_an_ended_run_of_the_same_name_is_not_overwritten(folder):

@@ -171,13 +171,6 @@ def test_a_share_is_for_all_attempts_and_a_larger_one_goes_on(store, worker, tmp
     assert spent["usd"] < state_of(store, key)["spent"]["usd"] < 0.02
 
 
-def test_a_share_costs_nothing_where_no_price_is_known(store, worker):
-    (key,) = submit(store, {**_says(1), "max_usd": 1e-9})
-    assert worker().run() == 0
-    assert state_of(store, key)["state"] == "finished"
-    assert state_of(store, key)["spent"]["usd"] is None
-
-
 @pytest.mark.parametrize("share", [0, -1, "1", True, float("inf"), [1]])
 def test_a_share_that_is_none_is_refused(store, worker, caplog, share):
     submit(store, {**_says(1), "max_usd": share})

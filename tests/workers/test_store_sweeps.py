@@ -384,6 +384,7 @@ def test_a_mistake_is_one_line(folder, say, words, text):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
 def test_a_sweep_that_is_not_there_is_one_line(store, say):
     code, _, err = say("sweep", "status", f"{store.url}/gone")
     assert code == 2
