@@ -22,19 +22,12 @@ PRELOAD = ("rlzoo_plus.runs.preload", "rlzoo_plus.testing.jobs")
 QUICK = Times(beat_s=0.1, push_s=1.0, look_s=0.1, expires_s=20.0, patience_s=20.0)
 
 
-def work(url: str, sweep: str, folder: str, slots: str) -> int:
-    """Work until a signal."""
+def work(url: str, sweep: str, folder: str, slots: str, **options) -> int:
+    """Work until a signal, or as the options of `Worker` say."""
     targets = [f"{jobs.__name__}:{name}" for name in vars(jobs)]
-    worker = Worker(
-        open_store(url),
-        sweep,
-        Path(folder),
-        LocalLauncher(int(slots), PRELOAD),
-        rules=Rules(trust=True, targets=targets),
-        times=QUICK,
-        wait=Wait.ALWAYS,
-    )
-    return worker.run()
+    rules, launcher = Rules(trust=True, targets=targets), LocalLauncher(int(slots), PRELOAD)
+    options = {"rules": rules, "times": QUICK, "wait": Wait.ALWAYS, **options}
+    return Worker(open_store(url), sweep, Path(folder), launcher, **options).run()
 
 
 @contextlib.contextmanager
