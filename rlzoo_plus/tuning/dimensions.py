@@ -44,11 +44,7 @@ class Limit:
 
     @classmethod
     def parse(cls, key: str, part: str, source: Any) -> Limit:
-        """Read `algo.hyperparams.n_steps * n_envs`, or a number, as `at_most` of a key.
-
-        Raises:
-            ConfigError: It is no such product.
-        """
+        """Read `algo.hyperparams.n_steps * n_envs`, or a number, as `at_most` of a key."""
         words = [word.strip() for word in re.split(r"([*/])", str(source))]
         factors: list[tuple[str | float, bool]] = []
         for operator, word in zip(["*", *words[1::2]], words[::2], strict=True):

@@ -243,11 +243,7 @@ CONF = "conf"
 def write_winner(
     plan: StudyPlan, number: int, config: RunConfig, arguments: list[str]
 ) -> tuple[Path, str]:
-    """Write the configuration of the winner; return the file, and the option that finds it.
-
-    Raises:
-        ConfigError: The file cannot be written; the text says why.
-    """
+    """Write the configuration of the winner; return the file, and the option that finds it."""
     target, option = _target(plan, arguments)
     header = [
         f"{_first_words(plan)} trial {number}.",

@@ -149,9 +149,6 @@ def by_key(entries: Mapping[str, Any]) -> dict[str, Any]:
 
     In a file a key has dots. Hydra reads `hpo.space.network.net_arch=null` on a command line as
     nested mappings; such an entry replaces the file's.
-
-    Raises:
-        ConfigError: An entry is removed that is not there.
     """
     typed = {
         key: entry

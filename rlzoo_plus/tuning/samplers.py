@@ -156,11 +156,7 @@ class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
 def make_sampler(
     hpo: HpoConfig, number: int, grid: Grid | None = None
 ) -> optuna.samplers.BaseSampler:
-    """Create the sampler of one trial; a grid has the values of each parameter.
-
-    Raises:
-        ConfigError: There is no such sampler or option, or it cannot do what the study needs.
-    """
+    """Create the sampler of one trial; a grid has the values of each parameter."""
     name = hpo.sampler
     if name not in _SAMPLERS:
         raise ConfigError(unknown_name("hpo.sampler", name, SAMPLERS))
@@ -217,11 +213,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def make_pruner(hpo: HpoConfig, n_rungs: int) -> optuna.pruners.BasePruner:
-    """Create a study's pruner, for trials of so many rungs: twenty for each seed.
-
-    Raises:
-        ConfigError: There is no such pruner or option.
-    """
+    """Create a study's pruner, for trials of so many rungs: twenty for each seed."""
     name = hpo.pruner
     if name not in _PRUNERS:
         raise ConfigError(unknown_name("hpo.pruner", name, PRUNERS))

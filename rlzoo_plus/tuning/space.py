@@ -53,11 +53,7 @@ class Space:
 
     @classmethod
     def parse(cls, entries: Mapping[str, Any], custom: str | None = None) -> Space:
-        """Read `hpo.space`, of which entries that are null are left out, and `hpo.custom`.
-
-        Raises:
-            ConfigError: It names the key, the value and the rule.
-        """
+        """Read `hpo.space`, of which entries that are null are left out, and `hpo.custom`."""
         plain = by_key(entries)
         for key in plain:
             _check_key(key)
@@ -71,9 +67,6 @@ class Space:
 
         A sweep adds a dimension, or replaces the one of its key; `when` and limits stay. A
         value removes the dimension of its key, and those above and below it.
-
-        Raises:
-            ConfigError: A sweep is none that a study can draw from.
         """
         dimensions = {dimension.key: dimension for dimension in self.dimensions}
         for override in overrides:
@@ -112,9 +105,6 @@ class Space:
         """Return the space of a configuration, without what is never drawn, or always met.
 
         A custom function may give any key a value, so that with one everything stays.
-
-        Raises:
-            ConfigError: A condition or a limit is about a key that does not exist.
         """
         present = Values(values)
         needed = {key for each in self.dimensions for key in each.limiting}
@@ -157,10 +147,6 @@ class Space:
 
         Returns:
             Overrides, `key=value` as on the command line.
-
-        Raises:
-            ConfigError: A condition is about a key that does not exist, or the user's function
-                gives what no configuration can hold.
         """
         values = Values(fixed)
         if self.custom is not None:
@@ -201,11 +187,7 @@ class Space:
         return params, notes
 
     def grid(self) -> dict[str, list[Any]]:
-        """Return all values of each parameter, by name, as Optuna's GridSampler takes them.
-
-        Raises:
-            ConfigError: The space is no grid.
-        """
+        """Return all values of each parameter, by name, as Optuna's GridSampler takes them."""
         if self.custom is not None:
             raise ConfigError(f"hpo.custom={self.custom}: a grid cannot be made of a function.")
         for dimension in self.dimensions:
@@ -282,11 +264,7 @@ def load_custom(path: str) -> Callable[[Any], Any]:
 
 
 def draw_custom(path: str, trial: Trial) -> dict[str, Any]:
-    """Return what the user's function draws, by key.
-
-    Raises:
-        ConfigError: It fails, or gives what no configuration can hold.
-    """
+    """Return what the user's function draws, by key."""
     try:
         drawn = load_custom(path)(trial)
     except (ConfigError, optuna.TrialPruned):

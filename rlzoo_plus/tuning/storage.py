@@ -85,9 +85,6 @@ def open_storage(
         folder: The study's directory.
         heartbeat_s: In PostgreSQL, a trial is stale after four times this time without heartbeat.
         create: Create the journal, or Optuna's tables, if there are none.
-
-    Raises:
-        ConfigError: There is no such storage, or it cannot be used.
     """
     name = check_storage(name)
     if name == JOURNAL_STORAGE:
@@ -143,9 +140,6 @@ def patiently(action: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     """Do something with a storage; while its server is away, try again.
 
     The action may have happened although it seems to have failed: the answer was lost.
-
-    Raises:
-        ConfigError: The server was away all the time.
     """
     end, pause = time.monotonic() + patience_s, 0.1
     while True:

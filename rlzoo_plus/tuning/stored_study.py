@@ -57,11 +57,7 @@ class StoredStudy:
 
     @classmethod
     def read(cls, name: str, folder: Path, storage_name: str) -> StoredStudy:
-        """Open a study by its name in the storage, which is as in `hpo.storage`.
-
-        Raises:
-            ConfigError: There is none, or its storage cannot be used.
-        """
+        """Open a study by its name in the storage, which is as in `hpo.storage`."""
         storage = open_storage(storage_name, folder, heartbeat_s=30, create=False)
         try:
             study = optuna.load_study(
@@ -244,9 +240,6 @@ def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
     """Return a study by its name below outputs/studies, or by the path of its directory.
 
     With `trust`, its database may be on another machine.
-
-    Raises:
-        ConfigError: There is none, or its file cannot be read.
     """
     for folder in (Path(name), study_folder(name)):
         try:
@@ -267,11 +260,7 @@ def open_stored(name: str, *, trust: bool = False) -> KnownStudy:
 
 
 def read_study_file(folder: Path, *, trust: bool = False) -> KnownStudy:
-    """Read study.json, which may come from an untrusted source.
-
-    Raises:
-        ConfigError: It is missing, damaged, or of another format.
-    """
+    """Read study.json, which may come from an untrusted source."""
     path = folder / NAME
     try:
         data = parse_json(read_plain_file(path, LARGEST_MANIFEST_BYTES))

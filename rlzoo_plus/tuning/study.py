@@ -70,10 +70,6 @@ class Study(Leases):
             hpo: Its settings.
             about: What must stay the same for as long as it goes on.
             grid: The values of each parameter, for `hpo.sampler=grid`.
-
-        Raises:
-            ConfigError: A setting is wrong, the storage cannot be used, or the study was begun
-                with something else.
         """
         storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
         make_sampler(hpo, 0, grid)
@@ -185,9 +181,6 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
 
     Returns:
         The study, the launcher of its trials, and what the user should know.
-
-    Raises:
-        ConfigError: Something in the plan is wrong, or the study cannot be opened.
     """
     mistakes = study_mistakes(plan)
     if mistakes:
@@ -222,12 +215,7 @@ def begin_study(plan: StudyPlan, arguments: list[str]) -> tuple[Study, Launcher,
 
 
 def _of_workers(launcher: WorkersLauncher, plan: StudyPlan, study: Study) -> list[str]:
-    """Return what the user should know of a study whose runs go to a store.
-
-    Raises:
-        ConfigError: The store has another study of that name.
-        StoreError: A request failed.
-    """
+    """Return what the user should know of a study whose runs go to a store."""
     launcher.prepare_study(plan.base)
     if not study.trials() and launcher.submitter.keys():
         raise ConfigError(
@@ -253,11 +241,7 @@ def create_study(
 
 
 def settle(study: StoredStudy, about: Mapping[str, Any], created: bool) -> None:
-    """Store what a study is about if we have created it, or check that it is about the same.
-
-    Raises:
-        ConfigError: It is about something else.
-    """
+    """Store what a study is about if we have created it, or check that it is about the same."""
 
     def is_stored() -> bool:
         return patiently(lambda: ABOUT in study.optuna_study.user_attrs)

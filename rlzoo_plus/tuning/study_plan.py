@@ -98,12 +98,7 @@ class StudyPlan:
         return config.model_copy(update={"seed": seed, "run_dir": run_dir, "sweep": None})
 
     def full_config(self, overrides: Sequence[str], seed_index: int) -> RunConfig:
-        """Return the configuration of a trial's values at full length, with a fresh seed.
-
-        Raises:
-            ConfigError: The values cannot go together.
-            UntrustedError: They are not drawn here, and may import code.
-        """
+        """Return the configuration of a trial's values at full length, with a fresh seed."""
         config = self._composed(overrides)
         seed, sweep = self.base.seed + FRESH_SEEDS + seed_index, str(self.folder / "retrain")
         return config.model_copy(update={"seed": seed, "run_dir": None, "sweep": sweep})
@@ -214,11 +209,7 @@ _ONE_OF = {
 
 
 def make_plan(arguments: list[str], compose: Compose) -> tuple[StudyPlan, list[str]]:
-    """Plan the study of a command line; return the plan and what the user should know.
-
-    Raises:
-        ConfigError: Something in it is wrong.
-    """
+    """Plan the study of a command line; return the plan and what the user should know."""
     words = partition(arguments)[1]
     sweeps = [word for word in words if _is_sweep(word)]
     _refuse_sweeps(sweeps)

@@ -225,11 +225,7 @@ class Tuner(Scheduler[TrialRun]):
             )
 
     def _end(self, trial: TrialRun, outcome: Outcome) -> None:
-        """Record how a trial ended.
-
-        Raises:
-            ConfigError: No trial of the study will give anything.
-        """
+        """Record how a trial ended."""
         self.running.remove(trial)
         number, state, study = trial.number, outcome.state, self.study
         if state is TrialState.DONE:

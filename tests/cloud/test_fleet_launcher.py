@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("moto", reason="needs the extra dev")
 
-from support.aws import aws_account, deployed_project
+from support.aws import deployed_project
 from support.fake_ec2 import start_fleet, with_modify_fleet
 
 from rlzoo_plus.cloud import aws, fleet, quota
@@ -331,12 +331,6 @@ class TestMistakes:
         monkeypatch.setattr(aws.client("ec2"), "create_fleet", refuse)
         with pytest.raises(ConfigError, match="an administrator attaches the policy"):
             begin(launcher, 1)
-
-    def test_no_project(self, monkeypatch):
-        with aws_account(monkeypatch):
-            monkeypatch.setenv("RLZOO_PROJECT", "nowhere")
-            with pytest.raises(ConfigError, match="there is no project 'nowhere' in region"):
-                make_launcher(InfraConfig(name="ec2_spot"), 1, (), sweep="first")
 
 
 def test_a_launch_keeps_no_ami(sweep, project):

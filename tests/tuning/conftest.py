@@ -1,10 +1,7 @@
 """Studies in both kinds of storage, for tests that run no training."""
 
 import pytest
-import yaml
-
-from rlzoo_plus.config.schema import HpoConfig
-from rlzoo_plus.config.search_path import conf_dir
+from support.studies import settings as settings_of_study
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +27,7 @@ def storage_name(request):
 @pytest.fixture(scope="session")
 def settings():
     """Return a function: some settings to those of a study, with the shipped ones beside."""
-    shipped = yaml.safe_load((conf_dir() / "hpo" / "_study.yaml").read_text())
-    shipped = {key: shipped[key] for key in HpoConfig.model_fields}
-
-    def make(**changes):
-        return HpoConfig.model_validate({**shipped, **changes})
-
-    return make
+    return settings_of_study
 
 
 @pytest.fixture

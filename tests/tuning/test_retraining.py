@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from pretended import Launcher
 from support.training import make_config
 
 from rlzoo_plus.artifacts.atomic import write_json
@@ -11,31 +12,6 @@ from rlzoo_plus.sweeps.launchers.launcher import JobEnd
 from rlzoo_plus.sweeps.launchers.scheduler import JobsStopped
 from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.tuning.retraining import EXAMINED, examine
-
-
-class Handle:
-    def __init__(self, act):
-        self.act, self.killed = act, False
-
-    def poll(self):
-        return self.act()
-
-    def kill(self):
-        self.killed = True
-
-
-class Launcher:
-    slots, shows_output = 1, False
-
-    def __init__(self, act):
-        self.handle, self.submitted = Handle(act), []
-
-    def submit(self, spec):
-        self.submitted.append(spec)
-        return self.handle
-
-    def wait(self, handles, timeout_s):
-        pass
 
 
 def job_in(path):
@@ -51,22 +27,28 @@ def played(path, episodes):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_signal_ends_the_examination_and_its_process(tmp_path, number, code):
     before = signal.getsignal(number)
-    launcher = Launcher(lambda: os.kill(os.getpid(), number))
+    killed = []
+
+    def act(run, data, handle):
+        handle.kill = lambda: killed.append(handle)
+        os.kill(os.getpid(), number)
+
+    launcher = Launcher(act)
     with pytest.raises(JobsStopped) as stopped:
         examine(job_in(tmp_path), 5, launcher)
     assert stopped.value.code == code
-    assert launcher.handle.killed
+    assert len(killed) == 1
     assert signal.getsignal(number) is before
 
 
 def test_a_winner_is_examined_once_for_each_number_of_episodes(tmp_path):
     job = job_in(tmp_path)
-    first = Launcher(lambda: played(tmp_path, 5))
+    first = Launcher(lambda run, data, handle: played(tmp_path, 5))
     assert examine(job, 5, first).episodes == 5
     assert examine(job, 5, first).episodes == 5
     assert len(first.submitted) == 1
-    assert examine(job, 8, Launcher(lambda: played(tmp_path, 8))).episodes == 8
+    assert examine(job, 8, Launcher(lambda run, data, handle: played(tmp_path, 8))).episodes == 8
 
 
 def test_an_examination_that_fails_has_no_figure(tmp_path):
-    assert examine(job_in(tmp_path), 5, Launcher(lambda: JobEnd(1))) is None
+    assert examine(job_in(tmp_path), 5, Launcher(lambda run, data, handle: JobEnd(1))) is None
