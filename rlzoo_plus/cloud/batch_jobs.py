@@ -15,7 +15,9 @@ from rlzoo_plus.store.launches import Launches
 
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 _ENDED = ("SUCCEEDED", "FAILED")
-_STATES = (*WAITING, "STARTING", "RUNNING", *_ENDED)
+# An array of jobs whose children run is PENDING.
+ACTIVE = (*WAITING, "STARTING", "RUNNING")
+_STATES = (*ACTIVE, *_ENDED)
 _LONGEST_NAME = 128
 _LAUNCH = re.compile(r"(?P<sweep>.+)-(?P<launch>[0-9]{6}-[0-9a-f]{8})")
 # Jobs that DescribeJobs takes at once; more of one kind say nothing new.
@@ -64,7 +66,7 @@ class BatchJobs:
         queues = (project.spot_queue, project.wide_queue, project.on_demand_queue)
         for queue in dict.fromkeys([*queues, project.gpu_queue]):
             wanted = {"filters": [{"name": "JOB_NAME", "values": [f"{prefix}*"]}]}
-            for job in _list(jobQueue=queue, **wanted) if queue and ours else ():
+            for job in list_jobs(jobQueue=queue, **wanted) if queue and ours else ():
                 name = _LAUNCH.fullmatch(job["jobName"])
                 # Of children there is the job of the launch.
                 if name is None or ":" in job["jobId"] or name["launch"] not in ours:
@@ -80,7 +82,7 @@ class BatchJobs:
         if len(keys) == 1:
             return {keys[0]: job.id} if job.status == status else {}
         found = {}
-        for child in _list(arrayJobId=job.id, jobStatus=status):
+        for child in list_jobs(arrayJobId=job.id, jobStatus=status):
             index = int(child["jobId"].rpartition(":")[2])
             if index < len(keys):
                 found[keys[index]] = child["jobId"]
@@ -266,7 +268,7 @@ def _mend_of(reason: str, sweep: str) -> str:
     return mend.format(resume=f"rlzoo-plus sweep resume {sweep}")
 
 
-def _list(**wanted: Any) -> Iterator[dict[str, Any]]:
+def list_jobs(**wanted: Any) -> Iterator[dict[str, Any]]:
     """Yield the jobs that ListJobs gives, page by page."""
     with aws.errors("list the jobs"):
         for page in aws.client("batch").get_paginator("list_jobs").paginate(**wanted):

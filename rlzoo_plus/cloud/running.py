@@ -9,6 +9,7 @@ from typing import Any
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.batch_jobs import ACTIVE, list_jobs
 from rlzoo_plus.cloud.fleets import described_fleets
 from rlzoo_plus.cloud.prices import HOURS_A_MONTH, Prices, load_prices
 from rlzoo_plus.cloud.project import has_tags, project_tags, stack_name
@@ -16,8 +17,6 @@ from rlzoo_plus.errors import ConfigError
 
 Tell = Callable[[str], None]
 _QUEUES = ("spot", "wide", "on-demand", "gpu")
-# An array of jobs whose children run is PENDING.
-_ACTIVE = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 _REASON = "ended by rlzoo-plus cloud destroy"
 _GB = 1e9
 
@@ -50,8 +49,7 @@ def find_items(project: str, bucket: str = "") -> list[Item]:
         ]
         if bucket:
             found.append(_bucket(bucket, prices))
-        return found
-    raise AssertionError
+    return found
 
 
 def end_all(project: str, tell: Tell) -> None:
@@ -134,15 +132,15 @@ def _jobs(project: str) -> Iterator[Item]:
 
 def _active_jobs(project: str) -> list[dict[str, Any]]:
     """Return the jobs that have not ended, arrays as one."""
-    batch, name, found = aws.client("batch"), stack_name(project), []
     # Not from the stack: it may be half gone.
-    names = [f"{name}-{kind}" for kind in _QUEUES]
-    for queue in batch.describe_job_queues(jobQueues=names)["jobQueues"]:
-        for status in _ACTIVE:
-            pages = batch.get_paginator("list_jobs")
-            for page in pages.paginate(jobQueue=queue["jobQueueArn"], jobStatus=status):
-                found += page["jobSummaryList"]
-    return found
+    names = [f"{stack_name(project)}-{kind}" for kind in _QUEUES]
+    queues = aws.client("batch").describe_job_queues(jobQueues=names)["jobQueues"]
+    return [
+        job
+        for queue in queues
+        for status in ACTIVE
+        for job in list_jobs(jobQueue=queue["jobQueueArn"], jobStatus=status)
+    ]
 
 
 def _images(project: str, prices: Prices) -> Iterator[Item]:

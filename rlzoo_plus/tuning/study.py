@@ -24,8 +24,7 @@ from rlzoo_plus.sweeps.submitting import worker_command
 from rlzoo_plus.sweeps.sweep_job import busy_cores
 from rlzoo_plus.tuning import trials as noted
 from rlzoo_plus.tuning.experiment_file import check_target
-from rlzoo_plus.tuning.objectives import RUNGS, parse_constraints
-from rlzoo_plus.tuning.samplers import Grid, make_pruner, make_sampler
+from rlzoo_plus.tuning.samplers import Grid, make_sampler
 from rlzoo_plus.tuning.storage import open_storage, patient, patiently
 from rlzoo_plus.tuning.stored_study import ABOUT, FORMAT, StoredStudy
 from rlzoo_plus.tuning.study_folder import NAME
@@ -72,9 +71,6 @@ class Study(Leases):
             grid: The values of each parameter, for `hpo.sampler=grid`.
         """
         storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
-        make_sampler(hpo, 0, grid)
-        make_pruner(hpo, RUNGS * hpo.seeds)
-        parse_constraints(hpo.constraints)
         # Their order is that of the values; a study stores no names.
         about = {**about, "objectives": [[key, value] for key, value in hpo.objectives.items()]}
         created = patiently(lambda: create_study(name, storage, list(hpo.objectives.values())))
