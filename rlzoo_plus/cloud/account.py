@@ -120,10 +120,6 @@ def sizes_of(names: Collection[str]) -> dict[str, dict[str, int]]:
 def small_types(names: Collection[str], largest_vcpus: int) -> dict[str, int]:
     """Return the types of families with at most so many vCPUs, or a family's smallest one.
 
-    Args:
-        names: See `sizes_of`.
-        largest_vcpus: The most vCPUs of a type.
-
     Returns:
         The vCPUs of each type.
 
@@ -173,9 +169,6 @@ def make_service_role(service: str) -> None:
 
 def detach_policy(policy: str) -> list[str]:
     """Detach a policy from all that it was attached to, since IAM deletes no policy in use.
-
-    Args:
-        policy: Its ARN.
 
     Returns:
         The names of the users, groups and roles that had it.

@@ -47,13 +47,7 @@ class Fleet:
 def find_fleets(
     project: str, *, sweep: str | None = None, launch: str | None = None
 ) -> list[Fleet]:
-    """Return the fleets of a project that AWS still keeps at their size.
-
-    Args:
-        project: The project's name.
-        sweep: Only those of a sweep, `STORE/SWEEP`.
-        launch: Only those of a launch.
-    """
+    """Return the fleets of a project that AWS keeps at their size; a sweep is `STORE/SWEEP`."""
     with aws.errors("look for fleets"):
         found = map(_fleet, described_fleets(project))
         return [

@@ -39,10 +39,6 @@ class WorkerImage:
 def worker_image(project: Project, *, gpu: bool = False) -> WorkerImage:
     """Return what machines start; the code that they need is sent to the store if no image has it.
 
-    Args:
-        project: The project.
-        gpu: Whether torch uses CUDA.
-
     Raises:
         ConfigError: The images cannot be listed.
         StoreError: The package cannot be sent.
@@ -55,10 +51,6 @@ def worker_image(project: Project, *, gpu: bool = False) -> WorkerImage:
 
 def find_image(project: Project, *, gpu: bool = False) -> str | None:
     """Return the newest image that has this very package and its dependencies, None without one.
-
-    Args:
-        project: The project, whose repository is looked at.
-        gpu: Whether torch uses CUDA.
 
     Returns:
         The image by its digest: `REPOSITORY@sha256:...`.

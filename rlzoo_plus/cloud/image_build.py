@@ -76,10 +76,7 @@ def write_context(folder: Path, recipe: Recipe) -> None:
 
 
 def find_tool(asked: str | None = None) -> str:
-    """Return the first tool that works on this machine.
-
-    Args:
-        asked: Look for this one alone.
+    """Return the first tool that works on this machine, or the one that was asked for.
 
     Raises:
         ConfigError: None works.

@@ -105,9 +105,6 @@ def use_project(name: str, *, unless_chosen: bool = False) -> None:
 def read_project(asked: str | None = None) -> Project:
     """Return a project as its stack is now.
 
-    Args:
-        asked: Its name; see `project_name`.
-
     Raises:
         ConfigError: There is no such stack, it is not ready, or AWS cannot be asked.
     """

@@ -16,12 +16,7 @@ _CODES = {
 
 
 def vcpu_quota(*, spot: bool, gpu: bool = False) -> int:
-    """Return how many vCPUs may run at once.
-
-    Args:
-        spot: Whether of Spot machines.
-        gpu: Whether of machines with GPUs, families g and vt.
-    """
+    """Return how many vCPUs may run at once; with `gpu`, of machines of the families g and vt."""
     wanted = {"ServiceCode": "ec2", "QuotaCode": _CODES[gpu, spot]}
     with aws.errors("read the quota of vCPUs"):
         return int(aws.client("service-quotas").get_service_quota(**wanted)["Quota"]["Value"])

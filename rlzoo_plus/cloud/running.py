@@ -53,12 +53,7 @@ def find_items(project: str, bucket: str = "") -> list[Item]:
 
 
 def end_all(project: str, tell: Tell) -> None:
-    """End the jobs, fleets and instances of a project; the bucket and the stack stay.
-
-    Args:
-        project: The project.
-        tell: Called with a line for each thing that is ended.
-    """
+    """End the jobs, fleets and instances of a project; the bucket and the stack stay."""
     batch, ec2 = aws.client("batch"), aws.client("ec2")
     with aws.errors(f"end what project {project!r} has running"):
         # First: AWS Batch starts machines as long as there are jobs.

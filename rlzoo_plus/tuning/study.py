@@ -63,12 +63,8 @@ class Study(Leases):
     ) -> Study:
         """Create a study, or continue it.
 
-        Args:
-            name: Its name in the storage.
-            folder: Its directory.
-            hpo: Its settings.
-            about: What must stay the same for as long as it goes on.
-            grid: The values of each parameter, for `hpo.sampler=grid`.
+        `about` is what must stay the same for as long as it goes on, `grid` has the values of each
+        parameter, for `hpo.sampler=grid`.
         """
         storage = open_storage(hpo.storage, folder, hpo.heartbeat_s)
         # Their order is that of the values; a study stores no names.

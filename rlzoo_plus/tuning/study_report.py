@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.estimates import Estimate, estimate, shown
+from rlzoo_plus.analysis.series import finite as known_number
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
@@ -46,8 +47,8 @@ class Retrained:
 
     def estimate(self, name: str) -> Estimate | None:
         """Return a metric's interquartile mean over the seeds; None if no seed has it."""
-        values = [metrics[name] for metrics in self.metrics if _is_number(metrics.get(name))]
-        return estimate(values)
+        found = (known_number(metrics.get(name)) for metrics in self.metrics)
+        return estimate([value for value in found if value is not None])
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class StudyReport:
         if len(values) != len(self.objectives):
             values = [None] * len(self.objectives)
         pairs = zip(self.objectives, values, strict=True)
-        return {name: value if _is_number(value) else None for name, value in pairs}
+        return {name: known_number(value) for name, value in pairs}
 
 
 def choose_winner(retrained: Sequence[Retrained], hpo: HpoConfig) -> Retrained | None:
@@ -176,15 +177,16 @@ def stored_retrained(trial: Mapping[str, Any]) -> Retrained | None:
     if not isinstance(seeds, list) or not isinstance(runs, list):
         return None
     metrics = tuple(
-        {str(k): float(v) for k, v in run.items() if _is_number(v)}
+        {str(k): number for k, v in run.items() if (number := known_number(v)) is not None}
         for run in runs
         if isinstance(run, dict)
     )
     held_out = None
-    if isinstance(played, dict) and all(map(_is_number, map(played.get, ("mean", "std")))):
+    if isinstance(played, dict):
+        mean, std = known_number(played.get("mean")), known_number(played.get("std"))
         episodes = played.get("episodes")
-        if type(episodes) is int:
-            held_out = HeldOut(float(played["mean"]), float(played["std"]), episodes)
+        if mean is not None and std is not None and type(episodes) is int:
+            held_out = HeldOut(mean, std, episodes)
     whole = tuple(seed for seed in seeds if type(seed) is int)
     return Retrained(number, whole, metrics, held_out)
 
@@ -196,10 +198,6 @@ def _change(first: float | None, again: Estimate | None) -> float | None:
 
 def _train_command(study: str, number: int) -> str:
     return command_line(["rlzoo-plus", "train", f"study={study}", f"trial={number}"])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def number_text(value: float | None) -> str:
