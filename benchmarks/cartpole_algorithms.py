@@ -1,4 +1,4 @@
-"""Every algorithm on the PyBullet cart-pole with the shipped values: the table of docs/results.md.
+"""Every algorithm on the PyBullet cart-pole with the shipped values.
 
     python -m benchmarks.cartpole_algorithms --algos ppo a2c --seeds 0 1 2 [--out FOLDER]
 
