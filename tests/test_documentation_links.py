@@ -8,6 +8,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?:\]\(|^\[[^\]]+\]:\s+)(?!https?:|#)([^)\s#]+)(?:#([\w-]+))?", re.MULTILINE)
+NAMED = re.compile(r"`((?:benchmarks|examples|rlzoo_plus|scripts|tests)/[\w./-]+)`")
 TABLE = re.compile(r"^\| key \| default \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILINE)
 
 
@@ -25,6 +26,17 @@ def test_every_link_of_a_root_page_leads_to_a_file_and_a_heading(name):
         if not page.exists() or (anchor and anchor not in anchors(page)):
             broken.append(f"{target}#{anchor}")
     assert broken == []
+
+
+def test_every_file_of_the_repository_that_a_page_names_exists():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    missing = [
+        f"{page.name}: {path}"
+        for page in pages
+        for path in NAMED.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / path).exists()
+    ]
+    assert missing == []
 
 
 def documented_keys() -> dict[str, tuple[str, str]]:
