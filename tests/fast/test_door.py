@@ -28,7 +28,7 @@ TRAININGS = {
     **{name: [f"algo={name}", *_OFF_POLICY] for name in ("sac", "td3", "ddpg", "tqc")},
 }
 # As in a version of torch without the module on which recordings depend.
-_LACKING = "import sys\nsys.modules['torch.utils._python_dispatch'] = None"
+_LACKING = "import sys, stable_baselines3\nsys.modules['torch.utils._python_dispatch'] = None"
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.plain_state import to_plain
 from rlzoo_plus.fast.recorded import graphs, tape
-from rlzoo_plus.fast.recorded import replayer as replay
 from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
 from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
@@ -273,30 +272,27 @@ def test_only_what_tells_as_much_as_the_whole_is_made_twice(target_kl, epochs, m
     assert agent._n_updates == SMALL["n_epochs"]
 
 
-@pytest.mark.parametrize("compiles", [True, False])
-def test_a_call_bound_to_the_wrong_function_is_noticed(compiles, monkeypatch):
-    module, name = (graphs, "_writing") if compiles else (replay, "_fastest")
-    found = getattr(module, name)
-
-    def wrong(call, *others):
-        if compiles:
-            aten = torch.ops.aten
-            return found(aten.sin.default if call is aten.tanh.default else call)
-        return torch.sin if call.name == "tanh" else found(call, *others)
-
-    case = CASES["a2c"]
+def test_a_call_bound_to_the_wrong_function_is_noticed(monkeypatch):
+    case, aten, found = CASES["a2c"], torch.ops.aten, graphs._writing
     plain = outcome(train(*case, 500, recorded=False))
-    monkeypatch.setattr(module, name, wrong)
-    if not compiles:
-        monkeypatch.setattr(tape, "compiled", not_compiled)
+
+    def wrong(call):
+        return found(aten.sin.default if call is aten.tanh.default else call)
+
+    monkeypatch.setattr(graphs, "_writing", wrong)
     agent = train(*case, 500, recorded=True)
     assert_same_tree(outcome(agent), plain)
     assert agent.recorded.n_recorded == 0
     assert "differs from SB3" in agent.recorded.reason
 
 
-def not_compiled(*args):
-    raise graphs.NotCompilableError("TorchScript is not there")
+def test_what_torchscript_cannot_call_is_left_to_stable_baselines3(monkeypatch):
+    def not_compiled(*args):
+        raise graphs.NotCompilableError("no such call")
+
+    monkeypatch.setattr(tape, "compiled", not_compiled)
+    agent = train(*CASES["a2c"], 200, recorded=True)
+    assert "no such call" in agent.recorded.reason
 
 
 class _Losses:

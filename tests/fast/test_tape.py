@@ -8,31 +8,24 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rlzoo_plus.fast.recorded import graphs, lanes, memory, recording, tape
+from rlzoo_plus.fast.recorded import graphs, lanes, memory, recording
 from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
 
 pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
 
 
-@pytest.fixture(params=["compiled", "on two lanes", "from Python"], autouse=True)
+@pytest.fixture(params=["on one lane", "on two lanes"], autouse=True)
 def way(request, monkeypatch):
     """Each test is for all ways of making the calls."""
     monkeypatch.setattr(graphs, "may_use_lanes", lambda: request.param == "on two lanes")
-    if request.param != "from Python":
-        # As if all were worth forgetting.
-        monkeypatch.setattr(recording, "_LARGE", 0)
+    # As if all were worth forgetting.
+    monkeypatch.setattr(recording, "_LARGE", 0)
     if request.param == "on two lanes":
         # As if starting a lane saved time.
         for name, value in {"_LEAST": 0, "_BEGIN": 0, "_START": -1.0}.items():
             monkeypatch.setattr(lanes, name, value)
         monkeypatch.setattr(graphs, "FasterOf", lambda plain, other: other)
-    elif request.param == "from Python":
-        monkeypatch.setattr(tape, "compiled", _not_compiled)
     return request.param
-
-
-def _not_compiled(*args):
-    raise graphs.NotCompilableError("TorchScript is not there")
 
 
 def replay(tape, inputs, numbers=None):
@@ -101,7 +94,7 @@ def test_what_nobody_uses_and_what_was_computed_before_is_left_out():
     assert tape.n_calls == 2
 
 
-def test_changes_in_place_are_made_each_time(way):
+def test_changes_in_place_are_made_each_time():
     def parts(inputs, numbers):
         total = inputs[0] * 2
         total += inputs[0]
@@ -109,7 +102,6 @@ def test_changes_in_place_are_made_each_time(way):
         yield [total * 2]
 
     tape = Tape(parts, [torch.ones(2, 3)], [], [])
-    assert tape.is_compiled == (way != "from Python")
     for value in (1.0, 2.0):
         (result,) = replay(tape, [torch.full((2, 3), value)])
         assert torch.equal(result, torch.full((2, 1, 3), 6 * value))
@@ -179,7 +171,7 @@ def test_steps_of_an_optimizer_change_what_they_are_told_to_and_recording_does_n
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_calls_come_out_the_same(seed, way):
+def test_any_calls_come_out_the_same(seed):
     def parts(inputs, numbers):
         chosen = np.random.default_rng(seed)
         values = [*inputs]
@@ -191,7 +183,6 @@ def test_any_calls_come_out_the_same(seed, way):
 
     inputs = [torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(0, 3, 12).view(3, 4)]
     tape = Tape(parts, inputs, ["scale"], [])
-    assert tape.is_compiled == (way != "from Python")
     for scale in (0.7, 1.3):
         given = [tensor * scale for tensor in inputs]
         torch.manual_seed(5)
@@ -302,8 +293,7 @@ def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypat
             values.append((torch.tanh, torch.sin)[which](values[left - 8] + values[right - 8]))
         yield [torch.stack(values[-8:]).sum()]
 
-    tape = Tape(parts, [torch.ones(3, 4), torch.zeros(3, 4)], [], [])
-    assert tape.is_compiled
+    Tape(parts, [torch.ones(3, 4), torch.zeros(3, 4)], [], [])
     assert n_beside
 
 

@@ -134,8 +134,7 @@ class _Builder:
         self._crossing: set[Slot] = set()
         self._of_lane: set[Slot] = set()
         self._turns = [torch.zeros((), dtype=torch.int64) for _ in range(2)]
-        self._plan = MemoryPlan(self._calls, calls, recording, known, part, segments)
-        self._plan.write_straight(self._can_write)
+        self._plan = MemoryPlan(self._calls, calls, recording, known, part)
 
     def build(self) -> _Graph:
         """Return what makes the calls."""
@@ -155,11 +154,10 @@ class _Builder:
 
     def _add_all(self, start: int, count: int) -> int:
         for number in range(start, start + count):
-            if number not in self._plan.left_out:
-                self._add(self._calls[number])
-                for slot in self._calls[number].outs:
-                    if slot is not None and slot in self._crossing:
-                        self._share(slot)
+            self._add(self._calls[number])
+            for slot in self._calls[number].outs:
+                if slot is not None and slot in self._crossing:
+                    self._share(slot)
             self._plan.free(number)
         return start + count
 

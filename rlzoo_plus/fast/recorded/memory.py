@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlzoo_plus.fast.recorded.lanes import Segment
 from rlzoo_plus.fast.recorded.recording import Call, Recording, Slot
 
-aten = torch.ops.aten
 # Larger results are allocated each time, and given back.
 _LARGEST = 2**24
 
 
 class MemoryPlan:
-    """Plans where the results of a part go.
-
-    Attributes:
-        left_out: Calls that copy what was written to its place at once.
-    """
+    """Plans where the results of a part go."""
 
     def __init__(
         self,
@@ -30,20 +24,16 @@ class MemoryPlan:
         recording: Recording,
         known: Mapping[Slot, Tensor],
         part: int,
-        segments: Sequence[Segment],
     ) -> None:
-        self._recording, self._calls, self._known = recording, own, known
+        self._recording = recording
         self._lane: int | None = None
         self._free_in: list[dict[Any, list[Tensor]]] = [{}, {}]
         self._born: dict[int, int | None] = {}
-        self._beside = _beside(segments)
         storage = recording.storage
         slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in own]
-        self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
         for number, touched in enumerate(slots):
             for slot in touched:
-                self._first.setdefault(storage(slot), number)
                 self._last[storage(slot)] = number
         others = [c for c in calls if c.part != part]
         leaving = [*recording.inputs, *known, *(s for out in recording.outputs for s in out)]
@@ -56,16 +46,6 @@ class MemoryPlan:
             self._ends.setdefault(number, []).append(place)
         self._free: dict[Any, list[Tensor]] = {}
         self._held: dict[Any, list[Tensor]] = {}
-        # Places whose memory is another's: of a known tensor, or of what was written over it.
-        self._given: set[int] = set()
-        self.left_out: set[int] = set()
-        self._slots = slots
-
-    def write_straight(self, can_write: Callable[[Call], bool]) -> None:
-        """Let what is copied be written to its place at once, if the call can that makes it."""
-        for number, call in enumerate(self._calls):
-            if call.func is aten.copy_.default and self._goes_straight(number, call, can_write):
-                self.left_out.add(number)
 
     def is_planned(self, slot: Slot) -> bool:
         """Whether memory can be planned for a result."""
@@ -82,11 +62,10 @@ class MemoryPlan:
         """Return the memory of a result; that of others which nobody reads any more is used."""
         tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
         if place not in self._made:
-            base = self._taken_over(slot)
-            self._made[place] = self._unused(slot) if base is None else base
+            self._made[place] = self._unused(slot)
             self._born[place] = self._lane
         base = self._made[place]
-        return base.as_strided(tensor.size(), tensor.stride(), base.storage_offset())
+        return base.as_strided(tensor.size(), tensor.stride())
 
     def _unused(self, slot: Slot) -> Tensor:
         """Return memory that nobody reads any more, or new one."""
@@ -97,36 +76,11 @@ class MemoryPlan:
         free = free or self._free.get(key)
         return free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
 
-    def _taken_over(self, slot: Slot) -> Tensor | None:
-        """Return the memory of what a call is the last to read, if it reads and writes in step.
-
-        That is still in the processor's caches, where other memory is not.
-        """
-        recording = self._recording
-        number, result = self._first[recording.storage(slot)], recording.tensors[slot]
-        call = self._calls[number]
-        if torch.Tag.pointwise not in call.func.tags or len(call.outs) != 1:
-            return None
-        read = call.inputs
-        for given in read:
-            place, tensor = recording.storage(given), recording.tensors[given]
-            others = [other for other in read if recording.storage(other) == place]
-            fits = tensor.dtype == result.dtype and tensor.shape == result.shape
-            fits = fits and tensor.stride() == result.stride()
-            fits = fits and recording.n_bytes[given] == recording.n_bytes[slot]
-            if fits and place in self._ends.get(number, ()) and set(others) == {given}:
-                base = self._made.get(place)
-                own = self._lane is None or self._born.get(place) == self._lane
-                if base is not None and own and place not in self._given:
-                    self._given.add(place)
-                    return base
-        return None
-
     def free(self, number: int) -> None:
         """Note that a call has been added: what it was the last to read is free."""
         for place in self._ends.get(number, ()):
             base = self._made.get(place)
-            if base is None or place in self._given:
+            if base is None:
                 continue
             if self._lane is None:
                 free = self._free
@@ -147,44 +101,3 @@ class MemoryPlan:
             for key, bases in free.items():
                 self._free.setdefault(key, []).extend(bases)
             free.clear()
-
-    def _goes_straight(self, number: int, call: Call, can_write: Callable[[Call], bool]) -> bool:
-        """Whether what a call copies can be written to its place at once; note where."""
-        target, source = call.args[0], call.args[1]
-        recording = self._recording
-        if len(call.args) > 2 or target not in self._known or not self.is_planned(source):
-            return False
-        to, what = recording.tensors[target], recording.tensors[source]
-        place = recording.storage(source)
-        whole = recording.n_bytes[source] == what.numel() * what.element_size()
-        fits = to.shape == what.shape and to.dtype == what.dtype and whole
-        fits = fits and to.is_contiguous() and what.is_contiguous() and place not in self._made
-        first = self._first[place]
-        maker = self._calls[first]
-        if not fits or self._last[place] != number or maker.changed or not can_write(maker):
-            return False
-        numbers = {*range(first, number), *self._beside.get(first, ())}
-        numbers |= set(self._beside.get(number, ()))
-        spans = {recording.span(slot) for k in numbers for slot in self._slots[k]}
-        there, start, end = recording.span(target)
-        if any(at == there and low < end and start < high for at, low, high in spans):
-            return False
-        known = self._known[target]
-        self._made[place] = known.as_strided((known.numel(),), (1,), known.storage_offset())
-        self._given.add(place)
-        return True
-
-
-def _beside(segments: Sequence[Segment]) -> dict[int, range]:
-    """Return, for each call on a lane, those on the other one."""
-    found: dict[int, range] = {}
-    place = 0
-    for segment in segments:
-        place += len(segment.first)
-        if segment.lanes is not None:
-            middle = place + len(segment.lanes[0])
-            end = middle + len(segment.lanes[1])
-            found |= dict.fromkeys(range(place, middle), range(middle, end))
-            found |= dict.fromkeys(range(middle, end), range(place, middle))
-            place = end
-    return found

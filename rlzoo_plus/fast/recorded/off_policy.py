@@ -14,10 +14,11 @@ from torch.nn import functional as F  # noqa: N812 - as torch writes it
 
 from rlzoo_plus.fast.recorded.bit_comparison import learned_tensors
 from rlzoo_plus.fast.recorded.optimizers import FlatSteps, PlainSteps, Polyak, make_steps
-from rlzoo_plus.fast.recorded.parts import joined
+from rlzoo_plus.fast.recorded.parts import joined, named
 from rlzoo_plus.fast.recorded.recorded_updates import Update
-from rlzoo_plus.fast.recorded.samples import Samples
 from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
+
+_OF_A_BATCH = ("observations", "actions", "next_observations", "rewards", "dones", "discounts")
 
 
 class OffPolicyUpdate(Update):
@@ -26,7 +27,6 @@ class OffPolicyUpdate(Update):
     def __init__(self, agent: Any) -> None:
         super().__init__(agent)
         self._tapes: dict[Any, Tape] = {}
-        self._samples = Samples()
 
     def kind(self, gradient_steps: int, batch_size: int = 0) -> Any:
         """Return what decides which calls are made."""
@@ -60,7 +60,11 @@ class OffPolicyUpdate(Update):
     def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
         """Return a batch from the replay buffer, by name."""
         agent = self.agent
-        batch = self._samples.draw(agent.replay_buffer, batch_size, agent._vec_normalize_env)
+        data = agent.replay_buffer.sample(batch_size, env=agent._vec_normalize_env)
+        batch: dict[str, Tensor] = {}
+        for name in _OF_A_BATCH:
+            value = getattr(data, name, None)
+            batch |= {} if value is None else named(name, value)
         return batch | more
 
     def _run(

@@ -3,14 +3,14 @@
 Recorded are the calls below autograd, with their arguments. Made again in the same order, they
 give the same bits, without distributions, modules, a graph and the engine that walks through it.
 What nobody uses is left out; random numbers are drawn as before. TorchScript's interpreter makes
-the calls (`graphs.py`) or, where that cannot be, Python does (`replay.py`).
+the calls (`graphs.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -18,24 +18,14 @@ from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
 from rlzoo_plus.fast.recorded.lanes import may_use_lanes
 from rlzoo_plus.fast.recorded.recording import (
-    Call,
     NotRecordableError,
     Parts,
     Recording,
-    Slot,
     record,
 )
-from rlzoo_plus.fast.recorded.replayer import replayed
 
 __all__ = ["NotRecordableError", "Parts", "Tape"]
 log = logging.getLogger(__name__)
-
-
-class Part(Protocol):
-    """Makes the calls of one part; what later parts read of it stays in the registers."""
-
-    def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
-        """Return the tensors that are wanted of the part."""
 
 
 class Tape:
@@ -46,7 +36,6 @@ class Tape:
 
     Attributes:
         n_calls: Calls of torch that are made each time.
-        is_compiled: Whether TorchScript's interpreter makes them.
 
     Raises:
         NotRecordableError: The function cannot be recorded.
@@ -78,7 +67,7 @@ class Tape:
                 made[0].let_go()  # before the memory of the other one is needed
         recordings.require_same(made[1], made[0])
         self._numbers = tuple(numbers)
-        self._build(made[1], _sentinels(numbers, 1))
+        self._build(made[1])
 
     def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
         """Return registers with these inputs and numbers."""
@@ -93,7 +82,7 @@ class Tape:
         """Make the calls of a part, in order; gradients must be disabled."""
         return self._parts[part](registers)
 
-    def _build(self, recording: Recording, sentinels: Mapping[str, float]) -> None:
+    def _build(self, recording: Recording) -> None:
         calls = recordings.without_repetitions(recording)
         calls = recordings.needed(calls, recording)
         fixed, calls = recordings.hoisted(calls, recording)
@@ -104,27 +93,11 @@ class Tape:
         self._registers: list[Any] = [None] * (n_slots + len(self._numbers))
         places = dict(zip(self._numbers, self._number_slots, strict=True))
         self.n_calls = len(calls)
-        self._parts: Sequence[Part]
         try:
             self._parts = compiled(calls, recording, known, places)
-            self.is_compiled = True
-        # Whatever torch raises for a call that TorchScript does not have, or in another version.
+        # Whatever torch raises for a call that TorchScript does not have.
         except Exception as error:
-            log.debug("calls are made from Python: %s: %s", type(error).__name__, error)
-            self._replay(calls, recording, known, places, sentinels)
-
-    def _replay(
-        self,
-        calls: Sequence[Call],
-        recording: Recording,
-        known: Mapping[Slot, Tensor],
-        places: Mapping[str, int],
-        sentinels: Mapping[str, float],
-    ) -> None:
-        self.is_compiled = False
-        for slot, tensor in known.items():
-            self._registers[slot] = tensor
-        self._parts = replayed(calls, recording, self._registers, places, sentinels)
+            raise NotRecordableError(f"TorchScript cannot make its calls: {error}") from error
 
 
 def _sentinels(names: Sequence[str], which: int) -> dict[str, float]:
