@@ -27,16 +27,13 @@ import torch
 from sb3_contrib import TQC
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
 import robots  # noqa: F401 - registers the environments
 from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.fast.door import Accelerated, record
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
 
 PLAIN, RECORDED, FAST, HALF = "plain", "recorded", "true", "bfloat16"
 _WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU}
@@ -148,16 +145,13 @@ def _train(name: str, kind: str) -> tuple[list[float], torch.Tensor]:
     recorded = kind != PLAIN
     algorithm, env, n_envs, normalized, arguments, steps = CASES[name]
     venv = make_vec_env(env, n_envs, seed=0, vec_env_cls=DummyVecEnv)
-    agent = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)(
+    agent = with_iteration_hook(algorithm, Accelerated)(
         "MlpPolicy", VecNormalize(venv) if normalized else venv, seed=0, device="cpu", **arguments
     )
     if recorded:
-        fast = kind in (FAST, HALF)
-        agent.recorded = FastUpdates(rounds=kind == HALF) if fast else RecordedUpdates()
-        if isinstance(agent, OnPolicyAlgorithm):
-            agent.rollouts = RecordedRollouts()
-        else:
-            agent.actions = RecordedActions()
+        record(agent)
+    if kind in (FAST, HALF):
+        agent.recorded = FastUpdates(rounds=kind == HALF)
     update, collect = _Timed(agent.train), _Timed(agent.collect_rollouts)
     agent.train, agent.collect_rollouts = update, collect
     whole = _Timed(agent.learn)

@@ -24,7 +24,7 @@ _ROOM = "rlzoo_plus.fast"
 def mixins(config: RunConfig) -> list[type]:
     """Return what an algorithm's class gets, so that `accelerate` can make its agents faster."""
     room = _door() if config.fast or config.record_updates else None
-    return [] if room is None else list(room.MIXINS)
+    return [] if room is None else [room.Accelerated]
 
 
 def accelerate(agent: Any, config: RunConfig) -> None:

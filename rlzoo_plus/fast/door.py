@@ -5,27 +5,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from rlzoo_plus.config.catalog import Family, get_algorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
+from rlzoo_plus.fast.recorded.actions import RecordedActions
+from rlzoo_plus.fast.recorded.known_code import Accelerated
+from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates
+from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts
 
-MIXINS = (RecordsRollouts, RecordsActions, RecordsUpdates)
+__all__ = ["Accelerated", "accelerate", "native_worlds", "record"]
 
 
 def accelerate(agent: Any, config: RunConfig) -> None:
-    """Let an agent, whose class has `MIXINS`, record what repeats, as its configuration says."""
+    """Let an agent, whose class is `Accelerated`, be as fast as its configuration says."""
+    if config.record_updates:
+        record(agent)
     if config.fast:
         rounds = config.fast == "bfloat16"
         agent.recorded = FastUpdates(records=config.record_updates, rounds=rounds)
-    elif config.record_updates:
-        agent.recorded = RecordedUpdates()
-    if config.record_updates:
-        family = get_algorithm(config.algo.name).family
-        agent.rollouts = RecordedRollouts() if family is Family.ON_POLICY else None
-        agent.actions = RecordedActions() if family is Family.OFF_POLICY else None
+
+
+def record(agent: Any) -> None:
+    """Let an agent, whose class is `Accelerated`, record what it does again and again."""
+    agent.recorded = RecordedUpdates()
+    if isinstance(agent, OnPolicyAlgorithm):
+        agent.rollouts = RecordedRollouts()
+    elif isinstance(agent, OffPolicyAlgorithm):
+        agent.actions = RecordedActions()
 
 
 def native_worlds() -> Any:

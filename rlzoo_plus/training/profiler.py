@@ -53,8 +53,6 @@ _WHOLE = (
     ("stable_baselines3/common/buffers.py", "", _BUFFER),
     ("stable_baselines3/her/her_replay_buffer.py", "", _BUFFER),
     ("", "_store_transition", _BUFFER),
-    ("rlzoo_plus/fast/recorded/rollouts.py", "_add", _BUFFER),
-    ("rlzoo_plus/fast/recorded/rollouts.py", "_finish", _BUFFER),
 )
 _PARTS = (
     ("", "collect_rollouts", _ACT),

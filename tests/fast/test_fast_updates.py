@@ -16,9 +16,9 @@ from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast.door import Accelerated
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
 from rlzoo_plus.fast.handwritten.products import Single
-from rlzoo_plus.fast.recorded.recorded_updates import RecordsUpdates
 
 pytestmark = pytest.mark.training
 
@@ -43,7 +43,7 @@ CASES = {
 def train(algorithm, env, arguments, steps, updates):
     torch.set_num_threads(1)
     venv = make_vec_env(env, 4, seed=0)
-    kind = with_iteration_hook(algorithm, RecordsUpdates)
+    kind = with_iteration_hook(algorithm, Accelerated)
     # SB3 adds to the arguments of the policy.
     policy = "MultiInputPolicy" if env == GOAL else "MlpPolicy"
     agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))

@@ -21,11 +21,9 @@ from torch.optim import optimizer as all_optimizers
 
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.envs.plain_state import to_plain
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
+from rlzoo_plus.fast.door import Accelerated, record
 from rlzoo_plus.fast.recorded.bit_comparison import optimizers_of
 from rlzoo_plus.fast.recorded.change_detector import watched
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
 
 pytestmark = pytest.mark.training
 SMALL = {"policy_kwargs": {"net_arch": [8, 8]}}
@@ -255,14 +253,11 @@ def trained(algorithm, seed, *, recorded):
     venv = make_vec_env("CartPole-v1" if base is DQN else "Pendulum-v1", 2, seed=0)
     if is_normalized:
         venv = VecNormalize(venv)
-    mixins = (RecordsRollouts, RecordsActions, RecordsUpdates)
-    agent = with_iteration_hook(base, *mixins)("MlpPolicy", venv, seed=0, device="cpu", **arguments)
+    agent = with_iteration_hook(base, Accelerated)(
+        "MlpPolicy", venv, seed=0, device="cpu", **arguments
+    )
     if recorded:
-        agent.recorded = RecordedUpdates()
-        if issubclass(base, OnPolicyAlgorithm):
-            agent.rollouts = RecordedRollouts()
-        else:
-            agent.actions = RecordedActions()
+        record(agent)
 
     def change(agent):
         done.append(kind(agent, rng, undo))

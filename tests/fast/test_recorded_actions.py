@@ -15,9 +15,8 @@ from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
 from support.training import assert_same_tree
 
 from rlzoo_plus.agents.hooks import with_iteration_hook
+from rlzoo_plus.fast.door import Accelerated, record
 from rlzoo_plus.fast.recorded import actions
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
 
 pytestmark = pytest.mark.training
 CONTINUOUS, DISCRETE = "Pendulum-v1", "CartPole-v1"
@@ -43,13 +42,13 @@ def train(case, *, recorded, callback=None, base=None, wrap=lambda venv: venv):
     if algorithm is TD3:
         arguments["action_noise"] = NormalActionNoise(np.zeros(1), np.full(1, 0.1))
     kind = base or algorithm
-    kind = with_iteration_hook(kind, RecordsActions, RecordsUpdates) if recorded else kind
+    kind = with_iteration_hook(kind, Accelerated) if recorded else kind
     agent = kind(
         *("MlpPolicy", VecNormalize(venv) if normalized else venv),
         **{"seed": 0, "device": "cpu", "buffer_size": 2_000, **arguments},
     )
     if recorded:
-        agent.actions, agent.recorded = RecordedActions(), RecordedUpdates()
+        record(agent)
     agent.learn(360, callback)
     venv.close()
     return agent

@@ -26,10 +26,8 @@ from rlzoo_plus.config.resolve import config_hash
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.envs.factory import make_train_env
 from rlzoo_plus.envs.plain_state import to_plain
+from rlzoo_plus.fast.door import Accelerated, record
 from rlzoo_plus.fast.recorded import graphs, tape
-from rlzoo_plus.fast.recorded.actions import RecordedActions, RecordsActions
-from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, RecordsUpdates
-from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts, RecordsRollouts
 
 pytestmark = pytest.mark.training
 
@@ -98,7 +96,7 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
         venv = VecNormalize(venv)
     kind = algorithm
     if recorded:
-        kind = with_iteration_hook(algorithm, RecordsRollouts, RecordsActions, RecordsUpdates)
+        kind = with_iteration_hook(algorithm, Accelerated)
     space, policy = venv.observation_space, "MlpPolicy"
     if isinstance(space, spaces.Dict):
         policy = "MultiInputPolicy"
@@ -106,11 +104,7 @@ def train(algorithm, env, normalized, arguments, steps, *, recorded, callback=No
         policy = "CnnPolicy"
     agent = kind(policy, venv, seed=0, device="cpu", **copy.deepcopy(arguments))
     if recorded:
-        agent.recorded = RecordedUpdates()
-        if issubclass(algorithm, OnPolicyAlgorithm):
-            agent.rollouts = RecordedRollouts()
-        else:
-            agent.actions = RecordedActions()
+        record(agent)
     agent.learn(steps, callback)
     venv.close()
     return agent
@@ -234,12 +228,12 @@ def test_code_of_the_user_is_left_alone(part):
     torch.set_num_threads(1)
     policy = OwnPolicy if part == "policy" else "MlpPolicy"
     kwargs = {"policy_kwargs": {"optimizer_class": OwnAdam}} if part == "optimizer" else {}
-    agent = with_iteration_hook(PPO, RecordsUpdates)(
+    agent = with_iteration_hook(PPO, Accelerated)(
         policy, make_vec_env(DISCRETE, 2), device="cpu", **SMALL, **kwargs
     )
     if part == "hook":
         agent.policy.action_net.register_forward_hook(lambda module, given, result: result * 1.0)
-    agent.recorded = RecordedUpdates()
+    record(agent)
     agent.learn(300)
     assert agent.recorded.n_recorded == 0
     assert "yours" in agent.recorded.reason

@@ -1,4 +1,4 @@
-"""`RecordsActions`: lets an off-policy algorithm of Stable-Baselines3 act from a recording.
+"""`RecordedActions`: lets an off-policy algorithm of Stable-Baselines3 act from a recording.
 
 Experience is collected with the effects of `OffPolicyAlgorithm.collect_rollouts`, in their order.
 What the policy computes for an action is recorded; exploration, noise and the replay buffer are the
@@ -23,8 +23,6 @@ from rlzoo_plus.fast.recorded.bit_comparison import learned_tensors
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import (
     Recorder,
-    RecordingMixin,
-    changed_source,
     owner_of,
 )
 from rlzoo_plus.fast.recorded.parts import Parts
@@ -37,32 +35,11 @@ _COLLECTING = "stable_baselines3.common.off_policy_algorithm.OffPolicyAlgorithm"
 # Who predicts as the policy does, and who first draws whether to explore.
 _PLAIN = "stable_baselines3.common.base_class.BaseAlgorithm"
 _GREEDY = ("stable_baselines3.dqn.dqn.DQN", "sb3_contrib.qrdqn.qrdqn.QRDQN")
-_PREDICT = "stable_baselines3.common.policies:BasePolicy.predict"
 _KNOWN = {
     "collect_rollouts": (_COLLECTING,),
     "_sample_action": (_COLLECTING,),
     "predict": (_PLAIN, *_GREEDY),
 }
-
-
-class RecordsActions(RecordingMixin):
-    """Mixin for an algorithm that chooses the actions of its training from a recording.
-
-    Attributes:
-        actions: What chooses them, None to leave that to the algorithm.
-    """
-
-    actions: RecordedActions | None = None
-
-    def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
-        """Collect experience."""
-        plain = super().collect_rollouts  # type: ignore[misc]
-        if self.actions is None:
-            return plain(*args, **kwargs)
-        return self.actions.collect(self, plain, *args, **kwargs)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "actions"]  # type: ignore[misc]
 
 
 class RecordedActions(Recorder):
@@ -230,9 +207,6 @@ class RecordedActions(Recorder):
             owner = owner_of(type(agent), method)
             if owner not in known:
                 return f"{owner.rpartition('.')[2]}.{method} is not one of those that can be"
-            module, _, algorithm = owner.rpartition(".")
-            if changed := changed_source([f"{module}:{algorithm}.{method}", _PREDICT]):
-                return changed
         space = agent.observation_space
         for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
             if not isinstance(part, spaces.Box) or len(part.shape) != 1:

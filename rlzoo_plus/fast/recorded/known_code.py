@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
+import copy
 import logging
 import sys
 from abc import ABC
-from collections.abc import Iterable
-from functools import cache
-from importlib import import_module
-from operator import attrgetter
 from typing import Any
 
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
+from torch import Tensor
 
 from rlzoo_plus.fast.recorded.change_detector import (
     ChangeDetector,
@@ -34,47 +30,22 @@ _KNOWN_CODE = ("torch", "stable_baselines3", "sb3_contrib", "rlzoo_plus")
 _LIBRARIES = {*_KNOWN_CODE, "numpy", "gymnasium", "typing_extensions", *sys.stdlib_module_names}
 # What a callback refers to that is no part of it.
 _NOT_ITS_OWN = ("model", "parent")
-_SB3 = "stable_baselines3."
-_BUFFERS = f"{_SB3}common.buffers:"
-# What was read of Stable-Baselines3 and is done here in another way: hashes of its source.
-SOURCES = {
-    _SB3 + "ppo.ppo:PPO.train": "ec68d11f745d752e",
-    _SB3 + "a2c.a2c:A2C.train": "cdc5ab64ffacb695",
-    _SB3 + "sac.sac:SAC.train": "b6581a18fac19de1",
-    _SB3 + "td3.td3:TD3.train": "b41e78f417cfa510",
-    _SB3 + "dqn.dqn:DQN.train": "c78a464ef38c6810",
-    "sb3_contrib.tqc.tqc:TQC.train": "5e145d113ee9a8a1",
-    _SB3 + "common.on_policy_algorithm:OnPolicyAlgorithm.collect_rollouts": "e16a4c8d2ce0c906",
-    _SB3 + "common.off_policy_algorithm:OffPolicyAlgorithm.collect_rollouts": "8335f10d1324617a",
-    _SB3 + "common.off_policy_algorithm:OffPolicyAlgorithm._sample_action": "b3eb091883ae18ab",
-    _SB3 + "common.base_class:BaseAlgorithm.predict": "d687cebc0f67475f",
-    _SB3 + "dqn.dqn:DQN.predict": "ab693140c71c8e6a",
-    "sb3_contrib.qrdqn.qrdqn:QRDQN.predict": "890a2b8bacc48348",
-    _BUFFERS + "RolloutBuffer.add": "e295c63641c40b27",
-    _BUFFERS + "RolloutBuffer.get": "572ae10a5eb964c6",
-    _BUFFERS + "RolloutBuffer._get_samples": "8c6184b9315feebe",
-    _BUFFERS + "RolloutBuffer.compute_returns_and_advantage": "e7ec8729502b40ea",
-    _BUFFERS + "DictRolloutBuffer.add": "6cd7a17037c024fe",
-    _BUFFERS + "DictRolloutBuffer.get": "8a85d773226995a6",
-    _BUFFERS + "DictRolloutBuffer._get_samples": "1559ac47650b8cee",
-    _BUFFERS + "BaseBuffer.swap_and_flatten": "b148802544c51aa3",
-    _BUFFERS + "BaseBuffer.sample": "df09ef8761935a28",
-    _BUFFERS + "ReplayBuffer.sample": "7e6fccb5d66c8951",
-    _BUFFERS + "ReplayBuffer._get_samples": "6ab0532d438a5abe",
-    _SB3 + "common.policies:BasePolicy.predict": "603da3f2be9f148b",
-    _SB3 + "common.utils:polyak_update": "2e5efe8eed33e3b5",
-    _SB3 + "common.utils:explained_variance": "2060089566ca8ecc",
-}
 
 
-class RecordingMixin:
-    """The base of all mixins: in a class with some, it comes after them, before the algorithm.
+class Accelerated:
+    """Mixin for an algorithm that updates itself and acts from recordings: it comes before it.
 
     Attributes:
+        recorded: What makes the updates, None to leave them to the algorithm.
+        rollouts: What collects the experience of an on-policy algorithm, None as above.
+        actions: What collects that of an off-policy algorithm, None as above.
         trusted_code_token: Identifies a training in which only known code has the agent, see
             `ChangeDetector.is_due`; None in any other, and when none is under way.
     """
 
+    recorded: Any = None
+    rollouts: Any = None
+    actions: Any = None
     trusted_code_token: object | None = None
 
     def learn(self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -87,13 +58,37 @@ class RecordingMixin:
         finally:
             self.trusted_code_token = None
 
+    def train(self, *args: Any, **kwargs: Any) -> None:
+        """Update the networks."""
+        plain = super().train  # type: ignore[misc]
+        if self.recorded is None:
+            plain(*args, **kwargs)
+        else:
+            self.recorded.train(self, plain, *args, **kwargs)
+
+    def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
+        """Collect experience."""
+        plain = super().collect_rollouts  # type: ignore[misc]
+        collector = self.rollouts or self.actions
+        if collector is None:
+            return plain(*args, **kwargs)
+        return collector.collect(self, plain, *args, **kwargs)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """Return the parameters; each tensor has memory of its own, as files need it."""
+        parameters = super().get_parameters()  # type: ignore[misc]
+        if self.recorded is None or not self.recorded.n_recorded:
+            return parameters
+        return _with_own_memory(parameters)
+
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "trusted_code_token"]  # type: ignore[misc]
+        own = ("recorded", "rollouts", "actions", "trusted_code_token")
+        return [*super()._excluded_save_params(), *own]  # type: ignore[misc]
 
 
 def owner_of(kind: type, method: str) -> str:
-    """Return the class whose method an agent has, below our mixins."""
-    below = kind.__mro__[kind.__mro__.index(RecordingMixin) + 1 :]
+    """Return the class whose method an agent has, below our mixin."""
+    below = kind.__mro__[kind.__mro__.index(Accelerated) + 1 :]
     return next((name_of(c) for c in below if method in vars(c)), name_of(kind))
 
 
@@ -126,26 +121,6 @@ def own_code_in(agent: Any) -> str:
     return ""
 
 
-def changed_source(names: Iterable[str]) -> str:
-    """Return the first of the functions in `SOURCES` whose source is another, empty if none is."""
-    for name in names:
-        module, _, path = name.partition(":")
-        try:
-            found = source_hash(attrgetter(path)(import_module(module)).__code__)
-        except (AttributeError, ImportError, OSError):
-            found = ""
-        if found != SOURCES[name]:
-            return f"{path} is not the function that is known"
-    return ""
-
-
-@cache
-def source_hash(code: Any) -> str:
-    """Return a hash of the source of a function, without comments and indentation."""
-    lines = (line.partition("#")[0].strip() for line in inspect.getsource(code).splitlines())
-    return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()[:16]
-
-
 def _is_of_a_library(value: Any) -> bool:
     """Return whether a method is one that a library wrote, whatever module it claims to be of."""
     value = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
@@ -170,6 +145,18 @@ def _are_known(callbacks: Any) -> bool:
         parts = [part for name, part in vars(callbacks).items() if name not in _NOT_ITS_OWN]
         return is_known(type(callbacks)) and all(map(_are_known, parts))
     return not callable(callbacks) or is_known(callbacks)
+
+
+def _with_own_memory(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        copied = copy.copy(value)  # with the attributes that torch gives it
+        copied.update({key: _with_own_memory(item) for key, item in value.items()})
+        return copied
+    if isinstance(value, list):
+        return [_with_own_memory(item) for item in value]
+    return value
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""`RecordsUpdates`: lets an algorithm of Stable-Baselines3 update its networks from recordings.
+"""`RecordedUpdates`: updates the networks of an algorithm of Stable-Baselines3 from recordings.
 
 The first update of each kind is made by the algorithm itself, of several epochs the first one. It
 is then repeated from a recording and compared, bit for bit: weights, averages of the optimizers,
@@ -8,21 +8,17 @@ counters, logged values and random generators. What differs, or cannot be record
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import (
     Recorder,
-    RecordingMixin,
-    changed_source,
     name_of,
     owner_of,
 )
@@ -50,15 +46,6 @@ _KNOWN_BUFFERS = {
     *(_BUFFERS + name for name in ("DictRolloutBuffer", "DictReplayBuffer")),
     "stable_baselines3.her.her_replay_buffer.HerReplayBuffer",
 }
-# What is done here in another way, besides `train`.
-_READ = [
-    *("stable_baselines3.common.utils:polyak_update", f"{_BUFFERS[:-1]}:BaseBuffer.sample"),
-    *(f"{_BUFFERS[:-1]}:ReplayBuffer.{name}" for name in ("sample", "_get_samples")),
-    *("stable_baselines3.common.utils:explained_variance",),
-    *(f"{_BUFFERS[:-1]}:RolloutBuffer.{name}" for name in ("get", "_get_samples")),
-    *(f"{_BUFFERS[:-1]}:DictRolloutBuffer.{name}" for name in ("get", "_get_samples")),
-    f"{_BUFFERS[:-1]}:BaseBuffer.swap_and_flatten",
-]
 
 
 class Update:
@@ -214,9 +201,6 @@ class RecordedUpdates(Recorder):
         owner = owner_of(type(agent), "train")
         if owner not in UPDATES:
             return f"{owner.rpartition('.')[2]}.train is not one of those that can be"
-        module, _, algorithm = owner.rpartition(".")
-        if changed := changed_source([f"{module}:{algorithm}.train", *_READ]):
-            return changed
         buffer = getattr(agent, "replay_buffer", None) or getattr(agent, "rollout_buffer", None)
         if name_of(type(buffer)) not in _KNOWN_BUFFERS:
             return f"{type(buffer).__name__} is not one of the buffers that are known"
@@ -238,47 +222,7 @@ class RecordedUpdates(Recorder):
         return self.detector.fits(agent) and self._update.is_current()
 
 
-class RecordsUpdates(RecordingMixin):
-    """Mixin for an algorithm that updates its networks from recordings.
-
-    Attributes:
-        recorded: What makes the updates, None to leave them to the algorithm.
-    """
-
-    recorded: RecordedUpdates | None = None
-
-    def train(self, *args: Any, **kwargs: Any) -> None:
-        """Update the networks."""
-        plain = super().train  # type: ignore[misc]
-        if self.recorded is None:
-            plain(*args, **kwargs)
-        else:
-            self.recorded.train(self, plain, *args, **kwargs)
-
-    def get_parameters(self) -> dict[str, Any]:
-        """Return the parameters; each tensor has memory of its own, as files need it."""
-        parameters = super().get_parameters()  # type: ignore[misc]
-        if self.recorded is None or not self.recorded.n_recorded:
-            return parameters
-        return _with_own_memory(parameters)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "recorded"]  # type: ignore[misc]
-
-
 def class_of(name: str) -> type[Update]:
     """Return what updates an algorithm, by its module and name; it is imported now."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
-
-
-def _with_own_memory(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        copied = copy.copy(value)  # with the attributes that torch gives it
-        copied.update({key: _with_own_memory(item) for key, item in value.items()})
-        return copied
-    if isinstance(value, list):
-        return [_with_own_memory(item) for item in value]
-    return value

@@ -1,4 +1,4 @@
-"""`RecordsRollouts`: lets an on-policy algorithm of Stable-Baselines3 act from recordings.
+"""`RecordedRollouts`: lets an on-policy algorithm of Stable-Baselines3 act from recordings.
 
 Experience is collected with the effects of `OnPolicyAlgorithm.collect_rollouts`, in their order.
 The policy's calls are recorded and made again; the first results of a recording are compared, bit
@@ -24,48 +24,18 @@ from rlzoo_plus.fast.recorded.bit_comparison import bits, learned_tensors
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
 from rlzoo_plus.fast.recorded.known_code import (
     Recorder,
-    RecordingMixin,
-    changed_source,
     name_of,
     owner_of,
 )
-from rlzoo_plus.fast.recorded.parts import Parts, named
+from rlzoo_plus.fast.recorded.parts import Parts
 from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
 
 log = logging.getLogger(__name__)
 _OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"
 _BUFFERS = "stable_baselines3.common.buffers"
 _KNOWN = (f"{_BUFFERS}.RolloutBuffer", f"{_BUFFERS}.DictRolloutBuffer")
-# What is done here in another way.
-_READ = [
-    "stable_baselines3.common.on_policy_algorithm:OnPolicyAlgorithm.collect_rollouts",
-    f"{_BUFFERS}:RolloutBuffer.add",
-    f"{_BUFFERS}:DictRolloutBuffer.add",
-    f"{_BUFFERS}:RolloutBuffer.compute_returns_and_advantage",
-]
 # So many results of a recording are compared with those of the policy.
 _COMPARED = 16
-_ROWS = ("actions", "rewards", "episode_starts", "values", "log_probs")
-
-
-class RecordsRollouts(RecordingMixin):
-    """Mixin for an algorithm that collects experience from recordings.
-
-    Attributes:
-        rollouts: What collects it, None to leave that to the algorithm.
-    """
-
-    rollouts: RecordedRollouts | None = None
-
-    def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
-        """Collect experience."""
-        plain = super().collect_rollouts  # type: ignore[misc]
-        if self.rollouts is None:
-            return plain(*args, **kwargs)
-        return self.rollouts.collect(self, plain, *args, **kwargs)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "rollouts"]  # type: ignore[misc]
 
 
 class RecordedRollouts(Recorder):
@@ -81,7 +51,6 @@ class RecordedRollouts(Recorder):
         super().__init__()
         self.n_recorded = 0
         self._acting: _Acting | None = None
-        self._rows_left = self._ends_left = _COMPARED
 
     def collect(self, agent: Any, plain: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
         """Collect a rollout.
@@ -134,8 +103,6 @@ class RecordedRollouts(Recorder):
         owner = owner_of(type(agent), "collect_rollouts")
         if owner != _OWNER:
             return f"{owner.rpartition('.')[2]}.collect_rollouts is not one of those that can be"
-        if changed := changed_source(_READ):
-            return changed
         kind = type(agent.rollout_buffer)
         if name_of(kind) not in _KNOWN:
             return f"{kind.__name__} is not the buffer that is known"
@@ -173,10 +140,10 @@ class RecordedRollouts(Recorder):
             n_steps += 1
             _add_value_of_truncated(agent, rewards, dones, infos)
             starts = agent._last_episode_starts
-            self._add(rollout_buffer, agent._last_obs, actions, rewards, starts, values, log_probs)
+            rollout_buffer.add(agent._last_obs, actions, rewards, starts, values, log_probs)
             agent._last_obs, agent._last_episode_starts = new_obs, dones
         values = self._last_values(agent, new_obs)
-        self._finish(rollout_buffer, values, dones)
+        rollout_buffer.compute_returns_and_advantage(last_values=values, dones=dones)
         callback.update_locals(seen | {"values": values, "n_steps": n_steps})
         callback.on_rollout_end()
         return True
@@ -214,36 +181,6 @@ class RecordedRollouts(Recorder):
         else:
             with torch.no_grad():
                 acting.reset_noise(n_envs)
-
-    def _add(self, buffer: Any, *row: Any) -> None:
-        """Do what `RolloutBuffer.add` does, and compare the first rows with it."""
-        if self.reason:
-            buffer.add(*row)
-            return
-        position = buffer.pos
-        _add_row(buffer, row)
-        if not self._rows_left:
-            return
-        self._rows_left -= 1
-        mine = bits(_row(buffer, position))
-        buffer.pos = position
-        buffer.add(*row)
-        if mine != bits(_row(buffer, position)):
-            self.refuse("a row of the buffer differs from SB3")
-
-    def _finish(self, buffer: Any, last_values: Tensor, dones: np.ndarray) -> None:
-        """Compute advantages and returns, and compare the first ones."""
-        if self.reason:
-            buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-            return
-        compute_advantages(buffer, last_values, dones)
-        if not self._ends_left:
-            return
-        self._ends_left -= 1
-        mine = bits([buffer.advantages, buffer.returns])
-        buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-        if mine != bits([buffer.advantages, buffer.returns]):
-            self.refuse("an advantage differs from SB3")
 
 
 class RecordedFunction:
@@ -403,49 +340,3 @@ def _add_value_of_truncated(
             with torch.no_grad():
                 value = agent.policy.predict_values(agent.policy.obs_to_tensor(last)[0])[0]
             rewards[index] += agent.gamma * value
-
-
-def _row(buffer: Any, position: int) -> list[np.ndarray]:
-    """Return what a buffer has of a step."""
-    columns = [*named("observations", buffer.observations).values()]
-    columns += [getattr(buffer, name) for name in _ROWS]
-    return [column[position] for column in columns]
-
-
-def _add_row(buffer: Any, row: Sequence[Any]) -> None:
-    """Do what `RolloutBuffer.add` does, without its copies."""
-    observations, actions, rewards, starts, values, log_probs = row
-    position = buffer.pos
-    if isinstance(observations, dict):
-        for name, place in buffer.observations.items():
-            place[position] = observations[name].reshape(place.shape[1:])
-    else:
-        buffer.observations[position] = observations.reshape(buffer.observations.shape[1:])
-    buffer.actions[position] = actions.reshape(buffer.actions.shape[1:])
-    buffer.rewards[position] = rewards
-    buffer.episode_starts[position] = starts
-    buffer.values[position] = values.numpy().reshape(-1)
-    buffer.log_probs[position] = log_probs.numpy()
-    buffer.pos = position + 1
-    buffer.full = buffer.full or buffer.pos == buffer.buffer_size
-
-
-def compute_advantages(buffer: Any, last_values: Tensor, dones: np.ndarray) -> None:
-    """Do what `RolloutBuffer.compute_returns_and_advantage` does, most of it for all steps at once.
-
-    Args:
-        buffer: A full rollout.
-        last_values: Values of the observations after it, one for each environment.
-        dones: Whether an episode ended in the last step, the same way.
-    """
-    next_values, going_on = np.empty_like(buffer.values), np.empty_like(buffer.episode_starts)
-    next_values[:-1], next_values[-1] = buffer.values[1:], last_values.cpu().numpy().reshape(-1)
-    going_on[:-1], going_on[-1] = 1.0 - buffer.episode_starts[1:], 1.0 - dones.astype(np.float32)
-    surpluses = buffer.rewards + buffer.gamma * next_values * going_on - buffer.values
-    decays = buffer.gamma * buffer.gae_lambda * going_on
-    advantage = 0
-    backwards = (surpluses[::-1], decays[::-1], buffer.advantages[::-1])
-    for surplus, decay, row in zip(*backwards, strict=True):
-        advantage = surplus + decay * advantage
-        row[:] = advantage
-    buffer.returns = buffer.advantages + buffer.values
