@@ -8,24 +8,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rlzoo_plus.fast.recorded import graphs, lanes, memory, recording
+from rlzoo_plus.fast.recorded import recording
 from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
 
 pytestmark = pytest.mark.filterwarnings("error:An output with one or more elements")
 
 
-@pytest.fixture(params=["on one lane", "on two lanes"], autouse=True)
-def way(request, monkeypatch):
-    """Each test is for all ways of making the calls."""
-    monkeypatch.setattr(graphs, "may_use_lanes", lambda: request.param == "on two lanes")
-    # As if all were worth forgetting.
+@pytest.fixture(autouse=True)
+def all_is_forgotten(monkeypatch):
+    """As if all results were worth forgetting."""
     monkeypatch.setattr(recording, "_LARGE", 0)
-    if request.param == "on two lanes":
-        # As if starting a lane saved time.
-        for name, value in {"_LEAST": 0, "_BEGIN": 0, "_START": -1.0}.items():
-            monkeypatch.setattr(lanes, name, value)
-        monkeypatch.setattr(graphs, "FasterOf", lambda plain, other: other)
-    return request.param
 
 
 def replay(tape, inputs, numbers=None):
@@ -198,26 +190,7 @@ def test_any_calls_come_out_the_same(seed):
             assert torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
-def test_independent_networks_are_on_two_lanes_and_what_joins_them_is_not(way):
-    if way != "on two lanes":
-        pytest.skip("no lanes")
-    nets = [torch.nn.Linear(64, 64) for _ in range(2)]
-
-    def parts(inputs, numbers):
-        left, right = (torch.tanh(net(torch.tanh(net(inputs[0])))) for net in nets)
-        yield [left + right]
-
-    weights = [p for net in nets for p in net.parameters()]
-    tape = Tape(parts, [torch.randn(256, 64)], [], weights)
-    assert "prim::fork" in str(tape._parts[0].function.graph)
-    inputs = [torch.randn(256, 64)]
-    with torch.no_grad():
-        (expected,) = next(parts(inputs, None))
-    for _ in range(50):
-        assert torch.equal(replay(tape, inputs)[0], expected)
-
-
-def test_a_call_that_returns_nothing_changes_its_arguments(way):
+def test_a_call_that_returns_nothing_changes_its_arguments():
     first, second = torch.rand(2, 64)
     weight, gradient, mean, square = (torch.rand(64) for _ in range(4))
     count = torch.zeros(())
@@ -246,169 +219,6 @@ def test_a_call_that_returns_nothing_changes_its_arguments(way):
     assert torch.equal(made, expected)
     assert all(map(torch.equal, found, changed))
     assert not torch.equal(weight, state[0])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_lane_writes_where_the_other_one_reads_or_writes(seed, way, monkeypatch):
-    if way != "on two lanes":
-        pytest.skip("no lanes")
-    chosen = np.random.default_rng(seed)
-    picks = chosen.integers([2, 8, 8], size=(60, 3))
-    segments_of, add, leave = lanes.segments_of, graphs._Builder._add, memory.MemoryPlan.leave
-    touched, n_beside = [], 0
-
-    def of_any_cost(calls, recording):
-        for call in calls:
-            call.cost = chosen.random()
-        return segments_of(calls, recording)
-
-    def watched_add(builder, call):
-        add(builder, call)
-        read, written = (
-            [builder._memory[slot] for slot in slots if slot in builder._memory]
-            for slots in (call.inputs, [*call.outs, *call.changed])
-        )
-        touched.append((builder._plan._lane, read, written))
-
-    def watched_leave(plan):
-        nonlocal n_beside
-        leave(plan)
-        one, other = ([t for t in touched if t[0] == lane] for lane in (0, 1))
-        n_beside += len(other)
-        for _, read, written in one:
-            for _, others_read, others_written in other:
-                places = {t.data_ptr() for t in written}
-                assert places.isdisjoint(t.data_ptr() for t in [*others_read, *others_written])
-                assert {t.data_ptr() for t in others_written}.isdisjoint(t.data_ptr() for t in read)
-        touched.clear()
-
-    monkeypatch.setattr(graphs, "segments_of", of_any_cost)
-    monkeypatch.setattr(graphs._Builder, "_add", watched_add)
-    monkeypatch.setattr(memory.MemoryPlan, "leave", watched_leave)
-    monkeypatch.setattr(lanes, "_START", -0.1)
-
-    def parts(inputs, numbers):
-        values = [*inputs] * 4
-        for which, left, right in picks:
-            values.append((torch.tanh, torch.sin)[which](values[left - 8] + values[right - 8]))
-        yield [torch.stack(values[-8:]).sum()]
-
-    Tape(parts, [torch.ones(3, 4), torch.zeros(3, 4)], [], [])
-    assert n_beside
-
-
-@pytest.mark.parametrize("every", [1, 2, 3])
-def test_what_is_no_planned_memory_crosses_between_lanes(every, way, monkeypatch):
-    if way != "on two lanes":
-        pytest.skip("no lanes")
-    # On alternate lanes: each reads and changes what the other one has just made.
-    monkeypatch.setattr(
-        graphs, "segments_of", lambda calls, recording: _alternating(len(calls), every)
-    )
-
-    def parts(inputs, numbers):
-        scale = inputs[0].sum().mul_(0.5)  # torch cannot write this sum into planned memory
-        for _ in range(3):
-            scale = (inputs[0] * scale).sum().mul_(0.5)
-        made = inputs[0].cumsum(0)
-        more = made.mul_(scale) + 1
-        yield [scale, made, made.mul_(2), more]
-
-    tape = Tape(parts, [torch.ones(3)], [], [])
-    assert "prim::fork" in str(tape._parts[0].function.graph)
-    first = replay(tape, [torch.arange(3.0)])
-    for inputs in ([torch.arange(3.0) + 1], [torch.arange(3.0)]):
-        (expected,) = parts(inputs, None)
-        found = replay(tape, inputs)
-        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
-    # They have memory of their own.
-    assert [t.tolist() for t in first] == [t.tolist() for t in found]
-
-
-def _alternating(n_calls, every):
-    found = []
-    for number in range(n_calls):
-        sides = ([], [number]) if number // every % 2 else ([number], [])
-        found.append(lanes.Segment([], sides))
-    return [*found, lanes.Segment()]
-
-
-@pytest.mark.parametrize("faster", [0, 1])
-def test_the_faster_way_is_chosen(faster, way, monkeypatch):
-    made, now = [], [0.0]
-    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
-
-    def waiting(which):
-        def way(registers):
-            made.append(which)
-            now[0] += 0.004 if which != faster else 0.0005
-            return ()
-
-        return way
-
-    chosen = lanes.FasterOf(waiting(0), waiting(1))
-    for _ in range(60):
-        chosen([])
-    assert chosen.uses_lanes == bool(faster)
-    assert set(made[-10:]) == {faster}
-
-
-def test_lanes_that_lost_once_are_soon_tried_again(way, monkeypatch):
-    made, now = [], [0.0]
-    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
-
-    def plain(registers):
-        made.append(0)
-        now[0] += 0.001
-        return ()
-
-    def on_one_core_at_first(registers):
-        made.append(1)
-        now[0] += 0.004 if len(made) < 50 else 0.0005
-        return ()
-
-    chosen = lanes.FasterOf(plain, on_one_core_at_first)
-    for _ in range(50):
-        chosen([])
-    assert not chosen.uses_lanes
-    for _ in range(150):
-        chosen([])
-    assert chosen.uses_lanes
-
-
-def test_lanes_that_lose_are_tried_less_and_less_often(way, monkeypatch):
-    made, now = [], [0.0]
-    monkeypatch.setattr(lanes.time, "perf_counter", lambda: now[0])
-
-    def waiting(which):
-        def way(registers):
-            made.append(which)
-            now[0] += 0.004 if which else 0.001
-            return ()
-
-        return way
-
-    chosen = lanes.FasterOf(waiting(0), waiting(1))
-    for _ in range(10_000):
-        chosen([])
-    tried = [number for number, which in enumerate(made) if which]
-    assert len(tried) < 40
-    assert len([number for number in tried if number > 5_000]) < 10
-
-
-def test_jobs_that_share_cores_have_one_lane(monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert not lanes.may_use_lanes()
-
-
-@pytest.mark.parametrize(("machine", "may"), [("x86_64", True), ("AMD64", True), ("arm64", False)])
-def test_lanes_are_where_stores_are_seen_in_their_order(machine, may, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setattr(lanes.torch, "get_num_threads", lambda: 1)
-    monkeypatch.setattr(lanes, "usable_cores", lambda: 2)
-    monkeypatch.setattr(lanes.platform, "machine", lambda: machine)
-    assert lanes.may_use_lanes() is may
 
 
 def _changed(a, b, scale):

@@ -11,14 +11,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlzoo_plus.fast.recorded.lanes import FasterOf, Segment, may_use_lanes, segments_of
 from rlzoo_plus.fast.recorded.memory import MemoryPlan
 from rlzoo_plus.fast.recorded.recording import Call, Number, Recording, Slot, leaves
 from rlzoo_plus.fast.recorded.scope import NotCompilableError, Scope
@@ -41,8 +39,6 @@ def compiled(
     recording: Recording,
     known: Mapping[Slot, Tensor],
     places: Mapping[str, int],
-    *,
-    with_lanes: bool = True,
 ) -> list[Callable[[list[Any]], Sequence[Tensor]]]:
     """Return what makes the calls of each part.
 
@@ -51,29 +47,12 @@ def compiled(
         recording: The recording.
         known: Tensors whose memory is the same each time.
         places: In which registers variable numbers are.
-        with_lanes: Whether two threads may share the calls, where that is faster.
 
     Raises:
         NotCompilableError: TorchScript has no such call.
     """
-    made: list[Callable[[list[Any]], Sequence[Tensor]]] = []
-    lanes = with_lanes and may_use_lanes()
-    for part in range(len(recording.outputs)):
-        own = [call for call in calls if call.part == part]
-        whole = [Segment(list(range(len(own))))]
-        built = _Builder(calls, recording, known, places, part, whole).build()
-        segments = segments_of(own, recording) if lanes else None
-        if segments is None:
-            made.append(built)
-            continue
-        try:
-            other = _Builder(calls, recording, known, places, part, segments).build()
-        except NotCompilableError as error:
-            log.debug("one lane: %s", error)
-            made.append(built)
-        else:
-            made.append(FasterOf(built, other))
-    return made
+    parts = range(len(recording.outputs))
+    return [_Builder(calls, recording, known, places, part).build() for part in parts]
 
 
 class _Graph:
@@ -119,137 +98,29 @@ class _Builder:
         known: Mapping[Slot, Tensor],
         places: Mapping[str, int],
         part: int,
-        segments: Sequence[Segment],
     ) -> None:
         self._recording, self._places, self._part = recording, places, part
-        self._segments = segments
-        own = [call for call in calls if call.part == part]
-        self._calls = [own[number] for segment in segments for number in segment.calls]
+        self._calls = [call for call in calls if call.part == part]
         self._later = {slot for c in calls if c.part > part for slot in c.inputs}
         self._later |= {slot for wanted in recording.outputs[part + 1 :] for slot in wanted}
         self._memory, self._known = dict(known), known.keys()
         self._at = Scope()
-        # The other lane, what crosses from one to the other or is made on it, and whose turn it is.
-        self._lane: Scope | None = None
-        self._crossing: set[Slot] = set()
-        self._of_lane: set[Slot] = set()
-        self._turns = [torch.zeros((), dtype=torch.int64) for _ in range(2)]
         self._plan = MemoryPlan(self._calls, calls, recording, known, part)
 
     def build(self) -> _Graph:
         """Return what makes the calls."""
-        main, wanted = self._at, self._recording.outputs[self._part]
-        if any(segment.lanes for segment in self._segments):
-            self._start_lane()
-        place = 0
-        for number, segment in enumerate(self._segments, 1):
-            place = self._add_all(place, len(segment.first))
-            if segment.lanes is not None:
-                place = self._add_lanes(place, number, *map(len, segment.lanes))
-        if self._lane is not None:
-            self._end_lane(self._lane, wanted)
+        for number, call in enumerate(self._calls):
+            self._add(call)
+            self._plan.free(number)
+        wanted = self._recording.outputs[self._part]
         made = {slot for call in self._calls for slot in call.outs if slot is not None}
         kept = sorted((made & self._later) - self._known)
-        return _Graph(self._finished([*wanted, *kept]), main.reads, kept, len(wanted))
-
-    def _add_all(self, start: int, count: int) -> int:
-        for number in range(start, start + count):
-            self._add(self._calls[number])
-            for slot in self._calls[number].outs:
-                if slot is not None and slot in self._crossing:
-                    self._share(slot)
-            self._plan.free(number)
-        return start + count
-
-    def _start_lane(self) -> None:
-        """Start the other lane, which waits for its calls."""
-        calls = iter(self._calls)
-        made_on: dict[Slot, set[int]] = {}
-        read_on: dict[Slot, set[int]] = {}
-        for segment in self._segments:
-            for lane, numbers in ((0, segment.first), *enumerate(segment.lanes or ())):
-                for call in islice(calls, len(numbers)):
-                    for slot in call.inputs:
-                        read_on.setdefault(slot, set()).add(lane)
-                    for slot in call.outs:
-                        if slot is not None:
-                            made_on.setdefault(slot, set()).add(lane)
-                            (self._of_lane.add if lane else self._of_lane.discard)(slot)
-        self._crossing = {
-            slot for slot in made_on if len(made_on[slot] | read_on.get(slot, set())) > 1
-        }
-        for turn in self._turns:
-            self._at.set_turn(turn, 0)
-        self._fork = self._at.graph.create("prim::fork", [], 1)
-        self._at.graph.insertNode(self._fork)
-        self._lane = Scope(self._at)
-
-    def _add_lanes(self, place: int, number: int, longer: int, shorter: int) -> int:
-        """Add a segment's lanes: the other one starts when this one does, and is awaited."""
-        main, (mine, its) = self._at, self._turns
-        self._at.set_turn(mine, number)
-        assert self._lane is not None
-        self._at = self._lane
-        self._at.wait_for(mine, number)
-        self._plan.enter(1)
-        self._add_all(place + longer, shorter)
-        self._at.set_turn(its, number)
-        self._at = main
-        self._plan.enter(0)
-        self._add_all(place, longer)
-        self._plan.leave()
-        self._at.wait_for(its, number)
-        return place + longer + shorter
-
-    def _end_lane(self, lane: Scope, wanted: Sequence[Slot]) -> None:
-        """Let the other lane return what it made that is wanted or that later parts read."""
-        main, self._at = self._at, lane
-        slots = sorted((self._of_lane & (self._later | {*wanted})) - self._memory.keys())
-        results = [self._value(slot) for slot in slots]
-        results += [lane.count(results), *lane.counts]
-        kind = lane.end(results)
-        self._at = main
-        for value in lane.reads:
-            self._fork.addInput(value)
-        self._fork.g_("Subgraph", lane.graph)
-        self._fork.output().setType(torch._C.FutureType(kind))
-        result = self._at.plain("aten::wait", [self._fork.output()], kind)
-        node = main.graph.create("prim::TupleUnpack", [result], len(results))
-        main.graph.insertNode(node)
-        for value, output in zip(results, node.outputs(), strict=True):
-            output.setType(value.type())
-        main.values |= zip(slots, node.outputs(), strict=False)
-        main.counts += list(node.outputs())[len(slots) :]
-
-    def _share(self, slot: Slot) -> None:
-        """Put a result where the other lane can read it, unless it is there already."""
-        if slot in self._memory:
-            return
-        storage, tensor = self._recording.storage, self._recording.tensors[slot]
-        changed = {s for c in self._calls for s in c.changed if storage(s) == storage(slot)}
-        if changed - {slot} or 0 in tensor.stride():
-            raise NotCompilableError("what both lanes read is changed elsewhere, or repeats itself")
-        other = self._lane if self._at.outer is None else self._at.outer
-        assert other is not None
-        if slot not in other.shared:
-            size, stride = tensor.size(), tensor.stride()
-            other.shared[slot] = torch.empty_strided(size, stride, dtype=tensor.dtype)
-        place = other.shared[slot]
-        inputs = [self._at.constant(id(place), place), self._value(slot)]
-        self._at.add("aten::copy_", inputs)
-        other.values.pop(slot, None)
-
-    def _own(self, slot: Slot) -> None:
-        """Copy what the other lane has made before it is changed: results are not its memory."""
-        at = self._at
-        if slot not in at.values and slot in at.shared and slot not in self._memory:
-            none = at.constant((type(None), "None"), None)
-            at.values[slot] = at.add("aten::clone", [self._value(slot), none]).output()
+        return _Graph(self._finished([*wanted, *kept]), self._at.reads, kept, len(wanted))
 
     def _finished(self, slots: Sequence[Slot]) -> Any:
         """Return the function of the graph; it returns these tensors."""
         results = [self._value(slot) for slot in slots]
-        self._at.end([*results, self._at.count(results), *self._at.counts])
+        self._at.end([*results, self._at.count(results)])
         return torch._C._create_function_from_graph("recorded", self._at.graph)
 
     def _add(self, call: Call) -> None:
@@ -258,8 +129,6 @@ class _Builder:
             self._add_view(call)
         elif call.changed or (call.name == "empty" and self._can_write(call)):
             if call.changed:
-                for slot in call.changed:
-                    self._own(slot)
                 node = self._node(call.func, call.args, call.kwargs)
                 self._at.values |= {slot: node.output() for slot in outs if slot is not None}
             else:
@@ -394,34 +263,19 @@ class _Builder:
         return self._at.constant((type(value), repr(value)), value)
 
     def _value(self, slot: Slot) -> Any:
-        at = self._at
-        if slot not in at.values:
-            known = self._memory.get(slot, at.shared.get(slot))
+        values = self._at.values
+        if slot not in values:
+            known = self._memory.get(slot)
             if known is not None:
                 return self._at.constant(id(known), known)
-            tensor = torch._C.TensorType.get()
-            at.values[slot] = self._input(tensor, int(slot), lambda: self._value(slot))
-        return at.values[slot]
+            values[slot] = self._at.input(torch._C.TensorType.get(), int(slot))
+        return values[slot]
 
     def _number(self, name: str) -> Any:
-        at = self._at
-        if name not in at.numbers:
-            kind, place = torch._C.FloatType.get(), self._places[name]
-            at.numbers[name] = self._input(kind, place, lambda: self._number(name))
-        return at.numbers[name]
-
-    def _input(self, kind: Any, place: int, of_outer: Callable[[], Any]) -> Any:
-        """Add what a graph reads: a register; a lane, a value of the graph that starts it."""
-        at = self._at
-        if at.outer is None:
-            at.reads.append(place)
-        else:
-            self._at = at.outer
-            at.reads.append(of_outer())
-            self._at = at
-        value = at.graph.addInput(f"input_{place}")
-        value.setType(kind)
-        return value
+        numbers = self._at.numbers
+        if name not in numbers:
+            numbers[name] = self._at.input(torch._C.FloatType.get(), self._places[name])
+        return numbers[name]
 
 
 class _Made:

@@ -26,9 +26,6 @@ class MemoryPlan:
         part: int,
     ) -> None:
         self._recording = recording
-        self._lane: int | None = None
-        self._free_in: list[dict[Any, list[Tensor]]] = [{}, {}]
-        self._born: dict[int, int | None] = {}
         storage = recording.storage
         slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in own]
         self._last: dict[int, int] = {}
@@ -45,7 +42,6 @@ class MemoryPlan:
         for place, number in self._last.items():
             self._ends.setdefault(number, []).append(place)
         self._free: dict[Any, list[Tensor]] = {}
-        self._held: dict[Any, list[Tensor]] = {}
 
     def is_planned(self, slot: Slot) -> bool:
         """Whether memory can be planned for a result."""
@@ -63,7 +59,6 @@ class MemoryPlan:
         tensor, place = self._recording.tensors[slot], self._recording.storage(slot)
         if place not in self._made:
             self._made[place] = self._unused(slot)
-            self._born[place] = self._lane
         base = self._made[place]
         return base.as_strided(tensor.size(), tensor.stride())
 
@@ -72,32 +67,12 @@ class MemoryPlan:
         tensor = self._recording.tensors[slot]
         n_items = self._recording.n_bytes[slot] // tensor.element_size()
         key = tensor.dtype, n_items
-        free = self._free_in[self._lane].get(key) if self._lane is not None else None
-        free = free or self._free.get(key)
+        free = self._free.get(key)
         return free.pop() if free else torch.zeros(n_items, dtype=tensor.dtype)
 
     def free(self, number: int) -> None:
         """Note that a call has been added: what it was the last to read is free."""
         for place in self._ends.get(number, ()):
             base = self._made.get(place)
-            if base is None:
-                continue
-            if self._lane is None:
-                free = self._free
-            elif self._born[place] == self._lane:
-                free = self._free_in[self._lane]
-            else:  # the other lane may still read it
-                free = self._held
-            free.setdefault((base.dtype, base.numel()), []).append(base)
-
-    def enter(self, lane: int) -> None:
-        """Note that what follows is on a lane, until `leave`."""
-        self._lane = lane
-
-    def leave(self) -> None:
-        """Note that both lanes have ended; what they made, the next ones may both read."""
-        self._lane, self._born = None, dict.fromkeys(self._born)
-        for free in (*self._free_in, self._held):
-            for key, bases in free.items():
-                self._free.setdefault(key, []).extend(bases)
-            free.clear()
+            if base is not None:
+                self._free.setdefault((base.dtype, base.numel()), []).append(base)

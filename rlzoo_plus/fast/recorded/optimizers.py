@@ -19,7 +19,8 @@ from torch import Tensor
 _MOST_STEPS = 2**24
 # 64 bytes: matrix products may round by the alignment of their arguments.
 _ALIGNMENT = 16
-# With one thread, steps on so many numbers are made by halves, which two lanes may share.
+# With one thread, steps on so many numbers are made by halves: the norm that `fast=true` clips to
+# depends on it in its last bits.
 _MANY = 2**15
 # Kernels take two vectors of 64 bytes at a time.
 _VECTORS = 32

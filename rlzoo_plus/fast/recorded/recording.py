@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,10 +20,6 @@ _SAME = (aten.detach.default, aten.alias.default)
 _READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "masked_select")
 # They change the shape of a handle, not of the numbers behind it.
 _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "as_strided_")
-# A call that takes longer is timed twice [s].
-_LONG = 50e-6
-# What a call costs from Python beside what it does [s].
-_FROM_PYTHON = 6e-6
 # Tensors of so many bytes are let go when the function has no use for them any more.
 _LARGE = 2**16
 # How many there are of a tensor, in Python (as one) and in C++; several where torch cannot tell.
@@ -50,11 +45,7 @@ class Number(str):
 
 @dataclass(eq=False)
 class Call:
-    """One call; tensors in its arguments are slots, variable numbers are names.
-
-    Attributes:
-        cost: About how long it takes [s].
-    """
+    """One call; tensors in its arguments are slots, variable numbers are names."""
 
     func: Any
     args: Any
@@ -62,7 +53,6 @@ class Call:
     outs: list[Slot | None]
     is_tuple: bool
     part: int
-    cost: float = 0.0
 
     @property
     def name(self) -> str:
@@ -119,8 +109,6 @@ class _Recorder(TorchDispatchMode):
         inputs: Sequence[Tensor],
         readable: Iterable[Tensor],
         changed: Iterable[Tensor],
-        *,
-        times_twice: bool = False,
     ) -> None:
         super().__init__()
         self.calls: list[Call] = []
@@ -139,7 +127,6 @@ class _Recorder(TorchDispatchMode):
         self._alone = _references((torch.empty(0), Slot(0)))
         self._readable = {id(tensor): tensor for tensor in readable}
         self._changeable = {_memory(tensor) for tensor in changed}
-        self._times_twice = times_twice
         self.inputs = [self.new_slot(tensor) for tensor in inputs]
 
     def new_slot(self, tensor: Tensor) -> Slot:
@@ -215,9 +202,7 @@ class _Recorder(TorchDispatchMode):
         self._forget()
         given = _mapped(args, self.slot_of), _mapped(kwargs, self.slot_of)
         reshaped = args[0].detach() if func is aten.unsqueeze_.default else None
-        started = time.perf_counter()
         result = func(*args, **kwargs)
-        cost = max(time.perf_counter() - started - _FROM_PYTHON, 0.0)
         if func in _SAME:
             slot = given[0][0]
             self._slots[id(result)] = slot
@@ -239,12 +224,7 @@ class _Recorder(TorchDispatchMode):
         results = list(result or ()) if is_tuple else [result]
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
-        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part, cost=cost)
-        if self._times_twice and cost > _LONG and not (call.changed or call.is_random):
-            # The first time, it also waits for memory.
-            started = time.perf_counter()
-            func(*args, **kwargs)
-            call.cost = min(cost, max(time.perf_counter() - started - _FROM_PYTHON, 0.0))
+        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part)
         if call.changed:
             fixed = self.constants.intersection(call.changed)
             own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
@@ -311,8 +291,6 @@ def record(
     numbers: Mapping[str, float],
     readable: Iterable[Tensor],
     changed: Sequence[Tensor] = (),
-    *,
-    times_twice: bool = False,
 ) -> Recording:
     """Run a function once and note its calls; random numbers and `changed` stay as they were.
 
@@ -322,14 +300,13 @@ def record(
         numbers: Its numbers by name, none like another.
         readable: What else it reads.
         changed: Which of these it changes in place.
-        times_twice: Whether to time long calls once more: the first time they wait for memory.
 
     Raises:
         NotRecordableError: The function cannot be recorded.
     """
     distribution = torch.distributions.Distribution
     validates, state = distribution._validate_args, torch.get_rng_state()
-    recorder = _Recorder(inputs, readable, changed, times_twice=times_twice)
+    recorder = _Recorder(inputs, readable, changed)
     before = [t.detach().clone() for t in changed]
     outputs = []
     # It reads values; whatever is invalid gives NaN, which is found after the update.
@@ -380,8 +357,6 @@ def require_same(first: Recording, second: Recording) -> None:
     ]
     if plain[0] != plain[1] or first.outputs != second.outputs:
         raise NotRecordableError("what it calls depends on numbers")
-    for one, other in zip(first.calls, second.calls, strict=True):
-        one.cost = min(one.cost, other.cost)
     for slot in first.constants:
         if not torch.equal(first.tensors[slot], second.tensors[slot]):
             raise NotRecordableError("a constant depends on numbers")

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
-from rlzoo_plus.fast.recorded.lanes import may_use_lanes
 from rlzoo_plus.fast.recorded.recording import (
     NotRecordableError,
     Parts,
@@ -62,7 +61,7 @@ class Tape:
         made: list[Recording] = []
         for which in (0, 1):
             given = function, inputs, _sentinels(numbers, which), readable, changed
-            made.append(record(*given, times_twice=may_use_lanes()))
+            made.append(record(*given))
             if not which:
                 made[0].let_go()  # before the memory of the other one is needed
         recordings.require_same(made[1], made[0])
