@@ -29,10 +29,10 @@ def accelerate(agent: Any, config: RunConfig) -> None:
 
 def record(agent: Any) -> None:
     """Let an agent, whose class is `Accelerated`, record what it does again and again."""
-    agent.recorded = RecordedUpdates()
-    if isinstance(agent, OnPolicyAlgorithm):
+    agent.recorded, kind = RecordedUpdates(), type(agent)
+    if issubclass(kind, OnPolicyAlgorithm):
         agent.rollouts = RecordedRollouts()
-    elif isinstance(agent, OffPolicyAlgorithm):
+    elif issubclass(kind, OffPolicyAlgorithm):
         agent.actions = RecordedActions()
 
 

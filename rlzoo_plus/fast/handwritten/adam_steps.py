@@ -64,7 +64,7 @@ class FusedAdam(FlatSteps):
             scale = torch.clamp(norm / max_norm, min=1.0)  # what gradients are divided by
         group: dict[str, Any] = self.group
         decoupled = bool(group.get("decoupled_weight_decay"))
-        apply = torch._fused_adamw_ if decoupled else torch._fused_adam_
+        apply: Any = torch._fused_adamw_ if decoupled else torch._fused_adam_
         beta1, beta2 = group["betas"]
         for flat, gradient, _, mean, square in self._pieces:
             apply(

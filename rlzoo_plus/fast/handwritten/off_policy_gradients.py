@@ -44,6 +44,8 @@ class _FastOffPolicy(OffPolicyUpdate):
 
     can_round = True
     policies: Sequence[str]
+    _critic: Any
+    _critic_targets: Ensemble
 
     def __init__(self, agent: Any, *, rounds: bool = False) -> None:
         """Find actor and critics, whose weights become views of flat tensors.

@@ -155,5 +155,5 @@ def full_precision() -> Iterator[None]:
 def lacks_bfloat16() -> bool:
     """Return whether this processor is known to have no instructions for products of bfloat16."""
     # An older torch cannot tell.
-    able = getattr(torch.cpu, "get_capabilities", dict)()
+    able: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(able) and not any(able.get(name) for name in _INSTRUCTIONS)

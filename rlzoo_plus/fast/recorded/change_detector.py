@@ -56,7 +56,13 @@ _METHODS = (FunctionType, staticmethod, classmethod, property)
 RECORDED_METHODS = ("train", "collect_rollouts", "_sample_action", "predict")
 _CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 # What a distribution computes anew at each call.
-_COMPUTED = ("distribution", "mean_actions", "log_std", "gaussian_actions", "weights_dist")
+_COMPUTED: tuple[str, ...] = (
+    "distribution",
+    "mean_actions",
+    "log_std",
+    "gaussian_actions",
+    "weights_dist",
+)
 _COMPUTED += ("exploration_mat", "exploration_matrices", "_latent_sde")
 # The dictionaries of parts and hooks are compared by what is in them.
 _NOT_READ = frozenset({"training", "_np_random", *_COMPUTED, *_PARTS, *_HOOKS})
@@ -96,7 +102,9 @@ class ChangeDetector:
         self._groups = [o.param_groups for o in objects if isinstance(o, torch.optim.Optimizer)]
         self._stepped = self._parameters()
         self._modes = modes()
-        self._shadowing = [(vars(o), method_names(type(o))) for o in (agent, *_buffers_of(agent))]
+        self._shadowing = [
+            (vars(o), method_names(o.__class__)) for o in (agent, *_buffers_of(agent))
+        ]
         self._modules = modules
         # The modules that `set_training_mode` reaches.
         self._switched: list[dict[str, Any]] | None = None

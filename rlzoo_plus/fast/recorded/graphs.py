@@ -78,7 +78,8 @@ class _Graph:
             torch._C._set_graph_executor_optimize(optimizes)
         for slot, value in zip(self._kept, results[self._n_wanted :], strict=False):
             registers[slot] = value
-        return results[: self._n_wanted]
+        wanted: Sequence[Tensor] = results[: self._n_wanted]
+        return wanted
 
 
 def _getter(places: Sequence[int]) -> Callable[[list[Any]], Any]:

@@ -76,10 +76,10 @@ class Accelerated:
 
     def get_parameters(self) -> dict[str, Any]:
         """Return the parameters; each tensor has memory of its own, as files need it."""
-        parameters = super().get_parameters()  # type: ignore[misc]
-        if self.recorded is None or not self.recorded.n_recorded:
-            return parameters
-        return _with_own_memory(parameters)
+        parameters: dict[str, Any] = super().get_parameters()  # type: ignore[misc]
+        if self.recorded is not None and self.recorded.n_recorded:
+            parameters = _with_own_memory(parameters)
+        return parameters
 
     def _excluded_save_params(self) -> list[str]:
         own = ("recorded", "rollouts", "actions", "trusted_code_token")
@@ -102,13 +102,13 @@ def own_code_in(agent: Any) -> str:
     parts = watched(agent)
     names = {id(module): name for name, module in agent.policy.named_modules()}
     for part in parts:
-        kind = type(part)
+        kind: Any = type(part)
         shown = names.get(id(part)) or kind.__name__
         if not is_known(kind) and not isinstance(part, spaces.Space):
             return f"{kind.__name__} ({shown}) is code of yours"
         if not method_names(kind).isdisjoint(vars(part)):
             return f"{shown} has hooks or methods of yours"
-    if not method_names(type(agent)).isdisjoint(vars(agent)):
+    if not method_names(agent.__class__).isdisjoint(vars(agent)):
         return f"{type(agent).__name__} has methods of yours"
     for hooked in hooks_in(agent):
         return f"{hooked} has hooks or methods of yours"

@@ -119,7 +119,8 @@ class OffPolicyUpdate(Update):
                 given = as_batch(zip(names, inputs, strict=True))
                 yield from parts(given, numbers, polyaks)
 
-            changed = [t for one in (*steps, *polyaks) for t in one.changed]
+            owners: list[Any] = [*steps, *polyaks]
+            changed = [t for one in owners for t in one.changed]
             readable = [*self._readable(), *(t for one in polyaks for t in one.readable)]
             inputs = list(batch.values())
             self._tapes[key] = Tape(of_inputs, inputs, numbers, readable, changed)
@@ -138,7 +139,8 @@ class OffPolicyUpdate(Update):
     def _target(self, batch: SimpleNamespace, numbers: SimpleNamespace, value: Tensor) -> Tensor:
         """Return rewards and discounted values of the next observations."""
         discounts = numbers.gamma if batch.discounts is None else batch.discounts
-        return batch.rewards + (1 - batch.dones) * discounts * value
+        target: Tensor = batch.rewards + (1 - batch.dones) * discounts * value
+        return target
 
 
 class SACUpdate(OffPolicyUpdate):
@@ -232,8 +234,8 @@ class SACUpdate(OffPolicyUpdate):
             noise = results[n_logged:]
             if moves and agent.batch_norm_stats:
                 polyak_update(agent.batch_norm_stats, agent.batch_norm_stats_target, 1.0)
-        for steps in self.steps:
-            steps.publish()
+        for one in self.steps:
+            one.publish()
         if agent.use_sde:
             distribution = agent.actor.action_dist
             distribution.exploration_mat, distribution.exploration_matrices = noise
@@ -277,7 +279,8 @@ class TQCUpdate(SACUpdate):
         return quantile_huber_loss(current, target, sum_over_quantiles=False)
 
     def _value(self, values: Any) -> Tensor:
-        return values.mean(dim=2).mean(dim=1, keepdim=True)
+        mean: Tensor = values.mean(dim=2).mean(dim=1, keepdim=True)
+        return mean
 
 
 class TD3Update(OffPolicyUpdate):
@@ -349,8 +352,8 @@ class TD3Update(OffPolicyUpdate):
             for part in ("critic", "actor") if moves else ():
                 if source := getattr(agent, f"{part}_batch_norm_stats"):
                     polyak_update(source, getattr(agent, f"{part}_batch_norm_stats_target"), 1.0)
-        for steps in self.steps:
-            steps.publish()
+        for one in self.steps:
+            one.publish()
         logger = agent.logger
         logger.record("train/n_updates", agent._n_updates, exclude="tensorboard")
         if actor_losses:

@@ -239,7 +239,7 @@ class PPOUpdate(OnPolicyUpdate):
         for epoch in range(agent.n_epochs):
             n_before = len(logged)
             order = torch.from_numpy(np.random.permutation(len(columns[0])))
-            for rows in order.split(agent.batch_size):
+            for rows in order.split(agent.batch_size):  # type: ignore[no-untyped-call]
                 logged.append(self._minibatch(columns, rows, numbers))
                 if self._stops(logged[-1]):
                     goes_on = False

@@ -15,7 +15,7 @@ class Parts:
         names: The keys, None if observations are no dictionary.
     """
 
-    def __init__(self, space: spaces.Space) -> None:
+    def __init__(self, space: spaces.Space[Any]) -> None:
         self.names = list(space.spaces) if isinstance(space, spaces.Dict) else None
 
     def split(self, observations: Any) -> list[Any]:

@@ -225,4 +225,5 @@ class RecordedUpdates(Recorder):
 def class_of(name: str) -> type[Update]:
     """Return what updates an algorithm, by its module and name; it is imported now."""
     module, _, attribute = name.rpartition(".")
-    return getattr(import_module(module), attribute)
+    found: type[Update] = getattr(import_module(module), attribute)
+    return found

@@ -92,7 +92,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
     return [(place, a.name) for place, a in enumerate(arguments) if a.is_write]
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every call below autograd.
 
     Tensors are known by identity: each is kept, so that no other takes its place. Large ones that
@@ -110,7 +110,7 @@ class _Recorder(TorchDispatchMode):
         readable: Iterable[Tensor],
         changed: Iterable[Tensor],
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.tensors: list[Tensor] = []
         self.constants: set[Slot] = set()
@@ -337,7 +337,7 @@ def _memory(tensor: Tensor) -> int:
 def _span(tensor: Tensor, memory: int) -> tuple[int, int, int]:
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     size = tensor.element_size()
-    start = tensor.storage_offset() * size
+    start = int(tensor.storage_offset()) * size
     return memory, start, start + (reach * size if tensor.numel() else 0)
 
 

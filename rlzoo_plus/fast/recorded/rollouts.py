@@ -292,7 +292,7 @@ class _Acting:
         observations, noise = self._parts.join(given)
         before = self._matrices()
         self._set_noise(noise)
-        results = self._policy(observations)
+        results: Sequence[Tensor] = self._policy(observations)
         self._set_noise(before)
         return results
 
@@ -326,7 +326,8 @@ def clipped(agent: Any, actions: np.ndarray) -> np.ndarray:
     if not isinstance(space, spaces.Box):
         return actions
     if agent.policy.squash_output:
-        return agent.policy.unscale_action(actions)
+        actions = agent.policy.unscale_action(actions)
+        return actions
     return actions.clip(space.low, space.high)
 
 
@@ -334,7 +335,7 @@ def _add_value_of_truncated(
     agent: Any, rewards: np.ndarray, dones: np.ndarray, infos: Sequence[Mapping[str, Any]]
 ) -> None:
     """Add the value of the last observation to the reward of an episode that was cut."""
-    for index in np.flatnonzero(dones):
+    for index in np.flatnonzero(dones).tolist():
         last = infos[index].get("terminal_observation")
         if last is not None and infos[index].get("TimeLimit.truncated", False):
             with torch.no_grad():

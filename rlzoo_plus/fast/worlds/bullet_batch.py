@@ -81,7 +81,8 @@ def limited(actions: np.ndarray) -> np.ndarray:
     """
     # Their sum is finite, unless one is not or it is beyond all numbers.
     assert math.isfinite(np.add.reduce(actions, axis=None)) or np.isfinite(actions).all()
-    return np.minimum(np.maximum(actions, -1), +1)
+    kept: np.ndarray = np.minimum(np.maximum(actions, -1), +1)
+    return kept
 
 
 def layer_of(env: gym.Env, kind: type) -> Any:

@@ -46,7 +46,16 @@ _ALIVE = {
 }
 
 
-_ARRAYS = ("rows", "start_z", "costs", "means", "sines", "cosines", "ahead", "distance")
+_ARRAYS: tuple[str, ...] = (
+    "rows",
+    "start_z",
+    "costs",
+    "means",
+    "sines",
+    "cosines",
+    "ahead",
+    "distance",
+)
 _ARRAYS += ("potential", "terms", "feet", "observation", "ended")
 
 
@@ -90,7 +99,7 @@ class Walkers(BulletBatch):
         super().give_back(index)
         env = self._envs[index]
         # That of those who run to flags would count a step, and might move the flag.
-        robots_of.WalkerBase.calc_state(env.robot)
+        robots_of.WalkerBase.calc_state(env.robot)  # type: ignore[no-untyped-call]
         env.potential, env.reward = float(self._potential[index]), float(self._totals[index])
         env.rewards = self._terms[index].tolist()
         env._alive = env.rewards[0]
@@ -143,7 +152,7 @@ class Walkers(BulletBatch):
             robot.flag_timeout -= 1
             if robot.walk_target_dist < 1 or robot.flag_timeout <= 0:
                 robot.flag_reposition()
-                again[index] = robots_of.WalkerBase.calc_state(robot)
+                again[index] = robots_of.WalkerBase.calc_state(robot)  # type: ignore[no-untyped-call]
                 robot.potential = robot.calc_potential()
                 self._distance[index] = robot.walk_target_dist
         return again
