@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from rlzoo_plus import accelerators, fast
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.fast.private_names import PRIVATE_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["eval.every_steps=null", "report.video=false", "report.plot=false", "seed=1"]
@@ -75,6 +78,13 @@ def test_nothing_else_imports_the_room():
                 names = [f"{base}{alias.name}." for alias in node.names]
                 found += [file.name for name in names if name.startswith("rlzoo_plus.fast.")]
     assert found == []
+
+
+@pytest.mark.parametrize(("name", "file", "test"), PRIVATE_NAMES)
+def test_private_names_are_still_there(name, file, test):
+    module, _, path = name.partition(":")
+    attrgetter(path)(import_module(module))
+    assert all((ROOT / place).is_file() for place in (f"rlzoo_plus/fast/{file}", test))
 
 
 @pytest.mark.usefixtures("fresh")
