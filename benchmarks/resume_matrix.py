@@ -30,7 +30,7 @@ MANY = 20
 TINY = ["env.packages=[support.tiny_envs]", "tuned=none"]
 LEARN_EARLY = ["algo.hyperparams.learning_starts=200", "algo.hyperparams.buffer_size=2000"]
 NETWORK = ["network.net_arch=[32,32]"]
-# Large enough for two lanes and for products in bfloat16.
+# Large enough for products in bfloat16.
 LARGE = "network.net_arch=[256,256]"
 CARTPOLE = ["env=cartpole_bullet"]
 DISCRETE = [*CARTPOLE, "env.kwargs.discrete=true"]

@@ -212,7 +212,7 @@ def test_the_library_finds_the_monitor_of_each_environment(make):
 
 # Which kind is taken
 
-BATCHED, ONE_BY_ONE = "BatchedRobots", "SerialVecEnv"
+BATCHED, ONE_BY_ONE = "BatchedRobots", "DummyVecEnv"
 SWITCHED = "env.wrappers=[{mask_observation: {hidden: [1]}}]"
 
 
