@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
@@ -24,6 +24,9 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.launches import Launch, Launches
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
+
+if TYPE_CHECKING:
+    from rlzoo_plus.sweeps.estimate import JobTime
 
 log = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -216,9 +219,23 @@ class CloudLauncher(WorkersLauncher):
             ConfigError: No price is known, or the budget is too small.
         """
         # First without a measurement, which takes long: a mistake is told at once.
-        plan_lines(configs, [], self.settings, self.vcpus, self.title, spent)
+        threads = self.options.threads_per_job
+        self.plan_of(self.settings, configs, [], threads, spent)
         times = measure([*configs.values()])
-        return plan_lines(configs, times, self.settings, self.vcpus, self.title, spent)
+        return self.plan_of(self.settings, configs, times, threads, spent)
+
+    @classmethod
+    def plan_of(
+        cls,
+        settings: CloudSettings,
+        configs: Mapping[str, RunConfig],
+        times: Sequence[JobTime],
+        threads: int,
+        spent: Mapping[str, float] | None = None,
+    ) -> list[str]:
+        """Return the plan of runs whose times are known; see `plan_lines`."""
+        vcpus = vcpus_of(settings, threads)
+        return plan_lines(configs, times, settings, vcpus, cls.title, spent)
 
     # What a subclass says; a ConfigError tells what is wrong, and what helps.
 

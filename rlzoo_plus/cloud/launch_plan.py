@@ -14,7 +14,7 @@ from rlzoo_plus.cloud.settings import CloudSettings, counted
 from rlzoo_plus.config.schema import RunConfig
 
 if TYPE_CHECKING:
-    from rlzoo_plus.doctor.estimate import JobTime
+    from rlzoo_plus.sweeps.estimate import JobTime
 
 # Time to measure how fast runs train here [s].
 PROBE_S = 15.0
@@ -27,7 +27,7 @@ _BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 600.0, 300.0
 
 def measure(configs: Sequence[RunConfig]) -> list[JobTime]:
     """Train some of the runs here for some seconds; return the time of each, none if unknown."""
-    from rlzoo_plus.doctor.estimate import job_times, longest_episodes, probe_jobs
+    from rlzoo_plus.sweeps.estimate import job_times, longest_episodes, probe_jobs
 
     jobs = list(configs)
     result = probe_jobs(jobs, PROBE_S, is_sweep=True, compares=False)
@@ -124,7 +124,7 @@ def _time_and_cost(
     price: HourPrice,
     prices: Prices,
 ) -> list[str]:
-    from rlzoo_plus.doctor.estimate import makespan
+    from rlzoo_plus.sweeps.estimate import makespan
 
     if not times:
         return [

@@ -87,8 +87,7 @@ def _print_findings(outcome: Outcome) -> None:
 def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
     """Train for some seconds, and print what the jobs cost in AWS and what Spot machines need."""
     from rlzoo_plus.doctor.check_jobs import finding_text
-    from rlzoo_plus.doctor.estimate import probe_table
-    from rlzoo_plus.doctor.in_cloud import plan_in_cloud
+    from rlzoo_plus.doctor.measuring import plan_in_cloud, probe_table
     from rlzoo_plus.sweeps.launchers.usage import cores
 
     console = make_console()
@@ -108,7 +107,7 @@ def _plan(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
 
 def _measure(outcome: Outcome, seconds: float, *, quiet: bool) -> None:
     """Train for some seconds, and print how fast it was and which settings are the fastest."""
-    from rlzoo_plus.doctor.estimate import measure, probe_table
+    from rlzoo_plus.doctor.measuring import measure, probe_table
     from rlzoo_plus.sweeps.launchers.usage import cores
     from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
 

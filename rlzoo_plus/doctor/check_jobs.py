@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.doctor.estimate import Estimate
-    from rlzoo_plus.doctor.probe import ProbeResult
+    from rlzoo_plus.sweeps.estimate import Estimate
+    from rlzoo_plus.sweeps.probe import ProbeResult
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
     # From the function that composes overrides to the plan of a study, notes for the user, and its

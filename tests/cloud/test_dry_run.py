@@ -11,8 +11,8 @@ from rlzoo_plus.cloud.launch_plan import plan_lines
 from rlzoo_plus.cloud.prices import load_prices
 from rlzoo_plus.cloud.settings import LARGEST_VCPUS, CloudSettings
 from rlzoo_plus.cloud.template import template_path
-from rlzoo_plus.doctor.estimate import JobTime
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.sweeps.estimate import JobTime
 
 HOUR = JobTime(3000.0, 600.0)
 

@@ -10,7 +10,7 @@ import pytest
 from rlzoo_plus.cloud import cloud_launcher as launcher
 from rlzoo_plus.cloud import launch_plan as plan
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.doctor.estimate import JobTime
+from rlzoo_plus.sweeps.estimate import JobTime
 
 SWEEP = (
     *("env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none", "algo=ppo"),

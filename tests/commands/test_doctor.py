@@ -11,8 +11,8 @@ import pytest
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.commands import dispatch, doctor
 from rlzoo_plus.doctor import advice
-from rlzoo_plus.doctor.probe import Measurement, ProbeResult, Setting, kinds_of
 from rlzoo_plus.sweeps import multirun
+from rlzoo_plus.sweeps.probe import Measurement, ProbeResult, Setting, kinds_of
 
 TESTS = Path(__file__).parents[1]
 TINY = ("env.id=tests/TinyReach-v0", "env.packages=[support.tiny_envs]", "tuned=none")
@@ -174,7 +174,7 @@ def measured(monkeypatch):
         both = Measurement(kind, Setting("dummy", 1, 2), 190.0, rough=True)
         return ProbeResult([alone, both], best=both)
 
-    monkeypatch.setattr("rlzoo_plus.doctor.probe.Probe.run", run)
+    monkeypatch.setattr("rlzoo_plus.sweeps.probe.Probe.run", run)
     monkeypatch.setattr(multirun, "PRELOAD", ())
 
 

@@ -1,4 +1,4 @@
-"""How fast jobs train and how long all of them will take, as measured, estimated and shown."""
+"""How fast jobs train, and how long all of them will take."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import heapq
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.config.cadence import evaluation_steps, with_schedule
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.doctor.check_jobs import Outcome
-from rlzoo_plus.doctor.probe import Measurement, Probe, ProbeResult, kinds_of
+from rlzoo_plus.envs.single import longest_episode
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.launchers.local import LocalLauncher
 from rlzoo_plus.sweeps.launchers.usage import cores
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from rlzoo_plus.sweeps.probe import Measurement, Probe, ProbeResult, kinds_of
 
 
 @dataclass(frozen=True)
@@ -54,18 +50,6 @@ class JobTime:
         return self.training_s + (self.evaluating_s or 0.0)
 
 
-def measure(outcome: Outcome, seconds: float) -> None:
-    """Train some of the jobs for some seconds, in a temporary folder, and add the measurements.
-
-    The outcome has no errors, and its jobs are for this machine.
-    """
-    configs = outcome.configs
-    outcome.result = probe_jobs(configs, seconds, is_sweep=outcome.is_sweep)
-    outcome.estimate = estimate(outcome.result, configs, longest_episodes(configs))
-    if outcome.result.best is not None:
-        outcome.overrides = overrides_for(outcome.result.best, is_sweep=outcome.is_sweep)
-
-
 def probe_jobs(
     configs: list[RunConfig], seconds: float, *, is_sweep: bool, compares: bool = True
 ) -> ProbeResult:
@@ -85,9 +69,7 @@ def probe_jobs(
 
 def longest_episodes(configs: list[RunConfig]) -> dict[str, int | None]:
     """Return the steps of the longest episode by the name of an environment, None if not known."""
-    from rlzoo_plus.doctor.building import agent_facts
-
-    return {str(config.env.name): agent_facts(config).episode_steps for config in configs}
+    return {str(config.env.name): longest_episode(config) for config in configs}
 
 
 def overrides_for(best: Measurement, *, is_sweep: bool) -> list[str]:
@@ -173,26 +155,3 @@ def makespan(durations: list[float], workers: int) -> float:
     for seconds in durations:
         heapq.heapreplace(free, free[0] + seconds)
     return max(free)
-
-
-def probe_table(result: ProbeResult) -> Table:
-    """Return the measurements of a probe; the setting that is recommended is marked."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("jobs")
-    for name in ("vec_env", "threads", "at once", "steps/s"):
-        table.add_column(name, no_wrap=True, justify="left" if name == "vec_env" else "right")
-    table.add_column("")
-    for measured in result.measurements:
-        setting, rate = measured.setting, measured.rate
-        table.add_row(
-            Text(measured.kind.name),
-            setting.vec_env,
-            str(setting.threads),
-            str(setting.workers),
-            "-" if rate is None else f"{'~' if measured.rough else ''}{rate:,.0f}",
-            Text("<- recommended" if measured is result.best else measured.reason),
-        )
-    return table

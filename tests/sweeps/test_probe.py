@@ -7,9 +7,10 @@ import pytest
 from support.training import make_config, tiny_config
 
 from rlzoo_plus.agents.hooks import StopTraining
-from rlzoo_plus.doctor import probe, probe_job
-from rlzoo_plus.doctor.estimate import estimate, overrides_for
-from rlzoo_plus.doctor.probe import (
+from rlzoo_plus.sweeps import probe, probe_job
+from rlzoo_plus.sweeps.estimate import estimate, overrides_for
+from rlzoo_plus.sweeps.launchers.launcher import JobEnd
+from rlzoo_plus.sweeps.probe import (
     Kind,
     Measurement,
     Probe,
@@ -22,8 +23,7 @@ from rlzoo_plus.doctor.probe import (
     short_version,
     warm_steps,
 )
-from rlzoo_plus.doctor.probe_job import RateMeter, run_probe
-from rlzoo_plus.sweeps.launchers.launcher import JobEnd
+from rlzoo_plus.sweeps.probe_job import RateMeter, run_probe
 
 ONE = Setting("auto", 1, 1)
 

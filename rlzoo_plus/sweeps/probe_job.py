@@ -12,10 +12,10 @@ from rlzoo_plus.agents.policy import Policy
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.config.own_code import import_packages, packages_of
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.doctor.probe import RATES_FILE, warm_steps
 from rlzoo_plus.envs.factory import make_eval_env
 from rlzoo_plus.envs.single import scheduled
 from rlzoo_plus.errors import RunError
+from rlzoo_plus.sweeps.probe import RATES_FILE, warm_steps
 from rlzoo_plus.training.callbacks.base import RunCallback
 from rlzoo_plus.training.evaluation import play
 from rlzoo_plus.training.exp_manager import ExpManager

@@ -18,8 +18,8 @@ from rlzoo_plus.sweeps.launchers.usage import cores
 from rlzoo_plus.sweeps.refusals import last_line
 
 RATES_FILE = "rates.json"
-_TARGET = "rlzoo_plus.doctor.probe_job:run_probe"
-_IMPORTS = "rlzoo_plus.doctor.probe_job:only_import"
+_TARGET = "rlzoo_plus.sweeps.probe_job:run_probe"
+_IMPORTS = "rlzoo_plus.sweeps.probe_job:only_import"
 # A shorter measurement says little; a longer one says no more.
 _SHORTEST_S, _USUAL_S, _LONGEST_S = 2.0, 2.5, 6.0
 _MOST_KINDS = 4
