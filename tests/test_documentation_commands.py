@@ -21,8 +21,8 @@ from support.fake_batch import fake_batch
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.image import WorkerImage
 from rlzoo_plus.commands import dispatch
-from rlzoo_plus.commands.dispatch import WITH_OVERRIDES
 from rlzoo_plus.commands.typed import CommandParser
+from rlzoo_plus.commands.verbs import WITH_OVERRIDES
 from rlzoo_plus.config.catalog import ALGORITHMS
 from rlzoo_plus.config.signatures import constructor_arguments
 from rlzoo_plus.errors import ConfigError

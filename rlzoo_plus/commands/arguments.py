@@ -6,16 +6,12 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+import rlzoo_plus
 from rlzoo_plus.analysis.find_run import LATEST
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import CommandParser, command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.run import Run
-
-if TYPE_CHECKING:
-    from rlzoo_plus.agents.policy import Policy
 
 RUN_HELP = "a run directory such as outputs/<env>/<algo>/..., the end of its path, or latest"
 WHICH_HELP = "the policy: best (default; else final), final, or the step of a checkpoint"
@@ -41,7 +37,7 @@ def add_policy(parser: ArgumentParser) -> None:
     add("--trust", action="store_true", help="import the run's own packages and wrappers")
 
 
-def opened(options: Namespace) -> tuple[Run, Policy]:
+def opened(options: Namespace) -> tuple[rlzoo_plus.Run, rlzoo_plus.Policy]:
     """Open the policy that the arguments name, and limit torch to one thread.
 
     Raises:
@@ -57,7 +53,7 @@ def opened(options: Namespace) -> tuple[Run, Policy]:
     return run, run.policy(options.which)
 
 
-def open_to_play(name: str, which: str | None, *, trust: bool) -> Run:
+def open_to_play(name: str, which: str | None, *, trust: bool) -> rlzoo_plus.Run:
     """Open the run whose policy is to be played; print which it is where that was not typed.
 
     Args:
@@ -68,7 +64,8 @@ def open_to_play(name: str, which: str | None, *, trust: bool) -> Run:
     Raises:
         ConfigError: There is no such run.
     """
-    run = Run.open(name, trust=trust, wanted=which or "")
+    # torch is imported here, when the arguments are known to be right.
+    run = rlzoo_plus.Run.open(name, trust=trust, wanted=which or "")
     notes = [f"{LATEST} is {printable(run.path)}"] if name == LATEST else []
     if which is None and run.which == "final" and not name.rstrip("/").endswith("final"):
         notes.append("it was never evaluated: its final policy is used")

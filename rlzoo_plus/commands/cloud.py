@@ -7,6 +7,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud.account import detach_policy, find_account
+from rlzoo_plus.cloud.project import find_stack, outputs_of, project_name, read_project, use_project
+from rlzoo_plus.cloud.running import end_all, find_items, forget_definitions
+from rlzoo_plus.cloud.stack import remove
 from rlzoo_plus.commands import cloud_build, cloud_deploy
 from rlzoo_plus.commands.typed import command_parser, make_console
 
@@ -60,8 +65,6 @@ _DESTROY = (
 
 
 def _use(options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.cloud.project import read_project, use_project
-
     project = read_project(options.project)
     use_project(project.name)
     console.print(f"using project {project.name}: {project.store}", markup=False)
@@ -69,10 +72,6 @@ def _use(options: argparse.Namespace, console: Console) -> int:
 
 
 def _status(options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.cloud import aws
-    from rlzoo_plus.cloud.project import find_stack, outputs_of, project_name
-    from rlzoo_plus.cloud.running import find_items
-
     name = project_name(options.project)
     stack = find_stack(name)
     bucket = outputs_of(stack).get("Store", "").removeprefix("s3://")
@@ -89,11 +88,6 @@ def _status(options: argparse.Namespace, console: Console) -> int:
 
 
 def _destroy(options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.cloud.account import detach_policy, find_account
-    from rlzoo_plus.cloud.project import find_stack, outputs_of, project_name
-    from rlzoo_plus.cloud.running import end_all, find_items, forget_definitions
-    from rlzoo_plus.cloud.stack import remove
-
     def tell(text: str) -> None:
         console.print(text, markup=False)
 

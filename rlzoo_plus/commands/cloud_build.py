@@ -8,6 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
+from rlzoo_plus.cloud.image import find_image, images
+from rlzoo_plus.cloud.image_build import (
+    TOOLS,
+    Recipe,
+    build,
+    find_tool,
+    log_in,
+    push,
+    write_context,
+)
+from rlzoo_plus.cloud.project import read_project
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,8 +36,6 @@ _DESCRIPTION = (
 
 def add_to(verbs: Any) -> None:
     """Add `build` to the sub-commands of `cloud`."""
-    from rlzoo_plus.cloud.image_build import TOOLS
-
     parser = verbs.add_parser(
         "build", help="build and push the image of workers", description=_DESCRIPTION
     )
@@ -50,8 +59,6 @@ def add_to(verbs: Any) -> None:
 
 def _build_image(options: argparse.Namespace, console: Console) -> int:
     """Build the image unless the project has it; return the exit code."""
-    from rlzoo_plus.cloud.image_build import find_tool, write_context
-
     recipe = _recipe(options)
     if options.context is not None:
         write_context(options.context, recipe)
@@ -68,10 +75,6 @@ def _build_image(options: argparse.Namespace, console: Console) -> int:
 
 
 def _build_and_push(recipe: Recipe, options: argparse.Namespace, console: Console) -> None:
-    from rlzoo_plus.cloud.image import find_image, images
-    from rlzoo_plus.cloud.image_build import find_tool, log_in, push
-    from rlzoo_plus.cloud.project import read_project
-
     project = read_project(options.project)
 
     def find() -> str | None:
@@ -101,15 +104,11 @@ def _build_and_push(recipe: Recipe, options: argparse.Namespace, console: Consol
 def _build(
     tool: str, reference: str, recipe: Recipe, options: argparse.Namespace, console: Console
 ) -> None:
-    from rlzoo_plus.cloud.image_build import build
-
     _tell(console, f"{tool} builds {reference}")
     build(tool, recipe, reference, pip_config=options.pip_config, more=options.more)
 
 
 def _recipe(options: argparse.Namespace) -> Recipe:
-    from rlzoo_plus.cloud.image_build import Recipe
-
     requirements, pip_config = options.requirements, options.pip_config
     if pip_config is not None and not pip_config.is_file():
         raise ConfigError(f"--pip-config: {printable(pip_config)} is not a file.")

@@ -6,6 +6,26 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.cloud.account import (
+    find_account,
+    find_network,
+    make_service_role,
+    missing_service_roles,
+    show_costs_by_project,
+    small_types,
+)
+from rlzoo_plus.cloud.aws import CloudError
+from rlzoo_plus.cloud.prices import load_prices
+from rlzoo_plus.cloud.project import (
+    find_stack,
+    outputs_of,
+    project_name,
+    read_project,
+    stack_name,
+    use_project,
+)
+from rlzoo_plus.cloud.quota import vcpu_quota
+from rlzoo_plus.cloud.stack import deploy, parameters_of, template_defaults
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.errors import ConfigError
 
@@ -76,16 +96,6 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def _deploy(options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.cloud.account import (
-        find_account,
-        find_network,
-        make_service_role,
-        missing_service_roles,
-        show_costs_by_project,
-    )
-    from rlzoo_plus.cloud.project import find_stack, outputs_of, read_project, use_project
-    from rlzoo_plus.cloud.stack import deploy, parameters_of, template_defaults
-
     def tell(text: str) -> None:
         console.print(text, markup=False)
 
@@ -128,8 +138,6 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
 
 
 def _name(given: str | None, asks: bool) -> str:
-    from rlzoo_plus.cloud.project import project_name, stack_name
-
     default = "rlzoo"
     try:
         default = project_name()
@@ -163,8 +171,6 @@ def _values(options: argparse.Namespace, old: dict[str, str], asks: bool) -> dic
 
 def _types(values: dict[str, str]) -> dict[str, dict[str, int]]:
     """Return what types of machines AWS may start, with their vCPUs, by the parameter."""
-    from rlzoo_plus.cloud.account import small_types
-
     largest = min(int(float(values[key])) for key in ("LargestVcpus", "MaxVcpus"))
     families = {"Types": "Family", "WideTypes": "Families", "GpuTypes": "GpuFamily"}
     names = {types: values[key].split(",") for types, key in families.items() if values[key]}
@@ -179,8 +185,6 @@ def _tell_plan(
     is_there: bool,
     tell: Any,
 ) -> None:
-    from rlzoo_plus.cloud.prices import load_prices
-
     prices = load_prices()
     tell(f"{'updates' if is_there else 'makes'} project {name}, stack rlzoo-{name}:")
     tell("  a private bucket, an image repository, roles, a security group without ingress")
@@ -207,9 +211,6 @@ def _tell_plan(
 
 
 def _tell_quotas(values: dict[str, str], tell: Any) -> None:
-    from rlzoo_plus.cloud.aws import CloudError
-    from rlzoo_plus.cloud.quota import vcpu_quota
-
     wanted = int(float(values["MaxVcpus"]))
     kinds = [("Spot vCPUs", False)] + [("Spot vCPUs with GPUs", True)] * bool(values["GpuFamily"])
     for kind, gpu in kinds:

@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> int:
         code = _EXIT[said]
     if options.json:
         gate = None if said is None else {"gate": options.gate, "margin": margin, "answer": said}
-        data = {"score": which, "sides": [_side_data(side, which) for side in sides]}
+        data: dict[str, Any] = {
+            "score": which,
+            "sides": [_side_data(side, which) for side in sides],
+        }
         data |= {**report.as_data(), "notes": notes, "gate": gate}
         print(json.dumps(finite(data), indent=2))
         return code

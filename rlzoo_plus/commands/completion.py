@@ -9,15 +9,15 @@ import re
 from glob import escape, glob
 from pathlib import Path
 
-from rlzoo_plus.commands.dispatch import VERBS, WITH_OVERRIDES, main_of, run
+from rlzoo_plus.commands.verbs import VERBS, WITH_OVERRIDES, main_of
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 # Some have sub-commands: lines of the help that begin with one.
 _SUB_COMMAND = re.compile(r"^    ([a-z][a-z-]*)(?: {2}|$)", re.MULTILINE)
 
 
-def complete(arguments: list[str]) -> int:
-    """Print what may follow in the command line of `COMP_LINE`.
+def complete(arguments: list[str]) -> bool:
+    """Print what may follow in the command line of `COMP_LINE`; return False to leave it to Hydra.
 
     Args:
         arguments: `-sc`, and what is asked for: `install=SHELL` or `query=SHELL`.
@@ -32,9 +32,9 @@ def complete(arguments: list[str]) -> int:
         if choices or not space:
             print(("\n" if arguments[1].endswith("fish") else " ").join(choices))
         if verb not in WITH_OVERRIDES or choices or not space:
-            return 0
+            return True
     os.environ["COMP_LINE"] = f"{program} {after}"
-    return run("train", arguments)
+    return False
 
 
 def choices_of(verb: str, line: str) -> list[str]:

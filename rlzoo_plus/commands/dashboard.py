@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from rlzoo_plus.analysis.dashboard.launch import serve
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.runs import folder_of
@@ -31,8 +32,6 @@ def main(arguments: list[str]) -> int:
     folder, _ = folder_of(options.dir)
     if not folder.is_dir():
         raise ConfigError(f"{printable(folder)} is not a folder. Give one with runs in it.")
-    from rlzoo_plus.analysis.dashboard.launch import serve
-
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", options.port)) == 0:
             raise ConfigError(

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from rlzoo_plus.artifacts.atomic import finite
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import add_policy, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
@@ -29,7 +30,6 @@ def main(arguments: list[str]) -> int:
     add("--picture", type=Path, metavar="FILE", help=picture_help)
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    from rlzoo_plus.artifacts.atomic import finite
     from rlzoo_plus.policies.diagnosis import diagnose, draw
 
     run = open_to_play(options.run, options.which, trust=options.trust)

@@ -7,75 +7,25 @@ import logging
 import select
 import signal
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from rlzoo_plus import __version__
+from rlzoo_plus.artifacts.secrets import redact
+from rlzoo_plus.artifacts.untrusted import printable_lines
+from rlzoo_plus.commands.completion import complete
 from rlzoo_plus.commands.typed import as_typed, drop_output, tell
+from rlzoo_plus.commands.verbs import OF_MACHINES, VERBS, main_of, usage
 from rlzoo_plus.errors import RUN_ERROR, USER_ERROR, ConfigError, RunError, unknown_name
 from rlzoo_plus.processes import pause_gc, resume_gc
 
-# The module of each is `rlzoo_plus.commands.VERB`.
-VERBS = {
-    "train": "train an agent: train algo=ppo env=cartpole_bullet",
-    "evaluate": "evaluate a trained policy on held-out episodes",
-    "replay": "play saved episodes again, and check each step",
-    "diagnose": "look into a trained policy, and at its reward",
-    "robustness": "measure a policy in changed worlds: mass, latency, noise",
-    "enjoy": "watch a trained policy in a window",
-    "record": "record a video of a trained policy",
-    "resume": "resume an unfinished run, bit for bit",
-    "doctor": "check a configuration before training, and measure its speed",
-    "new-robot": "write an environment for your own URDF",
-    "inspect": "show an environment; or a policy's episode, step by step",
-    "sweep": "manage the jobs of train -m: status, resume, ...",
-    "worker": "train runs of a sweep that is in a store",
-    "cloud": "make, show or remove your project in AWS: deploy, status, ...",
-    "study": "show a hyperparameter study: show, plot, best, ...",
-    "checkpoint": "ask a training process for a checkpoint",
-    "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
-    "plot": "plot learning curves of one or more runs",
-    "compare": "compare variants: difference, interval, test, gate",
-    "benchmark": "train a fixed suite over several seeds, as a table",
-    "report": "write an HTML report of runs, a sweep or a study",
-    "runs": "list runs: state, algorithm, environment, best return",
-    "dashboard": "show runs in the browser",
-    "ls": "list the sweeps in S3 or in a shared folder",
-    "push": "send a run to S3 or to a shared folder",
-    "pull": "bring a run from S3 or a shared folder, or the best one",
-    "trust": "trust packages of your own once, for all runs",
-    "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
-    "export": "export a policy as ONNX, TorchScript or an SB3 zip",
-    "import-sb3": "import a Stable-Baselines3 zip as a run",
-}
-# What machines in a cloud call; nobody types it.
-OF_MACHINES = ("leave-fleet",)
 # Verbs that import libraries to the end before collections begin.
 _TRAINING = ("train", "resume")
-# Verbs that take the overrides of `train`.
-WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
 _LONGEST_SHOWN = 300
 # Errors of the system about a path that the user chose; any other OSError is a bug.
 _ABOUT_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR),
     *(errno.ENAMETOOLONG, errno.ELOOP),
 }
-
-
-def usage() -> str:
-    """Return the overview of verbs."""
-    verbs = "\n".join(f"  {verb:<15}{text}" for verb, text in VERBS.items())
-    return (
-        "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
-        f"{verbs}\n\n"
-        "`rlzoo-plus VERB --help` shows the arguments of each.\n"
-        'Shell completion: eval "$(rlzoo-plus -sc install=bash)"'
-    )
-
-
-def main_of(verb: str) -> Callable[[list[str]], int | None]:
-    """Return the function that runs a verb; its module is imported here."""
-    return import_module(f"rlzoo_plus.commands.{verb.replace('-', '_')}").main
 
 
 def run(verb: str, arguments: list[str]) -> int:
@@ -93,9 +43,6 @@ def run(verb: str, arguments: list[str]) -> int:
         return int(main(arguments) or 0)
     except (ConfigError, RunError, OSError) as error:
         text = _about_path(error) if isinstance(error, OSError) else str(error)
-        from rlzoo_plus.artifacts.secrets import redact
-        from rlzoo_plus.artifacts.untrusted import printable_lines
-
         if logging.getLogger("rlzoo_plus").isEnabledFor(logging.DEBUG):
             from rlzoo_plus.runs.printing import print_traceback
 
@@ -119,13 +66,10 @@ def entry_point(verb: str | None = None) -> None:
         elif not arguments or arguments[0] in ("-h", "--help", "help"):
             tell(usage())
         elif arguments[0] == "--version":
-            from rlzoo_plus import __version__
-
             print(f"rlzoo-plus {__version__}")
         elif arguments[0] == "-sc":
-            from rlzoo_plus.commands.completion import complete
-
-            code = complete(arguments)
+            # Hydra knows the overrides, and writes the function of the shell.
+            code = 0 if complete(arguments) else run("train", arguments)
         else:
             code = run(arguments[0], arguments[1:])
     except SystemExit as stop:

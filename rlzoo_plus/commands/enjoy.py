@@ -6,6 +6,7 @@ import contextlib
 import time
 
 from rlzoo_plus.commands.arguments import opened, positive, require_display, run_parser
+from rlzoo_plus.envs.seeding import held_out_seeds
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +23,6 @@ def main(arguments: list[str]) -> int:
         require_display("enjoy", f"record a video instead: rlzoo-plus record {options.run}")
     run, policy = opened(options)
 
-    from rlzoo_plus.envs.seeding import held_out_seeds
     from rlzoo_plus.training.evaluation import play
 
     mode, played = (None if options.no_window else "human"), 0

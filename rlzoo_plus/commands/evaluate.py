@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rlzoo_plus
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import open_to_play, positive, run_parser
-from rlzoo_plus.runs.run import Run
+from rlzoo_plus.policies.episode import check_free, save_episodes
 
 if TYPE_CHECKING:
     from rlzoo_plus.policies.recorder import EpisodeRecorder
@@ -39,7 +40,6 @@ def main(arguments: list[str]) -> int:
     recorders: list[EpisodeRecorder] = []
     watching = None
     if folder is not None:
-        from rlzoo_plus.policies.episode import check_free
         from rlzoo_plus.policies.recorder import EpisodeRecorder
 
         check_free(folder)
@@ -65,9 +65,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _save(folder: Path, recorder: EpisodeRecorder, run: Run, record: dict[str, Any]) -> None:
-    from rlzoo_plus.policies.episode import save_episodes
-
+def _save(
+    folder: Path, recorder: EpisodeRecorder, run: rlzoo_plus.Run, record: dict[str, Any]
+) -> None:
     names = ("which", "step", "deterministic", "overrides")
     path = None if run.path is None else str(run.path.resolve())
     about = {"run": path, "env": run.config.env.id, **{name: record[name] for name in names}}

@@ -28,25 +28,24 @@ def main(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return 2
     options = parser.parse_args(arguments)
+    from rlzoo_plus.export import graph, writing
+
     if options.format == "onnx":
-        # Loading takes seconds.
-        from rlzoo_plus.export.graph import check_onnx_is_there
-
-        check_onnx_is_there()
+        # Before the run is opened, which takes seconds.
+        graph.check_onnx_is_there()
     run, policy = opened(options)
-
-    from rlzoo_plus.export.writing import FILE_NAMES, export_policy
-
     path = options.output
     if path is None:
-        path = run.folder / "export" / options.which / FILE_NAMES[options.format]
+        path = run.folder / "export" / options.which / writing.FILE_NAMES[options.format]
         check_inside(run.folder, path)
     if path.is_dir():
-        raise ConfigError(f"--output {path} is a folder. Name a file: {path / FILE_NAMES['onnx']}.")
+        raise ConfigError(
+            f"--output {path} is a folder. Name a file: {path / writing.FILE_NAMES['onnx']}."
+        )
     name = "" if run.path is None else run.path.name
     about = {"step": str(policy.step), "which": options.which, "run": name}
     try:
-        exported = export_policy(policy, run.config, path, options.format, about)
+        exported = writing.export_policy(policy, run.config, path, options.format, about)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}.") from error
     for file in exported.files:

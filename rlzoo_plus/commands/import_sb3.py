@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir, new_run_dir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.config.catalog import get_algorithm
-from rlzoo_plus.config.overrides import typed_values
+from rlzoo_plus.config.overrides import as_arguments, typed_values
+from rlzoo_plus.config.own_code import is_harmless, own_code
 from rlzoo_plus.config.search_path import conf_dir, group_options
 from rlzoo_plus.config.zoo_files import EnvFile, load_env_files
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.load import load
 
 # Keys of names that are checked once the configuration is composed.
 _CHECKED = ("env.wrappers=",)
@@ -27,24 +31,21 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Import a zip and print what to do next; return the exit code."""
     options = _parse(arguments)
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.config.overrides import as_arguments
-    from rlzoo_plus.export.sb3_archive import read_archive, read_statistics
-    from rlzoo_plus.export.sb3_import import about_file, build, guess, write_run
-    from rlzoo_plus.export.zoo_agent import find_files, read_settings
-    from rlzoo_plus.runs.load import load
+    from rlzoo_plus.export import sb3_archive, sb3_import, zoo_agent
 
-    files = find_files(options.file)
+    files = zoo_agent.find_files(options.file)
     if options.algo is not None:
         _check_algorithm(options.algo)
-    settings = None if files.settings is None else read_settings(files.settings, options.algo)
+    settings = (
+        None if files.settings is None else zoo_agent.read_settings(files.settings, options.algo)
+    )
     algo = settings.algo if settings else options.algo
     if algo is None:
         raise ConfigError(f"{files.archive} has no config.yml and args.yml beside it: add --algo.")
     _check_algorithm(algo)
-    archive = read_archive(files.archive)
+    archive = sb3_archive.read_archive(files.archive)
     pickled = options.vecnormalize or files.statistics
-    statistics = None if pickled is None else read_statistics(pickled)
+    statistics = None if pickled is None else sb3_archive.read_statistics(pickled)
     given = set(typed_values(options.overrides))
     if settings and settings.normalizes_observations and not (statistics or "normalize" in given):
         raise ConfigError(
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
             "--vecnormalize FILE.pkl; normalize=false imports it nevertheless."
         )
     chosen, told, notes = _environment(options, settings)
-    guessed, more = guess(archive, algo, statistics, given, told)
+    guessed, more = sb3_import.guess(archive, algo, statistics, given, told)
     if statistics is None and settings is None:
         more.append("assumes training without normalisation; if not, add --vecnormalize FILE")
     # Before what may fail: they say why.
@@ -63,9 +64,12 @@ def main(arguments: list[str]) -> int:
     _refuse_foreign(guessed, files)
     config = load(as_arguments(overrides, options.config_dir, {}))
     _refuse_own_code(config, [*chosen, *options.overrides], files)
-    bundle = build(config, archive, statistics, about_file(files.archive, archive))
+    about = sb3_import.about_file(files.archive, archive)
+    bundle = sb3_import.build(config, archive, statistics, about)
     run = _claim(options.output, config)
-    write_run(run, config, bundle, command_line(["rlzoo-plus", "import-sb3", *arguments]))
+    sb3_import.write_run(
+        run, config, bundle, command_line(["rlzoo-plus", "import-sb3", *arguments])
+    )
     print(f"wrote {run.path}")
     for part in (files.archive, files.settings, pickled):
         if part is not None and part != options.file:
@@ -113,8 +117,6 @@ def _environment(
 
 def _refuse_foreign(guessed: list[str], files: AgentFiles) -> None:
     """Raise a ConfigError if a file sets what opens a window or imports a module."""
-    from rlzoo_plus.config.own_code import is_harmless
-
     foreign = [text for text in guessed if not text.startswith(_CHECKED) and not is_harmless(text)]
     if foreign:
         raise ConfigError(
@@ -125,8 +127,6 @@ def _refuse_foreign(guessed: list[str], files: AgentFiles) -> None:
 
 def _refuse_own_code(config: RunConfig, trusted: list[str], files: AgentFiles) -> None:
     """Raise a ConfigError if a file names code that is neither shipped nor named by the user."""
-    from rlzoo_plus.config.own_code import own_code
-
     foreign = [name for name in own_code(config) if name not in " ".join(trusted)]
     if files.settings is not None and foreign:
         raise ConfigError(
@@ -137,8 +137,6 @@ def _refuse_own_code(config: RunConfig, trusted: list[str], files: AgentFiles) -
 
 
 def _claim(output: Path | None, config: RunConfig) -> RunDir:
-    from rlzoo_plus.artifacts.run_dir import OUTPUTS, RunDir, new_run_dir
-
     if output is None:
         run = new_run_dir(OUTPUTS, str(config.env.name), config.algo.name, config.seed)
     else:

@@ -8,7 +8,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
+from rlzoo_plus.commands.replay import run_of
 from rlzoo_plus.commands.typed import command_parser, make_console
+from rlzoo_plus.envs.seeding import held_out_seeds
+from rlzoo_plus.policies.episode import episode_files, load_episode
+from rlzoo_plus.runs.load import load
 
 
 def main(arguments: list[str]) -> int:
@@ -44,54 +48,43 @@ def main(arguments: list[str]) -> int:
         if overrides[1:]:
             parser.error(f"unrecognized arguments: {' '.join(overrides[1:])}")
         return _step_through(overrides[0], options)
-    from rlzoo_plus.doctor.inspection import (
-        as_data,
-        check_path,
-        inspect_env,
-        make_picture,
-        print_inspection,
-    )
-    from rlzoo_plus.runs.load import load
+    from rlzoo_plus.doctor import inspection
 
     if options.picture is not None:
-        check_path(options.picture)
+        inspection.check_path(options.picture)
     spec = load(overrides).env
-    inspection = inspect_env(spec, options.seconds)
+    found = inspection.inspect_env(spec, options.seconds)
     if options.json:
-        print(json.dumps(as_data(inspection), indent=2))
+        print(json.dumps(inspection.as_data(found), indent=2))
     else:
-        print_inspection(make_console(), inspection)
+        inspection.print_inspection(make_console(), found)
     if options.picture is not None:
-        make_picture(spec, options.picture)
+        inspection.make_picture(spec, options.picture)
         if not options.json:
             print(f"wrote {options.picture}")
     return 0
 
 
 def _step_through(name: str, options: Namespace) -> int:
-    from rlzoo_plus.policies.stepping import as_data, step_through, table, views_of_run
+    from rlzoo_plus.policies import stepping
 
     if Path(name).is_file() and Path(name).suffix in (".json", ".npz"):
-        from rlzoo_plus.commands.replay import run_of
-        from rlzoo_plus.policies.episode import episode_files, load_episode
-        from rlzoo_plus.policies.stepping import views_of_file
-
         (file,) = episode_files(Path(name))
         episode, about = load_episode(file)
         run = run_of(file, about, None, trust=options.trust)
-        views = views_of_file(run, episode, run.changed_config(about["overrides"])[0])
+        views = stepping.views_of_file(run, episode, run.changed_config(about["overrides"])[0])
     else:
-        from rlzoo_plus.envs.seeding import held_out_seeds
-
         run = open_to_play(name, options.which, trust=options.trust)
         run.require_trust()
         policy = run.policy(options.which)
         seed = held_out_seeds(options.episode, options.seed)[-1]
-        episode, views = views_of_run(run, policy, seed, deterministic=not options.stochastic)
+        episode, views = stepping.views_of_run(
+            run, policy, seed, deterministic=not options.stochastic
+        )
     if options.json:
-        print(json.dumps(as_data(episode, views)))
+        print(json.dumps(stepping.as_data(episode, views)))
     elif sys.stdin.isatty():
-        step_through(views, input, print)
+        stepping.step_through(views, input, print)
     else:
-        print(table(views))
+        print(stepping.table(views))
     return 0

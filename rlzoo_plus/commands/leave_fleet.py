@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from rlzoo_plus.cloud.fleets import leave_fleet
 from rlzoo_plus.commands.typed import command_parser, tell
+from rlzoo_plus.store.contract import StoreError, open_store
+from rlzoo_plus.store.submissions import split_sweep_url
+from rlzoo_plus.sweeps.launchers.submitter import Submitter
 
 # Exit code of a machine that must not end.
 NEEDED = 75
@@ -26,11 +30,6 @@ def main(arguments: list[str]) -> int:
         help="exit with 75 if all machines are needed for the runs that have not ended",
     )
     options = parser.parse_args(arguments)
-
-    from rlzoo_plus.cloud.fleets import leave_fleet
-    from rlzoo_plus.store.contract import StoreError, open_store
-    from rlzoo_plus.store.submissions import split_sweep_url
-    from rlzoo_plus.sweeps.launchers.submitter import Submitter
 
     n_open = None
     if options.unless_needed:

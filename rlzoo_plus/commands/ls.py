@@ -11,6 +11,7 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.workers.store_folders import list_folders, shown_name
 
 _HEADS = ("name", "done", "failed", "running", "waiting", "last beat", "best return")
 
@@ -29,8 +30,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     options = parser.parse_args(arguments)
 
-    from rlzoo_plus.workers.store_folders import list_folders, shown_name
-
     if "://" not in options.store and not Path(options.store).is_dir():
         raise ConfigError(f"{printable(options.store)}: no such folder. Name one, or s3://...")
     store = open_store(options.store)
@@ -42,10 +41,10 @@ def main(arguments: list[str]) -> int:
         tell(f"nothing in {printable(store.url)} yet. Send a run: rlzoo-plus push RUN STORE")
         return 0
 
-    from rich.table import Table
-    from rich.text import Text
+    from rich import table as tables
+    from rich import text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = tables.Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for head in _HEADS:
         table.add_column(head, justify="left" if head == "name" else "right", no_wrap=True)
     for folder in folders:
@@ -55,7 +54,7 @@ def main(arguments: list[str]) -> int:
             cells[-1] += f" ({folder.cancelled:,} cancelled)"
         cells.append("-" if folder.newest_s is None else f"{duration(folder.newest_s)} ago")
         cells.append("-" if folder.best is None else f"{folder.best:.1f}")
-        table.add_row(*map(Text, [shown_name(folder), *cells]))
+        table.add_row(*map(text.Text, [shown_name(folder), *cells]))
     console = make_console()
     console.print(table)
     if any(folder.is_sweep for folder in folders):

@@ -23,24 +23,22 @@ def main(arguments: list[str]) -> int:
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.doctor.new_robot.survey import survey
-        from rlzoo_plus.doctor.new_robot.urdf import read_urdf
-    from rlzoo_plus.doctor.new_robot.text import MODES, NewRobot, check_name, write_robot
+        from rlzoo_plus.doctor.new_robot import survey, text, urdf
 
     if options.mode in ("pd", "end_effector"):
         raise ConfigError(
             f"--mode {options.mode} needs gains, or the name of a link, that no URDF states. Start "
             "with --mode position, and see docs/own_robot.md for what to change in the file."
         )
-    if options.mode not in MODES:
-        raise ConfigError(f"--mode: {unknown_name('mode', options.mode, MODES)}")
+    if options.mode not in text.MODES:
+        raise ConfigError(f"--mode: {unknown_name('mode', options.mode, text.MODES)}")
     folder = options.directory.resolve()
-    check_name(options.name, folder)
-    urdf = read_urdf(options.urdf)
-    robot = survey(urdf, options.rest)
+    text.check_name(options.name, folder)
+    robot_file = urdf.read_urdf(options.urdf)
+    robot = survey.survey(robot_file, options.rest)
     is_free = robot.stands_free if options.base == "auto" else options.base == "free"
-    new = NewRobot(options.name, folder, options.mode, is_free, options.forward)
-    for path in write_robot(new, urdf, robot, force=options.force):
+    new = text.NewRobot(options.name, folder, options.mode, is_free, options.forward)
+    for path in text.write_robot(new, robot_file, robot, force=options.force):
         print(f"wrote {path}")
     _print_summary(new, robot, options)
     return 0

@@ -8,12 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.analysis.find_run import Place, read_config, trust_option
+from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.cache import split_run_url
+from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.store.pull import pull_run
 
 if TYPE_CHECKING:
     from rlzoo_plus.runs.best import Best, Played
@@ -30,9 +35,6 @@ def main(arguments: list[str]) -> int:
     if options.to is not None:
         _check_free(options.to)
     if not options.best:
-        from rlzoo_plus.store.cache import split_run_url
-        from rlzoo_plus.store.contract import open_store
-
         url, name = split_run_url(options.run)
         _pull(open_store(url), name, options)
         return 0
@@ -110,8 +112,6 @@ def _check_free(path: Path) -> None:
 
 def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tuple[Path, int | None]:
     """Bring a run; return its directory and the step that it can be resumed from."""
-    from rlzoo_plus.store.pull import pull_run
-
     path = options.to or OUTPUTS / name
     _check_free(path)
     try:
@@ -122,8 +122,6 @@ def _bring(store: ArtifactStore, name: str, options: argparse.Namespace) -> tupl
 
 def _trust_option(path: Path, *, to_train: bool) -> str:
     """Return the option that a command about a run needs, or nothing."""
-    from rlzoo_plus.analysis.find_run import Place, read_config, trust_option
-
     try:
         return trust_option(read_config(Place(path)), to_train=to_train)
     except ConfigError:
@@ -144,8 +142,6 @@ def _pull(store: ArtifactStore, name: str, options: argparse.Namespace) -> None:
 
 
 def _print(best: Best) -> None:
-    from rlzoo_plus.analysis.run_list import aligned
-
     here = f"{_LABELS[best.metric]} here (95% interval)"
     columns = ("algo", "seed", "steps", "recorded", here, "behind the first", "run")
     print("\n".join(aligned([columns, *map(_row, best.played)], _RIGHT)))

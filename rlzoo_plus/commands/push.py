@@ -5,11 +5,18 @@ from __future__ import annotations
 import secrets
 
 from rlzoo_plus.analysis.find_run import find_place, read_config
+from rlzoo_plus.analysis.progress import about_run, read_report
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.store_sender import last_state
+from rlzoo_plus.runs.store_sync import name_in_store
+from rlzoo_plus.store.contract import is_name, open_store
+from rlzoo_plus.store.lease import RunLease, list_leases
+from rlzoo_plus.store.mirror import RUNS, RunMirror
+from rlzoo_plus.store.sync import RunSync
 
 
 def main(arguments: list[str]) -> int:
@@ -28,14 +35,6 @@ def main(arguments: list[str]) -> int:
     place = find_place(options.run)
     if place.is_bundle or place.is_copy:
         raise ConfigError(f"{printable(options.run)} is not a run directory. Name one.")
-
-    from rlzoo_plus.analysis.progress import about_run, read_report
-    from rlzoo_plus.runs.store_sender import last_state
-    from rlzoo_plus.runs.store_sync import name_in_store
-    from rlzoo_plus.store.contract import is_name, open_store
-    from rlzoo_plus.store.lease import RunLease, list_leases
-    from rlzoo_plus.store.mirror import RUNS, RunMirror
-    from rlzoo_plus.store.sync import RunSync
 
     run, config = RunDir(place.path), read_config(place)
     name = options.name or name_in_store(run.path, config.sweep)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import rlzoo_plus
+from rlzoo_plus.artifacts.inside import check_inside
 from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.run import Run
 
 _WORST_OF = 20
 
@@ -51,7 +53,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _record(
-    runs: list[Run], which: str | None, out: Path, overlay: bool, worst: int | None, common: dict
+    runs: list[rlzoo_plus.Run],
+    which: str | None,
+    out: Path,
+    overlay: bool,
+    worst: int | None,
+    common: dict[str, Any],
 ) -> int:
     from rlzoo_plus.policies.video import Shown, record_policies
 
@@ -64,11 +71,9 @@ def _record(
     return record_policies(shown, out, overlay=overlay, worst_of=worst or 0, **common)
 
 
-def _default_out(runs: list[Run], which: str | None) -> Path:
+def _default_out(runs: list[rlzoo_plus.Run], which: str | None) -> Path:
     if len(runs) > 1:
         raise ConfigError("--out names the video of several runs, e.g. --out side_by_side.mp4.")
-    from rlzoo_plus.artifacts.inside import check_inside
-
     path = runs[0].folder / "videos" / f"{which or runs[0].which}-explained.mp4"
     check_inside(runs[0].folder, path)
     return path

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rlzoo_plus
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.arguments import RUN_HELP, positive, require_display
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.run import Run
+from rlzoo_plus.policies.episode import episode_files, load_episode
 
 if TYPE_CHECKING:
     from rlzoo_plus.policies.episode import Episode
+    from rlzoo_plus.policies.replay import PlayedStep
 
 
 def main(arguments: list[str]) -> int:
@@ -38,8 +40,6 @@ def main(arguments: list[str]) -> int:
     add("--video", type=Path, metavar="FILE", help="write one episode as .mp4 or .gif")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    from rlzoo_plus.policies.episode import episode_files, load_episode
-
     files = episode_files(options.path)
     if options.video is not None and len(files) > 1:
         raise ConfigError(f"--video shows one episode, and there are {len(files)}. Name its file.")
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     return 0 if n_same == len(rows) else 1
 
 
-def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) -> Run:
+def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) -> rlzoo_plus.Run:
     """Open the run that played a saved episode.
 
     Args:
@@ -74,7 +74,7 @@ def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) 
         ConfigError: It is not there.
     """
     if name is not None:
-        return Run.open(name, trust=trust)
+        return rlzoo_plus.Run.open(name, trust=trust)
     around = next((p for p in file.resolve().parents if RunDir(p).config_file.is_file()), None)
     named = Path(about.get("run", ""))
     if around is None and not (about.get("run") and named.exists()):
@@ -87,17 +87,19 @@ def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) 
             f"{printable(file)} was played with {printable(' '.join(about['overrides']))}, which "
             "reads your variables. If you know where it comes from, add --trust."
         )
-    return Run.open(around or named, trust=trust)
+    return rlzoo_plus.Run.open(around or named, trust=trust)
 
 
-def _replay(run: Run, episode: Episode, about: dict[str, Any], options: Any) -> dict[str, Any]:
-    from rlzoo_plus.policies.replay import PlayedStep, replay
-    from rlzoo_plus.training.evaluation import one_torch_thread
+def _replay(
+    run: rlzoo_plus.Run, episode: Episode, about: dict[str, Any], options: Any
+) -> dict[str, Any]:
+    from rlzoo_plus.policies.replay import replay
+    from rlzoo_plus.training import evaluation, media
 
     config, _ = run.changed_config(about["overrides"])
     mode = "human" if options.render else "rgb_array" if options.video else None
     frames: list[Any] = []
-    with one_torch_thread(), contextlib.closing(run.env(1, mode, config=config)) as venv:
+    with evaluation.one_torch_thread(), contextlib.closing(run.env(1, mode, config=config)) as venv:
         metadata = venv.get_attr("metadata")[0] or {}
         fps = float(metadata.get("render_fps") or 30.0)
         watch: Callable[[PlayedStep], None] | None = None
@@ -106,18 +108,17 @@ def _replay(run: Run, episode: Episode, about: dict[str, Any], options: Any) -> 
             def watch(step: PlayedStep) -> None:
                 time.sleep(1.0 / fps / options.speed)
         elif options.video:
-            from rlzoo_plus.training.media import caption, rendered
 
             def watch(step: PlayedStep) -> None:
                 if step.end is None:
                     text = f"seed {episode.seed}   step {len(frames) + 1}"
-                    frames.append(caption(rendered(venv), f"{text}   reward {step.reward:.3f}"))
+                    frames.append(
+                        media.caption(media.rendered(venv), f"{text}   reward {step.reward:.3f}")
+                    )
 
         found = replay(episode, venv, watch)
     if options.video:
-        from rlzoo_plus.training.media import write_video
-
-        write_video(iter(frames), options.video, fps)
+        media.write_video(iter(frames), options.video, fps)
     steps = f"{episode.n_steps} steps, return {episode.episode_return:.2f}"
     return {
         "seed": episode.seed,

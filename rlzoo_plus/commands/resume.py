@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import rlzoo_plus
+from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.commands.arguments import RUN_HELP
-from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.commands.train import train_plan
+from rlzoo_plus.commands.typed import command_parser, make_console
+from rlzoo_plus.runs.printing import set_up_logging
 
 
 def main(arguments: list[str]) -> int:
@@ -28,13 +32,7 @@ def main(arguments: list[str]) -> int:
     trust = "import the run's packages, wrappers and callbacks, use its tracker and store"
     add("--trust", action="store_true", help=trust)
     options = parser.parse_args(arguments)
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.train import train_plan
-    from rlzoo_plus.commands.typed import make_console
-    from rlzoo_plus.runs.printing import set_up_logging
-    from rlzoo_plus.runs.run import Run
-
-    plan = Run.open(options.run, trust=options.trust).plan_to_resume(options.overrides)
+    plan = rlzoo_plus.Run.open(options.run, trust=options.trust).plan_to_resume(options.overrides)
     console = make_console()
     set_up_logging(plan.config.log.level, console)
     return train_plan(plan, console, command_line(["rlzoo-plus", "resume", *arguments]))

@@ -6,18 +6,21 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
+import rlzoo_plus
+from rlzoo_plus.analysis.run_list import find_runs
 from rlzoo_plus.artifacts.inside import check_inside
+from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, printable
 from rlzoo_plus.commands.arguments import RUN_HELP, WHICH_HELP, not_negative, open_to_play, positive
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.runs.run import Run
 
 # Of more policies only the ranking is printed.
 _MOST_TABLES = 3
 # A policy: its label, its run and which of its policies.
-_Candidate = tuple[str, Run, str | None]
+_Candidate: TypeAlias = "tuple[str, rlzoo_plus.Run, str | None]"
 
 
 def main(arguments: list[str]) -> int:
@@ -44,8 +47,7 @@ def main(arguments: list[str]) -> int:
     add("--trust", action="store_true", help="import the runs' own packages and wrappers")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    from rlzoo_plus.policies.degradation import plot, ranking, table
-    from rlzoo_plus.policies.robustness import DEFAULT_GRID, measure, ranked, read_grid
+    from rlzoo_plus.policies import degradation, robustness
 
     if options.out is not None and options.out.suffix.lower() != ".png":
         raise ConfigError(f"--out {printable(options.out)}: plots are PNG files; end it in .png.")
@@ -53,26 +55,27 @@ def main(arguments: list[str]) -> int:
     for _, run, _ in candidates:
         run.require_trust()
     out = options.out or _default_out(candidates)
-    changes = read_grid(options.grid or DEFAULT_GRID)
+    changes = robustness.read_grid(options.grid or robustness.DEFAULT_GRID)
     found = []
     numbers = {"episodes": options.episodes, "seed": options.seed, "n_envs": options.n_envs}
     for label, run, which in candidates:
         if sys.stderr.isatty():
             print(f"{printable(label)}: {len(changes) + 1} worlds ...", file=sys.stderr)
-        found.append(measure(run, which, changes, label=label, **numbers))
+        found.append(robustness.measure(run, which, changes, label=label, **numbers))
     paths = {label: (str(run.path), which or run.which) for label, run, which in candidates}
-    best = ranked(found)[0]
-    plot(found, out)
+    best = robustness.ranked(found)[0]
+    degradation.plot(found, out)
     if options.json:
         rows = [{**one.data(), "run": paths[one.label][0], "which": paths[one.label][1]}
-                for one in ranked(found)]  # fmt: skip
+                for one in robustness.ranked(found)]  # fmt: skip
         chosen = best.label if options.choose else None
         print(json.dumps({"policies": rows, "chosen": chosen, "plot": str(out)}))
         return 0
     if len(found) <= _MOST_TABLES:
-        print("\n\n".join(f"{printable(one.label)}\n{table(one)}" for one in found))
+        print("\n\n".join(f"{printable(one.label)}\n{degradation.table(one)}" for one in found))
     if len(found) > 1:
-        print(f"\n{ranking(found)}" if len(found) <= _MOST_TABLES else ranking(found))
+        table = degradation.ranking(found)
+        print(f"\n{table}" if len(found) <= _MOST_TABLES else table)
     if options.choose:
         path, which = paths[best.label]
         print(f"chosen: {which} of {printable(path, LONGEST_LINE)}, worst case {best.worst}: "
@@ -85,16 +88,13 @@ def _candidates(
     names: list[str], which: str | None, choose: bool, *, trust: bool
 ) -> list[_Candidate]:
     """Return the policies to compare."""
-    from rlzoo_plus.analysis.run_list import find_runs
-    from rlzoo_plus.artifacts.run_dir import RunDir
-
     runs = []
     for name in names:
         path = Path(name)
         is_folder = path.is_dir() and not os.path.lexists(RunDir(path).config_file)
         inside = find_runs([path]) if is_folder else []
         if inside:
-            runs += [Run.open(run.path, trust=trust) for run in inside]
+            runs += [rlzoo_plus.Run.open(run.path, trust=trust) for run in inside]
         else:
             runs.append(open_to_play(name, which, trust=trust))
     if len(runs) > 1 or not choose:

@@ -12,6 +12,8 @@ from rlzoo_plus.analysis.index import RunEntry, load_runs
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.store.cache import mirror_light_files
+from rlzoo_plus.store.contract import open_store
 
 RUNS_HELP = (
     "a run; a folder such as a sweep, for all runs in it; a study's name; a pattern; or s3://"
@@ -41,9 +43,6 @@ def run_groups(names: Sequence[str]) -> dict[str, list[RunEntry]]:
 
 def _paths(name: str) -> list[Path]:
     if name.startswith("s3://") and "/runs/" not in name:
-        from rlzoo_plus.store.cache import mirror_light_files
-        from rlzoo_plus.store.contract import open_store
-
         return [mirror_light_files(open_store(name))]
     if os.path.lexists(name):
         return [Path(name)]

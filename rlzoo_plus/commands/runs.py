@@ -16,6 +16,9 @@ from rlzoo_plus.analysis.run_list import COLUMNS, STATES, RunSummary, aligned, c
 from rlzoo_plus.artifacts.run_dir import OUTPUTS
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
+from rlzoo_plus.store.cache import mirror_light_files
+from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.store.mirror import RUNS
 
 COLOURS = {
     "running": "cyan",
@@ -71,10 +74,6 @@ def folder_of(name: str | None) -> tuple[Path, str | None]:
     """Return where to look, and the URL that stands for it if it is a copy of a store."""
     if name is None or not name.startswith("s3://"):
         return Path(name or OUTPUTS), None
-    from rlzoo_plus.store.cache import mirror_light_files
-    from rlzoo_plus.store.contract import open_store
-    from rlzoo_plus.store.mirror import RUNS
-
     store = open_store(name)
     return mirror_light_files(store), f"{store.url}/{RUNS}"
 

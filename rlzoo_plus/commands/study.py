@@ -17,6 +17,16 @@ from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.sweeps.presence import living_controllers
+from rlzoo_plus.tuning.experiment_file import winner_options
+from rlzoo_plus.tuning.stored_study import open_stored
+from rlzoo_plus.tuning.study_plots import (
+    FEWEST_TRIALS,
+    Overview,
+    importances,
+    plot_study,
+    plot_with_optuna,
+)
 from rlzoo_plus.tuning.study_report import counts, number_text
 from rlzoo_plus.tuning.study_view import (
     importance_table,
@@ -36,8 +46,6 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Run a sub-command; return the exit code."""
     options = _parse(arguments)
-    from rlzoo_plus.tuning.stored_study import open_stored
-
     stored = open_stored(options.study, trust=options.trust)
     with warnings.catch_warnings():
         # What Optuna and matplotlib warn of in odd trials does not help the user.
@@ -46,8 +54,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.presence import living_controllers
-
     views, controllers = stored.study.trials(), len(living_controllers(stored.folder))
     best = stored.study.best(10)
     if options.json:
@@ -78,8 +84,6 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.study_plots import Overview, plot_study, plot_with_optuna
-
     study, hpo = stored.study, stored.hpo
     views = study.trials()
     count = 1 if len(hpo.objectives) == 1 else len(views)
@@ -116,8 +120,6 @@ def _forged_trials_refused(stored: KnownStudy) -> Iterator[None]:
 
 
 def _importance(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.tuning.stored_study import FEWEST_TRIALS
-
     found = {name: _importances(stored, place) for place, name in enumerate(stored.hpo.objectives)}
     if options.json:
         print(json.dumps(found))
@@ -133,8 +135,6 @@ def _importance(stored: KnownStudy, options: argparse.Namespace, console: Consol
 
 def _importances(stored: KnownStudy, objective: int = 0) -> dict[str, float]:
     """Return the importance of each hyperparameter for an objective."""
-    from rlzoo_plus.tuning.stored_study import importances
-
     with _forged_trials_refused(stored):
         return importances(stored.study.optuna_study, objective)
 
@@ -160,8 +160,6 @@ def _best(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
         words = ["rlzoo-plus", "train", f"study={stored.reference}", f"trial={view.number}"]
         console.print(command_line(words), markup=False)
     if experiment is not None:
-        from rlzoo_plus.tuning.experiment_file import winner_options
-
         found_by = winner_options(stored.folder, experiment) or stored.config_options
         words = ["rlzoo-plus", "train", *found_by, f"experiment={experiment}"]
         console.print("the same as an experiment, with its number of threads:")
@@ -174,7 +172,7 @@ def _found(stored: KnownStudy, view: TrialView, report: Published) -> list[str]:
     names, again = list(stored.hpo.objectives), report.retrained.get(view.number)
     values = zip(names, view.values or (), strict=False)
     searched = ", ".join(f"{name} {number_text(value)}" for name, value in values)
-    found = {name: again and again.estimate(name) for name in names}
+    found = {name: None if again is None else again.estimate(name) for name in names}
     is_known = any(each is not None for each in found.values())
     how = "best on fresh seeds" if is_known else "best by the metric of the search"
     lines = [f"trial {view.number}, {how}"]

@@ -9,11 +9,23 @@ import time
 from typing import TYPE_CHECKING
 
 from rlzoo_plus.artifacts.inside import OutsideError
+from rlzoo_plus.commands.sweep_in_store import act
 from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.ledger import REMOVED, Ledger, open_sweep
+from rlzoo_plus.sweeps.logs import log_tail, print_logs
 from rlzoo_plus.sweeps.presence import ask_to_stop, living_controllers
 from rlzoo_plus.sweeps.states import JobState, look_at
+from rlzoo_plus.sweeps.summary import as_data, summarise
+from rlzoo_plus.sweeps.sweep_job import placed_again, remove_unfinished
+from rlzoo_plus.sweeps.sweep_view import (
+    SweepView,
+    print_failed,
+    print_rows,
+    print_summary,
+    state_of,
+)
 from rlzoo_plus.workers.store_sweep import find_store_sweep
 
 if TYPE_CHECKING:
@@ -49,18 +61,12 @@ def main(arguments: list[str]) -> int:
 def _act(options: argparse.Namespace) -> int:
     found = find_store_sweep(options.sweep)
     if found is not None:
-        from rlzoo_plus.commands.sweep_in_store import act
-
         return act(found, options, make_console())
     return int(options.action(open_sweep(options.sweep), options, make_console()))
 
 
 def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
     """Run the unfinished jobs, or those that have failed."""
-    from rlzoo_plus.sweeps import multirun
-    from rlzoo_plus.sweeps.sweep_job import placed_again
-    from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
-
     views = look_at(ledger.read())
     failed = [view.job for view in views if view.state is JobState.FAILED]
     jobs = failed
@@ -85,9 +91,6 @@ def _run(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
 
 
 def _status(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.summary import as_data, summarise
-    from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
-
     if options.watch:
         _watch(ledger, console)
     views = look_at(ledger.read())
@@ -106,8 +109,6 @@ def _watch(ledger: Ledger, console: Console) -> None:
     """Show the sweep until no controller works on it; without a terminal, a line a second."""
     from rich.live import Live
 
-    from rlzoo_plus.sweeps.sweep_view import state_of
-
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while living_controllers(ledger.sweep):
             views = look_at(ledger.read())
@@ -119,8 +120,6 @@ def _watch(ledger: Ledger, console: Console) -> None:
 
 
 def _logs(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.logs import log_tail, print_logs
-
     views = look_at(ledger.read())
     print_logs(views, options.part, lambda job: log_tail(job, options.lines), console)
     return 0
@@ -135,8 +134,6 @@ def _cancel(ledger: Ledger, options: argparse.Namespace, console: Console) -> in
 
 
 def _prune(ledger: Ledger, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.sweep_job import remove_unfinished
-
     if living_controllers(ledger.sweep):
         raise ConfigError(f"{ledger.sweep}: a controller is at work. Stop it first: sweep cancel.")
     views = look_at(ledger.read())
@@ -199,6 +196,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             yes = "remove them; without it they are only listed"
             verb.add_argument("--yes", action="store_true", help=yes)
     # Overrides may come before and after options.
+    options: argparse.Namespace
     options, rest = parser.parse_known_args(arguments)
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -18,7 +18,10 @@ from rlzoo_plus.commands.sweep_machines import (
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
+from rlzoo_plus.sweeps.logs import print_logs
 from rlzoo_plus.sweeps.states import JobState
+from rlzoo_plus.sweeps.summary import summarise
+from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
 from rlzoo_plus.workers.costs import lines_of
 from rlzoo_plus.workers.store_sweep import StoreSweep, is_over, n_workers
 
@@ -36,9 +39,6 @@ def act(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int
 
 
 def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.summary import summarise
-    from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
-
     if options.watch:
         _watch(sweep, console)
     views = sweep.views()
@@ -70,8 +70,6 @@ def _watch(sweep: StoreSweep, console: Console) -> None:
     """Show the sweep until no job runs or waits for a worker; else a line whenever it changed."""
     from rich.live import Live
 
-    from rlzoo_plus.sweeps.sweep_view import state_of
-
     before = None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
@@ -91,8 +89,6 @@ def _watch(sweep: StoreSweep, console: Console) -> None:
 
 
 def _logs(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> int:
-    from rlzoo_plus.sweeps.logs import print_logs
-
     def tail(job: SweepJob) -> list[str] | None:
         try:
             return sweep.log_tail(job, options.lines)

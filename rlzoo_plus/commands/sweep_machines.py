@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.catalog import IN_CLOUD
+from rlzoo_plus.config.references import refuse_secrets
+from rlzoo_plus.config.resolve import infra_of
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.contract import StoreError
 from rlzoo_plus.store.submissions import split_sweep_url
+from rlzoo_plus.sweeps.launchers.launcher import make_launcher
 from rlzoo_plus.sweeps.states import JobState
+from rlzoo_plus.sweeps.sweep_job import busy_cores, parse_infra
 from rlzoo_plus.workers.store_sweep import Changed, StoreSweep, StoreView
 
 if TYPE_CHECKING:
@@ -133,12 +137,6 @@ def _launcher_of(
     views: Sequence[StoreView] = (),
 ) -> CloudLauncher:
     """Return the launcher of a launch, whose settings are those of somebody who can write there."""
-    from rlzoo_plus.cloud.cloud_launcher import CloudLauncher
-    from rlzoo_plus.config.references import refuse_secrets
-    from rlzoo_plus.config.resolve import infra_of
-    from rlzoo_plus.sweeps.launchers.launcher import make_launcher
-    from rlzoo_plus.sweeps.sweep_job import busy_cores, parse_infra
-
     given = parse_infra(overrides)
     refuse_secrets({"infra": given})
     # What machines start from is never said by the store.
@@ -157,8 +155,7 @@ def _launcher_of(
         raise ConfigError(f"launch {launch.name} of {sweep.url}: {reason}") from error
     store, name = split_sweep_url(sweep.url)
     threads = max((busy_cores(view.job.config) for view in views), default=1)
-    launcher = make_launcher(infra, threads, (), store=store, sweep=name)
-    assert isinstance(launcher, CloudLauncher)
+    launcher = cast("CloudLauncher", make_launcher(infra, threads, (), store=store, sweep=name))
     if not launcher.settings.dry_run:
         launcher.check_store()
     return launcher

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ON_WORKERS
+from rlzoo_plus.store.mirror import is_sent
 from rlzoo_plus.sweeps import multirun
+from rlzoo_plus.sweeps.ledger import Ledger
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
+from rlzoo_plus.tuning.study_plan import make_plan
+from rlzoo_plus.tuning.study_view import TuningView
+from rlzoo_plus.tuning.trial_job import PRELOAD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +29,6 @@ def main(arguments: list[str]) -> int:
         return _run_study(arguments, compose)
 
     if multirun.is_search(arguments):
-        from rlzoo_plus.tuning.trial_job import PRELOAD
-
         multirun.start_early(arguments, PRELOAD)
     else:
         multirun.start_early(arguments)
@@ -33,8 +36,6 @@ def main(arguments: list[str]) -> int:
     sweep = multirun.Multirun(arguments, view, tune)
     sweep.execute()
     if sweep.jobs and not sweep.is_left:
-        from rlzoo_plus.sweeps.ledger import Ledger
-
         print_summary(Ledger(sweep.jobs[0].sweep), sweep.jobs, view.console)
         _print_unsent(sweep.jobs, view.console)
     return sweep.code
@@ -42,8 +43,6 @@ def main(arguments: list[str]) -> int:
 
 def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
     """Print how many runs that trained here are not all in their store."""
-    from rlzoo_plus.store.mirror import is_sent
-
     here = [job for job in jobs if job.config.store and job.config.infra.name not in ON_WORKERS]
     unsent = [job for job in here if job.run_dir.has_begun() and not is_sent(job.path)]
     if unsent:
@@ -57,18 +56,14 @@ def _print_unsent(jobs: Sequence[SweepJob], console: Console) -> None:
 
 def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed]) -> int:
     """Run the trials, retrain the best, write the report; return 1 if no trial has a result."""
-    # These import Optuna.
-    from rlzoo_plus.tuning.retraining import conclude, many
-    from rlzoo_plus.tuning.samplers import pruning_note
-    from rlzoo_plus.tuning.study import begin_study
-    from rlzoo_plus.tuning.study_plan import make_plan
-    from rlzoo_plus.tuning.study_view import TuningView
-    from rlzoo_plus.tuning.tuner import Tuner
-
     plan, notes = make_plan(arguments, compose)
-    study, launcher, more = begin_study(plan, arguments)
-    console = make_console()
-    for note in dict.fromkeys(filter(None, [pruning_note(plan.hpo), *notes, *more])):
+    # These import Optuna.
+    from rlzoo_plus.tuning import retraining, samplers, tuner
+    from rlzoo_plus.tuning import study as studies
+
+    study, launcher, more = studies.begin_study(plan, arguments)
+    console, many = make_console(), retraining.many
+    for note in dict.fromkeys(filter(None, [samplers.pruning_note(plan.hpo), *notes, *more])):
         console.print(f"[yellow]note:[/] {note}")
     view = TuningView(console, plan, study, is_live=not launcher.shows_output)
     over = sum(trial.state in ("done", "pruned", "failed") for trial in study.trials())
@@ -79,11 +74,11 @@ def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed
         f"{launcher.slots} at once, {many(len(plan.space.dimensions), 'value')} to find, "
         f"{plan.trial_timesteps:,} steps each"
     )
-    tuner = Tuner(plan, study, launcher, view.ended, view.tick)
+    search = tuner.Tuner(plan, study, launcher, view.ended, view.tick)
     with view:
-        code = tuner.run()
+        code = search.run()
     if code <= 1:
-        code = max(code, conclude(plan, study, launcher, arguments, view))
+        code = max(code, retraining.conclude(plan, study, launcher, arguments, view))
     if code > 1:
         view.say("stopped; the same command goes on")
     return code

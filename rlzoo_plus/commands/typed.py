@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.commands.verbs import VERBS
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def as_typed(text: str) -> str:
     """Return a text whose commands can be pasted here."""
 
     def typed(match: re.Match[str]) -> str:
-        from rlzoo_plus.commands.dispatch import VERBS
-
         verb = match["verb"]
         return _program(verb) if verb in VERBS or verb == "VERB" else match[0]
 

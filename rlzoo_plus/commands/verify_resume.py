@@ -9,8 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import rlzoo_plus
 from rlzoo_plus.commands.typed import command_parser
+from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.load import load
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.schema import RunConfig
@@ -20,16 +23,15 @@ def main(arguments: list[str]) -> int:
     """Train with and without kills, and compare; return 0 if all is the same."""
     options = _parse(arguments)
     config = _config(options)
-    from rlzoo_plus.envs.exactness import N_TRIED
-    from rlzoo_plus.envs.fit import inspect_env
+    from rlzoo_plus.envs import exactness, fit
 
-    facts = inspect_env(config)
+    facts = fit.inspect_env(config)
     if facts.replay_problem is not None:
         print(f"exact resume: no, because {facts.replay_problem}")
     elif facts.has_exact_state:
         print("exact resume: the environment can save its state")
     else:
-        print(f"exact resume: no difference found in a test of {N_TRIED} steps")
+        print(f"exact resume: no difference found in a test of {exactness.N_TRIED} steps")
     from rlzoo_plus.doctor.verify_resume import TrialFailedError, shortened, verify
 
     config = shortened(config, options.steps)
@@ -64,20 +66,15 @@ def main(arguments: list[str]) -> int:
 
 def _config(options: argparse.Namespace) -> RunConfig:
     if options.run is not None:
-        from rlzoo_plus.runs.run import Run
-
         if options.overrides or options.config_dir is not None:
             given = [*options.overrides, f"--config-dir {options.config_dir}"]
             raise ConfigError(
                 f"{given[0]}: give a run directory or overrides, not both. The run's own "
                 "configuration is used; --steps, --kills and --seed say how it is tested."
             )
-        run = Run.open(options.run, trust=options.trust)
+        run = rlzoo_plus.Run.open(options.run, trust=options.trust)
         run.require_trust(to_train=True)
         return run.config
-    from rlzoo_plus.config.overrides import as_arguments
-    from rlzoo_plus.runs.load import load
-
     return load(as_arguments(options.overrides, options.config_dir, {}))
 
 

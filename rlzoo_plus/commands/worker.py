@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.commands.typed import command_parser, make_console
+from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.printing import set_up_logging
+from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.store.submissions import Submissions, split_sweep_url
+from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
+from rlzoo_plus.sweeps.launchers.local import LocalLauncher, is_of_aws
+from rlzoo_plus.sweeps.multirun import PRELOAD
+from rlzoo_plus.sweeps.sweep_job import busy_cores, load_job
+from rlzoo_plus.workers.host import find_host
+from rlzoo_plus.workers.restore import patiently
+from rlzoo_plus.workers.task import Rules
+from rlzoo_plus.workers.worker_loop import FOLDER, Times, Wait, Worker
 
 if TYPE_CHECKING:
     from rlzoo_plus.store.contract import ArtifactStore
@@ -50,21 +62,15 @@ def main(arguments: list[str]) -> int:
     add("--usd-per-hour", type=positive(float), metavar="X", help=price)
     options = parser.parse_args(arguments)
 
-    from rlzoo_plus.runs.printing import set_up_logging
-    from rlzoo_plus.store.contract import open_store
-    from rlzoo_plus.store.submissions import split_sweep_url
-    from rlzoo_plus.workers.host import find_host
-    from rlzoo_plus.workers.restore import patiently
-    from rlzoo_plus.workers.task import Rules
-    from rlzoo_plus.workers.worker_loop import FOLDER, Times, Wait, Worker
-
     url, sweep = split_sweep_url(options.sweep)
     console = make_console()
     set_up_logging("info", console)
     wait = Wait.ALWAYS if options.stay else Wait.NO if options.no_wait else Wait.OTHERS
     store = open_store(url)
     find_it = partial(
-        *(find_host, store, sweep),
+        find_host,
+        store,
+        sweep,
         launch=options.launch,
         spot=options.spot,
         usd_per_hour=options.usd_per_hour,
@@ -87,14 +93,6 @@ def main(arguments: list[str]) -> int:
 
 def _launcher(store: ArtifactStore, sweep: str, slots: int | None) -> LocalLauncher:
     """Return the launcher of this machine; without `slots`, the cores that jobs use decide."""
-    from rlzoo_plus.errors import ConfigError
-    from rlzoo_plus.store.submissions import Submissions
-    from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
-    from rlzoo_plus.sweeps.launchers.local import LocalLauncher, is_of_aws
-    from rlzoo_plus.sweeps.multirun import PRELOAD
-    from rlzoo_plus.sweeps.sweep_job import busy_cores, load_job
-    from rlzoo_plus.workers.worker_loop import FOLDER
-
     threads = 1
     for record in {} if slots else Submissions(store, sweep).records().values():
         # The worker tells about those that it refuses.

@@ -42,7 +42,7 @@ class AgentFacts:
 
 # By what decides them: a search builds hundreds of agents for one environment.
 _facts: dict[str, AgentFacts] = {}
-_environments: dict[str, tuple[spaces.Space, spaces.Space, int | None]] = {}
+_environments: dict[str, tuple[spaces.Space[Any], spaces.Space[Any], int | None]] = {}
 
 
 def agent_facts(config: RunConfig) -> AgentFacts:
@@ -89,7 +89,7 @@ def _measure(config: RunConfig) -> AgentFacts:
     )
 
 
-def _environment(config: RunConfig) -> tuple[spaces.Space, spaces.Space, int | None]:
+def _environment(config: RunConfig) -> tuple[spaces.Space[Any], spaces.Space[Any], int | None]:
     """Return the spaces behind all wrappers, and the longest episode."""
     key = config.model_dump_json(include={"env", "vec_env", "normalize"})
     if key not in _environments:

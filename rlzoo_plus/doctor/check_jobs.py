@@ -9,20 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from rich.text import Text
+
 from rlzoo_plus.config.hyperparams import updates_per_step
+from rlzoo_plus.config.resolve import resolve
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.doctor.advice import advice, machine_advice, slots_for
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs.load import load_typed
+from rlzoo_plus.runs.plan import plan_run
+from rlzoo_plus.sweeps.estimate import Estimate
 from rlzoo_plus.sweeps.multirun import MULTIRUN, Multirun, is_search, several_sweeps
+from rlzoo_plus.sweeps.probe import ProbeResult
 from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE, Refusals
 from rlzoo_plus.sweeps.sweep_view import SweepView
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.sweeps.estimate import Estimate
-    from rlzoo_plus.sweeps.probe import ProbeResult
     from rlzoo_plus.tuning.study_plan import StudyPlan
 
     # From the function that composes overrides to the plan of a study, notes for the user, and its
@@ -162,8 +167,6 @@ def diagnose(config: RunConfig) -> list[Finding]:
     The environment is made once for all configurations that share it, and so is the agent, on the
     CPU and with a small replay buffer: only the constructors of the library refuse some values.
     """
-    from rlzoo_plus.config.resolve import resolve
-
     found: list[Finding] = []
     try:
         found += map(warning, resolve(config.model_dump()).warnings)
@@ -181,9 +184,6 @@ def diagnose(config: RunConfig) -> list[Finding]:
 
 def _is_sweep_override(argument: str) -> bool:
     """Return whether an argument has several values, as `seed=1,2` and `range` do."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     if argument.startswith("-") or "=" not in argument:
         return False
     try:
@@ -195,9 +195,6 @@ def _is_sweep_override(argument: str) -> bool:
 
 
 def _single(arguments: list[str]) -> list[JobFindings]:
-    from rlzoo_plus.runs.load import load_typed
-    from rlzoo_plus.runs.plan import plan_run
-
     return [
         JobFindings([], plan_run(config).config, [*map(warning, notes)])
         for config, notes in load_typed(arguments)
@@ -303,10 +300,8 @@ def names_of(jobs: list[JobFindings]) -> list[str]:
     return [name or f"job {number}" for number, name in enumerate(own)]
 
 
-def finding_text(finding: Finding, jobs: list[str], n_jobs: int) -> RenderableType:
+def finding_text(finding: Finding, jobs: list[str], n_jobs: int) -> Text:
     """Return a finding, and which jobs have it if there are several jobs."""
-    from rich.text import Text
-
     colour = "red" if finding.level is Level.ERROR else "yellow"
     text = Text.assemble((f"{finding.level}:", colour), f" {finding.text}")
     if n_jobs == 1:

@@ -8,6 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
 
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
@@ -34,7 +37,8 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
     agent = state["agent"]
     rows = {name: asdict(index) for name, index in checkpoint.chunks.items()}
     long_episodes = {name: rows.pop(name) for name in list(rows) if name.startswith(PREFIX)}
-    networks, optimizers = {}, {}
+    networks: dict[str, Any] = {}
+    optimizers: dict[str, Any] = {}
     for name, value in agent["parameters"].items():
         (optimizers if "optimizer" in name else networks)[name] = value
     parts: dict[str, Any] = {
@@ -59,7 +63,7 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
 
 def digest(value: Any) -> str:
     """Return a hash of nested data with arrays, without what depends on the clock."""
-    return _hash(value).hexdigest()[:_DIGITS]
+    return str(_hash(value).hexdigest()[:_DIGITS])
 
 
 def _records(run_dir: RunDir) -> dict[str, Any]:
@@ -81,8 +85,6 @@ def _records(run_dir: RunDir) -> dict[str, Any]:
 
 
 def _scalars(run_dir: RunDir) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     scalars: dict[str, list[tuple[int, float]]] = {}
     # One file for each process that trained.
     for file in run_dir.tensorboard.glob("events.out.*"):

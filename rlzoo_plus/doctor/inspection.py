@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
+from PIL import Image
+from rich.markup import escape
+from rich.table import Table
 
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.training.media import as_frame, caption
 from robots.quiet import native_output_hidden
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from rlzoo_plus.doctor.robot_facts import RobotFacts
 
@@ -127,8 +130,6 @@ def start_and_later(env: gym.Env) -> list[tuple[str, np.ndarray]]:
     Args:
         env: Made with `render_mode="rgb_array"`; left in the middle of an episode.
     """
-    from rlzoo_plus.training.media import as_frame
-
     env.action_space.seed(SEED)
     env.reset(seed=SEED)
     start = as_frame(env.render())
@@ -153,10 +154,6 @@ def make_picture(spec: EnvConfig, path: Path) -> None:
     Raises:
         ConfigError: The environment renders no images, or the file cannot be written.
     """
-    from PIL import Image
-
-    from rlzoo_plus.training.media import caption
-
     check_path(path)
     env = make_env(spec, render_mode="rgb_array")
     try:
@@ -281,8 +278,6 @@ def as_data(inspection: Inspection) -> dict[str, Any]:
 
 def print_inspection(console: Console, inspection: Inspection) -> None:
     """Print everything, the robot first."""
-    from rich.markup import escape
-
     console.print(f"[bold]{inspection.env_id}[/bold]")
     _line(console, "observation", printable(inspection.observation_space, _LONGEST_SPACE))
     _line(console, "action", printable(inspection.action_space, _LONGEST_SPACE))
@@ -306,8 +301,6 @@ def print_inspection(console: Console, inspection: Inspection) -> None:
 
 
 def _print_robot(console: Console, robot: RobotFacts) -> None:
-    from rich.markup import escape
-
     base = "free base" if robot.free_base else "fixed base"
     links = sorted(robot.masses_kg.items(), key=lambda item: -item[1])
     masses = ", ".join(f"{name} {kg:.3g}" for name, kg in links[:_MOST_LINKS])
@@ -340,8 +333,6 @@ def _print_robot(console: Console, robot: RobotFacts) -> None:
 
 
 def _table(first: str, *others: str) -> Table:
-    from rich.table import Table
-
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(first)
     for name in others:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.table import Table
+from rich.text import Text
 
 from rlzoo_plus.config.catalog import LAUNCHERS
 from rlzoo_plus.config.resolve import settings_of
@@ -18,9 +19,6 @@ from rlzoo_plus.sweeps.estimate import (
 )
 from rlzoo_plus.sweeps.probe import ProbeResult, kinds_of
 from rlzoo_plus.sweeps.sweep_job import busy_cores
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def measure(outcome: Outcome, seconds: float) -> None:
@@ -71,9 +69,6 @@ def plan_in_cloud(outcome: Outcome, seconds: float) -> dict[Finding, list[str]]:
 
 def probe_table(result: ProbeResult) -> Table:
     """Return the measurements of a probe; the setting that is recommended is marked."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("jobs")
     for name in ("vec_env", "threads", "at once", "steps/s"):

@@ -141,7 +141,7 @@ def _pushed_back(env: BaseRobotEnv, joints: list[JointRow]) -> list[str]:
         return list(ends)
     names = [joint.name for joint in env.robot.joints]
     before = dict(zip(names, env.state.joint_position.tolist(), strict=True))
-    env.step(np.zeros(env.action_space.shape, np.float32))
+    env.step(np.zeros(env.action_space.shape or (), np.float32))
     after = dict(zip(names, env.state.joint_position.tolist(), strict=True))
     env.reset(seed=0)
     return [

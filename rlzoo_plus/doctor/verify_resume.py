@@ -19,10 +19,12 @@ from rlzoo_plus import accelerators
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
+from rlzoo_plus.config.own_code import import_packages
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.config.socket_paths import keep_socket_paths_short
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import USER_ERROR, ConfigError, RunError
+from rlzoo_plus.training.exp_manager import ExpManager
 
 _ROLLOUTS, _UPDATES = 8, 1000
 _EVALUATIONS, _CHECKPOINTS = 4, 16
@@ -128,7 +130,7 @@ def verify(
         TrialFailedError: A training ended with an error of its own.
     """
     # The fork server imports everything now, so that only training is timed below.
-    process = _context().Process(target=os.getpid)
+    process: BaseProcess = _context().Process(target=os.getpid)
     process.start()
     process.join()
     whole = RunDir(folder / "whole")
@@ -242,9 +244,6 @@ def _context() -> multiprocessing.context.ForkServerContext:
 
 def _train(data: dict[str, Any], path: str) -> None:
     """Train in this process, from the newest checkpoint if there is one."""
-    from rlzoo_plus.config.own_code import import_packages
-    from rlzoo_plus.training.exp_manager import ExpManager
-
     config = RunConfig.model_validate(data)
     import_packages(config)
     run_dir = RunDir(Path(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo_plus.artifacts.run_dir import RunDir
-from rlzoo_plus.commands import dispatch, doctor
+from rlzoo_plus.commands import dispatch, doctor_report
 from rlzoo_plus.doctor import advice
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.probe import Measurement, ProbeResult, Setting, kinds_of
@@ -197,7 +197,7 @@ def test_a_probe_is_part_of_the_data(look, measured):
 
 
 def test_nothing_is_measured_where_there_is_a_mistake(look, monkeypatch):
-    monkeypatch.setattr(doctor, "_measure", lambda *_, **__: pytest.fail("it was measured"))
+    monkeypatch.setattr(doctor_report, "_measure", lambda *_, **__: pytest.fail("it was measured"))
     assert look("algo=dqn,ppo", probe=True)[0] == 2
 
 

@@ -127,7 +127,7 @@ def _parts(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[float, fl
                 low=low,
                 high=high,
                 origin=state[4][2],
-                turns=kind == pybullet.JOINT_REVOLUTE and is_endless(name, *info[8:10], urdf),
+                turns=kind == pybullet.JOINT_REVOLUTE and is_endless(name, info[8], info[9], urdf),
                 upright=abs(axis[2]) / length,
             )
         )

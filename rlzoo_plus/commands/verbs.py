@@ -1,0 +1,63 @@
+"""The verbs of the command line, and the module of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+# The module of each is `rlzoo_plus.commands.VERB`.
+VERBS = {
+    "train": "train an agent: train algo=ppo env=cartpole_bullet",
+    "evaluate": "evaluate a trained policy on held-out episodes",
+    "replay": "play saved episodes again, and check each step",
+    "diagnose": "look into a trained policy, and at its reward",
+    "robustness": "measure a policy in changed worlds: mass, latency, noise",
+    "enjoy": "watch a trained policy in a window",
+    "record": "record a video of a trained policy",
+    "resume": "resume an unfinished run, bit for bit",
+    "doctor": "check a configuration before training, and measure its speed",
+    "new-robot": "write an environment for your own URDF",
+    "inspect": "show an environment; or a policy's episode, step by step",
+    "sweep": "manage the jobs of train -m: status, resume, ...",
+    "worker": "train runs of a sweep that is in a store",
+    "cloud": "make, show or remove your project in AWS: deploy, status, ...",
+    "study": "show a hyperparameter study: show, plot, best, ...",
+    "checkpoint": "ask a training process for a checkpoint",
+    "verify-resume": "verify that a killed and resumed run is the same, bit for bit",
+    "plot": "plot learning curves of one or more runs",
+    "compare": "compare variants: difference, interval, test, gate",
+    "benchmark": "train a fixed suite over several seeds, as a table",
+    "report": "write an HTML report of runs, a sweep or a study",
+    "runs": "list runs: state, algorithm, environment, best return",
+    "dashboard": "show runs in the browser",
+    "ls": "list the sweeps in S3 or in a shared folder",
+    "push": "send a run to S3 or to a shared folder",
+    "pull": "bring a run from S3 or a shared folder, or the best one",
+    "trust": "trust packages of your own once, for all runs",
+    "import-zoo": "convert rl_zoo3 hyperparameter files to conf/tuned",
+    "export": "export a policy as ONNX, TorchScript or an SB3 zip",
+    "import-sb3": "import a Stable-Baselines3 zip as a run",
+}
+# What machines in a cloud call; nobody types it.
+OF_MACHINES = ("leave-fleet",)
+# Verbs that take the overrides of `train`.
+WITH_OVERRIDES = ("train", "doctor", "inspect", "verify-resume")
+
+
+def usage() -> str:
+    """Return the overview of verbs."""
+    verbs = "\n".join(f"  {verb:<15}{text}" for verb, text in VERBS.items())
+    return (
+        "Usage: rlzoo-plus VERB [ARGUMENTS]\n\n"
+        f"{verbs}\n\n"
+        "`rlzoo-plus VERB --help` shows the arguments of each.\n"
+        'Shell completion: eval "$(rlzoo-plus -sc install=bash)"'
+    )
+
+
+def main_of(verb: str) -> Callable[[list[str]], int | None]:
+    """Return the function that runs a verb; its module is imported here."""
+    module: Any = import_module(f"rlzoo_plus.commands.{verb.replace('-', '_')}")
+    main: Callable[[list[str]], int | None] = module.main
+    return main
