@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rlzoo_plus.config.hyperparams import updates_per_step
 from rlzoo_plus.config.resolve import resolve
-from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.config.schema import HpoConfig, RunConfig
 from rlzoo_plus.doctor.advice import advice, machine_advice, slots_for
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import load_typed
@@ -28,12 +28,11 @@ from rlzoo_plus.sweeps.sweep_view import SweepView
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.tuning.study_plan import StudyPlan
 
     # From the function that composes overrides to the plan of a study, notes for the user, and its
     # mistakes.
     PlanStudy = Callable[
-        [list[str], Callable[[Sequence[str]], Composed]], tuple[StudyPlan, list[str], list[str]]
+        [list[str], Callable[[Sequence[str]], Composed]], tuple["DrawnStudy", list[str], list[str]]
     ]
 
 DRAWS = 50
@@ -61,6 +60,28 @@ class Finding:
 
 error = partial(Finding, Level.ERROR)
 warning = partial(Finding, Level.WARNING)
+
+
+class DrawnStudy(Protocol):
+    """What is asked of the plan of a study; the command has it from `tuning`."""
+
+    @property
+    def hpo(self) -> HpoConfig:
+        """Its settings."""
+
+    @property
+    def base(self) -> RunConfig:
+        """The run with nothing drawn."""
+
+    @property
+    def trial_base(self) -> RunConfig:
+        """The same with the length of a trial."""
+
+    def draw(self, trial: Any) -> list[str]:
+        """Draw a trial's overrides."""
+
+    def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
+        """Return the run of a trial."""
 
 
 @dataclass
@@ -268,7 +289,7 @@ def _usual(drawn: Sequence[RunConfig]) -> RunConfig:
     return drawn[min(range(len(drawn)), key=lambda number: abs(updates[number] - mean))]
 
 
-def _draw(plan: StudyPlan, number: int) -> JobFindings:
+def _draw(plan: DrawnStudy, number: int) -> JobFindings:
     """Draw a trial at random: any sampler may reach any point of the search space."""
     import optuna
 

@@ -69,27 +69,17 @@ class Spread:
 
 @dataclass
 class RandomPlay:
-    """Statistics of random actions.
+    """Statistics of random actions."""
 
-    Attributes:
-        steps: Number of steps.
-        steps_per_s: Steps per second, including resets.
-        reward: Rewards of steps.
-        terms: Weighted terms of the reward by name; empty if the environment reports none.
-        returns: Returns of whole episodes.
-        lengths: Lengths of whole episodes [steps].
-        ends: How many episodes ended for each reason.
-        outside: Number of observations outside of the observation space.
-    """
-
-    steps: int = 0
-    steps_per_s: float = 0.0
-    reward: Spread = field(default_factory=Spread)
+    steps: int = 0  # Number of steps
+    steps_per_s: float = 0.0  # Steps per second, including resets
+    reward: Spread = field(default_factory=Spread)  # Rewards of steps
+    # Weighted terms of the reward by name; empty if the environment reports none
     terms: dict[str, Spread] = field(default_factory=dict)
-    returns: Spread = field(default_factory=Spread)
-    lengths: Spread = field(default_factory=Spread)
-    ends: Counter[str] = field(default_factory=Counter)
-    outside: int = 0
+    returns: Spread = field(default_factory=Spread)  # Returns of whole episodes
+    lengths: Spread = field(default_factory=Spread)  # Lengths of whole episodes [steps]
+    ends: Counter[str] = field(default_factory=Counter)  # How many episodes ended for each reason
+    outside: int = 0  # Number of observations outside of the observation space
 
 
 def play_randomly(env: gym.Env, seconds: float) -> RandomPlay:
@@ -182,21 +172,13 @@ def check_path(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known about an environment.
+    """What is known about an environment."""
 
-    Attributes:
-        env_id: Its Gymnasium id.
-        observation_space: As text.
-        action_space: As text.
-        robot: Its robot; None if it is not built on `robots`.
-        play: Statistics of random actions.
-    """
-
-    env_id: str
-    observation_space: str
-    action_space: str
-    robot: RobotFacts | None
-    play: RandomPlay
+    env_id: str  # Its Gymnasium id
+    observation_space: str  # As text
+    action_space: str  # As text
+    robot: RobotFacts | None  # Its robot; None if it is not built on `robots`
+    play: RandomPlay  # Statistics of random actions
 
     def notes(self) -> list[str]:
         """Return what is doubtful."""

@@ -27,57 +27,36 @@ _FAR_M = 10.0
 
 @dataclass(frozen=True)
 class JointRow:
-    """A joint as it is used.
+    """A joint as it is used."""
 
-    Attributes:
-        name: Its name in the URDF.
-        kind: `revolute`, `prismatic`, `planar` or `spherical`.
-        unit: Of its position: `rad` or `m`.
-        limits: Lower and upper limit, None without; equal limits lock it.
-        rest: Rest position; None if it is not read.
-        max_force: Maximum force of its motor, or that of the URDF if it has none [N m or N].
-        max_velocity: Highest velocity that its motor drives to [rad/s or m/s]; None: any.
-        scale: What the action 1 commands; None if no action drives it by itself.
-        use: `driven` by actions, `read` by the sensors alone, `passive`, or `follows` and the
-            joint that leads it.
-    """
-
-    name: str
-    kind: str
-    unit: str
-    limits: tuple[float, float] | None
-    rest: float | None
-    max_force: float
+    name: str  # Its name in the URDF
+    kind: str  # `revolute`, `prismatic`, `planar` or `spherical`
+    unit: str  # Of its position: `rad` or `m`
+    limits: tuple[float, float] | None  # Lower and upper limit, None without; equal limits lock it
+    rest: float | None  # Rest position; None if it is not read
+    max_force: float  # Maximum force of its motor, or that of the URDF if it has none [N m or N]
+    # Highest velocity that its motor drives to [rad/s or m/s]; None: any
     max_velocity: float | None
-    scale: float | None
+    scale: float | None  # What the action 1 commands; None if no action drives it by itself
+    # `driven` by actions, `read` by the sensors alone, `passive`, or `follows` and the joint that
+    # leads it
     use: str
 
 
 @dataclass(frozen=True)
 class RobotFacts:
-    """A robot in its simulation.
+    """A robot in its simulation."""
 
-    Attributes:
-        joints: Its movable joints.
-        masses_kg: Masses of its links by name, without those of mass 0.
-        free_base: Whether its base moves.
-        action_mode: What an action commands.
-        step_s: Simulated time of one action [s].
-        episode_steps: Actions of a whole episode.
-        weights: Weight of every term of the reward.
-        clearance_m: From the ground to the lowest point at the start; None without a ground.
-        notes: What is doubtful.
-    """
-
-    joints: list[JointRow]
-    masses_kg: dict[str, float]
-    free_base: bool
-    action_mode: str
-    step_s: float
-    episode_steps: int
-    weights: dict[str, float]
+    joints: list[JointRow]  # Its movable joints
+    masses_kg: dict[str, float]  # Masses of its links by name, without those of mass 0
+    free_base: bool  # Whether its base moves
+    action_mode: str  # What an action commands
+    step_s: float  # Simulated time of one action [s]
+    episode_steps: int  # Actions of a whole episode
+    weights: dict[str, float]  # Weight of every term of the reward
+    # From the ground to the lowest point at the start; None without a ground
     clearance_m: float | None
-    notes: list[str]
+    notes: list[str]  # What is doubtful
 
 
 def robot_facts(env: BaseRobotEnv) -> RobotFacts:

@@ -38,21 +38,13 @@ class TrialFailedError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a verification.
+    """The outcome of a verification."""
 
-    Attributes:
-        expected: Hashes of the parts of the run that was never stopped.
-        found: Those of a killed run; of the first that differs, otherwise of the last.
-        kills: How often a process was killed, over all runs.
-        while_writing: How often while it wrote a checkpoint.
-        inexact_because: Why the run itself says that it may differ.
-    """
-
-    expected: dict[str, str]
-    found: dict[str, str]
-    kills: int
-    while_writing: int
-    inexact_because: list[str]
+    expected: dict[str, str]  # Hashes of the parts of the run that was never stopped
+    found: dict[str, str]  # Those of a killed run; of the first that differs, otherwise of the last
+    kills: int  # How often a process was killed, over all runs
+    while_writing: int  # How often while it wrote a checkpoint
+    inexact_because: list[str]  # Why the run itself says that it may differ
 
     @property
     def is_identical(self) -> bool:
