@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus.artifacts.untrusted import one_line, printable, read_plain_file
+from rlzoo_plus.cloud import image_build
+from rlzoo_plus.cloud import project as projects
 from rlzoo_plus.cloud.image import find_image, images
-from rlzoo_plus.cloud.image_build import (
-    TOOLS,
-    Recipe,
-    build,
-    find_tool,
-    log_in,
-    push,
-    write_context,
-)
-from rlzoo_plus.cloud.project import read_project
 from rlzoo_plus.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlzoo_plus.cloud.image_build import Recipe
 
 _LARGEST_FILE_BYTES = 1_000_000
 _DESCRIPTION = (
@@ -42,7 +33,11 @@ def add_to(verbs: Any) -> None:
     parser.set_defaults(action=_build_image)
     add = parser.add_argument
     add("--project", metavar="NAME", help="the project (default: that of `cloud use`)")
-    add("--tool", choices=TOOLS, help="what builds (default: the first of these that works)")
+    add(
+        "--tool",
+        choices=image_build.TOOLS,
+        help="what builds (default: the first of these that works)",
+    )
     add("--gpu", action="store_true", help="with torch for CUDA, for infra.gpus")
     add("--requirements", type=Path, metavar="FILE", help="what your own code needs, for pip")
     add("--base", metavar="IMAGE", help="build on this image, which has Python 3.11 or newer")
@@ -61,12 +56,12 @@ def _build_image(options: argparse.Namespace, console: Console) -> int:
     """Build the image unless the project has it; return the exit code."""
     recipe = _recipe(options)
     if options.context is not None:
-        write_context(options.context, recipe)
+        image_build.write_context(options.context, recipe)
         given = [f"--build-arg {name}={value}" for name, value in recipe.arguments.items()]
         _tell(console, f"docker build {' '.join(given)} {printable(options.context)}")
         return 0
     if options.no_push:
-        tool = find_tool(options.tool)
+        tool = image_build.find_tool(options.tool)
         _build(tool, f"localhost/rlzoo_plus:{recipe.tag}", recipe, options, console)
         _tell(console, f"built localhost/rlzoo_plus:{recipe.tag}; it was not pushed")
         return 0
@@ -74,8 +69,10 @@ def _build_image(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _build_and_push(recipe: Recipe, options: argparse.Namespace, console: Console) -> None:
-    project = read_project(options.project)
+def _build_and_push(
+    recipe: image_build.Recipe, options: argparse.Namespace, console: Console
+) -> None:
+    project = projects.read_project(options.project)
 
     def find() -> str | None:
         return next((each.uri for each in images(project) if recipe.tag in each.tags), None)
@@ -84,13 +81,13 @@ def _build_and_push(recipe: Recipe, options: argparse.Namespace, console: Consol
     if uri is not None:
         _tell(console, f"nothing has changed, the project has this image: {uri}")
     else:
-        tool, reference = find_tool(options.tool), f"{project.repository}:{recipe.tag}"
+        tool, reference = image_build.find_tool(options.tool), f"{project.repository}:{recipe.tag}"
         with tempfile.TemporaryDirectory(prefix="rlzoo_plus-login-") as folder:
             authfile = Path(folder) / "auth.json"
             # Before the build, which takes minutes.
-            log_in(tool, project, authfile)
+            image_build.log_in(tool, project, authfile)
             _build(tool, reference, recipe, options, console)
-            push(tool, reference, authfile)
+            image_build.push(tool, reference, authfile)
         uri = find()
         _tell(console, f"pushed {uri}")
     newest = find_image(project, gpu=recipe.gpu)
@@ -102,13 +99,17 @@ def _build_and_push(recipe: Recipe, options: argparse.Namespace, console: Consol
 
 
 def _build(
-    tool: str, reference: str, recipe: Recipe, options: argparse.Namespace, console: Console
+    tool: str,
+    reference: str,
+    recipe: image_build.Recipe,
+    options: argparse.Namespace,
+    console: Console,
 ) -> None:
     _tell(console, f"{tool} builds {reference}")
-    build(tool, recipe, reference, pip_config=options.pip_config, more=options.more)
+    image_build.build(tool, recipe, reference, pip_config=options.pip_config, more=options.more)
 
 
-def _recipe(options: argparse.Namespace) -> Recipe:
+def _recipe(options: argparse.Namespace) -> image_build.Recipe:
     requirements, pip_config = options.requirements, options.pip_config
     if pip_config is not None and not pip_config.is_file():
         raise ConfigError(f"--pip-config: {printable(pip_config)} is not a file.")
@@ -118,7 +119,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
             text = read_plain_file(requirements, _LARGEST_FILE_BYTES).decode()
         except (OSError, ValueError) as error:
             raise ConfigError(f"--requirements cannot be read: {one_line(error)}.") from error
-    return Recipe(options.gpu, options.base, options.torch_index, text)
+    return image_build.Recipe(options.gpu, options.base, options.torch_index, text)
 
 
 def _tell(console: Console, line: str) -> None:
