@@ -19,11 +19,9 @@ from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.presence import living_controllers
 from rlzoo_plus.tuning.experiment_file import winner_options
-from rlzoo_plus.tuning.stored_study import open_stored
+from rlzoo_plus.tuning.stored_study import FEWEST_TRIALS, importances, open_stored
 from rlzoo_plus.tuning.study_plots import (
-    FEWEST_TRIALS,
     Overview,
-    importances,
     plot_study,
     plot_with_optuna,
 )

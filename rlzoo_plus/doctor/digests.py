@@ -8,9 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
-    EventAccumulator,
-)
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records

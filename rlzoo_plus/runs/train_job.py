@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import replace
 from datetime import datetime
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # Gets each evaluation record of a run, and may ask the run to stop.
-Watcher = Callable[[dict[str, Any], "StopRequest"], None]
+Watcher = Callable[[Mapping[str, Any], "StopRequest"], None]
 
 
 def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
@@ -190,7 +190,7 @@ def run_plan(
             return run_dir, result, 0
         if sync is not None and sync.is_lost:
             return run_dir, result, EXIT_BUSY
-        codes = {None: EXIT_ENDED, signal.SIGINT: EXIT_SIGINT}
+        codes: dict[int | None, int] = {None: EXIT_ENDED, signal.SIGINT: EXIT_SIGINT}
         return run_dir, result, codes.get(request.signal_number, EXIT_SIGTERM)
     finally:
         if stop is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def follow(report: dict[str, Any], n_timesteps: int) -> Watcher | None:
     reporter = TrialReporter(**report["trial"])
     earlier = [rung_values(RunDir(Path(p)), n_timesteps, metric) for p in report["earlier"]]
 
-    def watch(record: dict[str, Any], stop: StopRequest) -> None:
+    def watch(record: Mapping[str, Any], stop: StopRequest) -> None:
         value = followed_value(record, metric)
         if value is None or record["step"] == 0:
             # `eval.at_start` is no rung: the first one counts from the first training.
