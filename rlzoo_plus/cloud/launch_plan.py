@@ -12,6 +12,7 @@ from rlzoo_plus.cloud.budget import deal, least_share
 from rlzoo_plus.cloud.prices import HOURS_A_MONTH, HourPrice, Prices, load_prices
 from rlzoo_plus.cloud.settings import CloudSettings, counted
 from rlzoo_plus.config.schema import RunConfig
+from rlzoo_plus.sweeps.estimate import job_times, longest_episodes, makespan, probe_jobs
 
 if TYPE_CHECKING:
     from rlzoo_plus.sweeps.estimate import JobTime
@@ -27,8 +28,6 @@ _BOOT_S, _LOST_S, _WRITES_AN_HOUR = 180.0, 600.0, 300.0
 
 def measure(configs: Sequence[RunConfig]) -> list[JobTime]:
     """Train some of the runs here for some seconds; return the time of each, none if unknown."""
-    from rlzoo_plus.sweeps.estimate import job_times, longest_episodes, probe_jobs
-
     jobs = list(configs)
     result = probe_jobs(jobs, PROBE_S, is_sweep=True, compares=False)
     return job_times(result, jobs, longest_episodes(jobs))
@@ -124,8 +123,6 @@ def _time_and_cost(
     price: HourPrice,
     prices: Prices,
 ) -> list[str]:
-    from rlzoo_plus.sweeps.estimate import makespan
-
     if not times:
         return [
             "time: not known, the runs were not measured here",

@@ -91,7 +91,6 @@ def _environment(
     options: argparse.Namespace, settings: AgentSettings | None
 ) -> tuple[list[str], dict[str, str], list[str]]:
     """Return the override of the environment, the others of the settings, and notes."""
-    from rlzoo_plus.config.overrides import as_arguments
     from rlzoo_plus.export.zoo_agent import environment_values
 
     dirs = [conf_dir(), *filter(None, [options.config_dir])]

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from rich import table as tables
+from rich import text
+
 from rlzoo_plus.analysis.run_list import duration
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.typed import command_parser, make_console, tell
@@ -40,9 +43,6 @@ def main(arguments: list[str]) -> int:
     if not folders:
         tell(f"nothing in {printable(store.url)} yet. Send a run: rlzoo-plus push RUN STORE")
         return 0
-
-    from rich import table as tables
-    from rich import text
 
     table = tables.Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for head in _HEADS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import command_parser, tell
 from rlzoo_plus.errors import ConfigError, unknown_name
+from robots.quiet import native_output_hidden
 
 if TYPE_CHECKING:
     from rlzoo_plus.doctor.new_robot.survey import RobotSurvey
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> int:
     """Write the two files and print what to do next; return the exit code."""
     options = _parse(arguments)
-    from robots.quiet import native_output_hidden
 
     with native_output_hidden():
         # PyBullet prints its build time when it is imported.

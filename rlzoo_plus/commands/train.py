@@ -8,12 +8,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.commands.typed import program_path, tell
+from rlzoo_plus.analysis.find_run import trust_option
+from rlzoo_plus.analysis.series import finite
+from rlzoo_plus.artifacts.provenance import command_line
+from rlzoo_plus.artifacts.untrusted import printable
+from rlzoo_plus.commands.typed import make_console, program_path, tell
+from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
+from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import load_typed
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
 from rlzoo_plus.runs.printing import set_up_logging
-from rlzoo_plus.runs.train_job import check_before_building
+from rlzoo_plus.runs.train_job import check_before_building, run_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +46,6 @@ def main(arguments: list[str]) -> int:
         resume_gc()
         return multirun(arguments)
     loaded = load_typed(arguments)
-    from rlzoo_plus.artifacts.provenance import command_line
-    from rlzoo_plus.commands.typed import make_console
 
     code = 0
     for config, notes in loaded:
@@ -55,9 +59,6 @@ def main(arguments: list[str]) -> int:
 
 def _check_single(config: RunConfig, warnings: list[str]) -> None:
     """Check that a configuration is that of a single run, and add notes for the user."""
-    from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
-    from rlzoo_plus.config.resolve import settings_of
-
     if config.sweep is not None:
         warnings.append(f"sweep={config.sweep} is for sweeps: add -m to start one")
     if config.infra.name in IN_CLOUD and settings_of(config.infra).dry_run:
@@ -77,7 +78,6 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
     problem = check_before_building(plan)
     for note in notes:
         console.print(f"[yellow]note:[/] {note}")
-    from rlzoo_plus.runs.train_job import run_plan
 
     run_dir, result, code = run_plan(plan, problem, console, command)
     console.print(_next_commands(plan.config, run_dir, result.state))
@@ -87,8 +87,6 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
 def print_done(console: Console, plan: Plan) -> None:
     """Print that a run is finished, and how it ended."""
     assert plan.run_dir is not None
-    from rlzoo_plus.analysis.series import finite
-    from rlzoo_plus.artifacts.untrusted import printable
 
     result = plan.run_dir.read_result()
     record = result.get("best")
@@ -110,8 +108,6 @@ def print_done(console: Console, plan: Plan) -> None:
 
 def _next_commands(config: RunConfig, run_dir: RunDir, state: str) -> str:
     """Return the commands that are useful after a run."""
-    from rlzoo_plus.analysis.find_run import trust_option
-
     options = _saved_policy(run_dir) + trust_option(config, to_train=False)
     has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     watch = "enjoy" if has_display or not sys.platform.startswith("linux") else "record"

@@ -12,13 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import replace
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.find_run import trust_option
+from rlzoo_plus.artifacts.provenance import collect_provenance
 from rlzoo_plus.artifacts.run_dir import INTERRUPTED, OUTPUTS, RunDir, RunLock, new_run_dir
+from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable_lines
+from rlzoo_plus.config.own_code import import_packages, own_modules
+from rlzoo_plus.config.resolve import config_hash, validate_config
+from rlzoo_plus.envs.fit import check_memory, inspect_env
+from rlzoo_plus.envs.seeding import SeedStreams
+from rlzoo_plus.envs.single import defaults_of, scheduled
 from rlzoo_plus.errors import (
     EXIT_BUSY,
     EXIT_ENDED,
@@ -40,6 +48,7 @@ from rlzoo_plus.runs.printing import (
     set_up_logging,
 )
 from rlzoo_plus.runs.store_sync import check_store, kept_in_store
+from rlzoo_plus.tracking import check_tracker
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,10 +69,6 @@ def run_job(data: dict[str, Any], watch: Watcher | None = None) -> int:
         data: `config`, already checked and complete, and `command`, for the run's records.
         watch: Gets each evaluation record.
     """
-    from rlzoo_plus.artifacts.secrets import redact
-    from rlzoo_plus.config.own_code import import_packages
-    from rlzoo_plus.config.resolve import validate_config
-
     try:
         config = validate_config(data["config"])
         import_packages(config)
@@ -88,15 +93,11 @@ def check_before_building(plan: Plan) -> str | None:
     Returns:
         Why the run cannot be resumed bit for bit, None if it can.
     """
-    from rlzoo_plus.envs.fit import check_memory, inspect_env
-
     facts = inspect_env(plan.config)
     for text in facts.warnings:
         log.warning(text)
     check_memory(plan.config, facts.observation_space, facts.action_space)
     if plan.config.tracker is not None:
-        from rlzoo_plus.tracking import check_tracker
-
         check_tracker(plan.config.tracker)
     check_store(plan.config)
     if plan.run_dir is not None:
@@ -151,7 +152,6 @@ def run_plan(
     # Importing torch takes a second, so these come after the checks.
     accelerators.before_torch(plan.config)
     from rlzoo_plus.agents.factory import check_device
-    from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.training.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.training.exp_manager import ExpManager
     from rlzoo_plus.training.media import write_media
@@ -225,8 +225,6 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     Raises:
         BusyError: Another process was faster.
     """
-    from rlzoo_plus.envs.single import defaults_of
-
     config = plan.config
     run_dir = plan.run_dir
     if plan.start is Start.RESTART and run_dir is not None:
@@ -261,12 +259,6 @@ def move_aside(run_dir: RunDir) -> Path:
 
 
 def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
-    from importlib.util import find_spec
-
-    from rlzoo_plus.artifacts.provenance import collect_provenance
-    from rlzoo_plus.config.own_code import own_modules
-    from rlzoo_plus.config.resolve import config_hash
-    from rlzoo_plus.envs.seeding import SeedStreams
 
     # A file of each of the user's own packages; a folder without __init__.py stands for itself.
     files: list[Path] = []

@@ -8,6 +8,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
 from rlzoo_plus.analysis.estimates import shown
 from rlzoo_plus.analysis.progress import Progress
 from rlzoo_plus.analysis.run_list import duration
@@ -233,8 +237,6 @@ def live_table(
         others: Number of other jobs in each state.
         lines: Height of the terminal.
     """
-    from rich.console import Group
-
     failed = [view for view in views if view.state is JobState.FAILED]
     running = [view for view in views if view.state is JobState.RUNNING]
     rows = running[: max(1, min(_MOST_ROWS, lines - _OTHER_LINES))]
@@ -258,15 +260,11 @@ def live_table(
 
 def _line(text: str, style: str = "") -> Text:
     """Return a text that is cut where the room for it ends, never wrapped."""
-    from rich.text import Text
-
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def progress_table(*names: str) -> Table:
     """Return an empty table with columns of these names, then those of `progress_cells`."""
-    from rich.table import Table
-
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in names:
         table.add_column(name)
@@ -322,9 +320,6 @@ def job_line(view: JobView, number: int, total: int, settings: str = "") -> str:
 
 def summary_table(rows: list[Row]) -> Table:
     """Return the table at the end; of hundreds of settings, the first ones."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     has_settings = any(row.settings for row in rows)
     kind = "IQM, 95 %"

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rlzoo_plus.agents.policy import load_run_policy
 from rlzoo_plus.analysis.curves import plot_learning_curve
 from rlzoo_plus.envs.factory import make_eval_env, steps_alike
 from rlzoo_plus.envs.seeding import held_out_seeds
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.training.evaluation import play
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,8 +52,6 @@ def write_media(
         return out
 
     def video() -> Path:
-        from rlzoo_plus.agents.policy import load_run_policy
-
         console.print("recording a video of the best policy ...")
         policies = [(f"{config.algo.name}, best", load_run_policy(run_dir, trust=True))]
         out = run_dir.videos / "best.mp4"
@@ -97,8 +97,6 @@ def record_video(
     Raises:
         ConfigError: The environment renders no images, or the file's suffix is not known.
     """
-    from rlzoo_plus.training.evaluation import play
-
     with contextlib.closing(make_rendering_env(config)) as venv:
         stride, fps = real_time(venv)
         n_steps = (max(1, round(seconds * fps)) - 1) * stride + 1
