@@ -129,3 +129,14 @@ def test_weights_are_the_same_without_the_room(tmp_path):
             assert code == 0, text
             assert ("not accelerated" in text) == (root is without), text
         assert run_digests(RunDir(runs[0])) == run_digests(RunDir(runs[1])), name
+
+
+def test_an_edited_file_of_stable_baselines3_is_another_version(fresh, monkeypatch):
+    assert not fast.why_not_tested()
+    read_bytes = Path.read_bytes
+
+    def edited(path):
+        return read_bytes(path) + (b"#" if path.name == "ppo.py" else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    assert "not those of their version" in fast.why_not_tested()
