@@ -21,9 +21,12 @@ MODULES = {
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Return a function that writes a module."""
+    """Return a function that writes a module; what is imported is forgotten afterwards."""
+    before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
-    return lambda name, text: (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    yield lambda name, text: (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    for name in {name for name in sys.modules if name.startswith("mine_")} - before:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", list(MODULES))

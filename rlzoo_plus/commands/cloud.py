@@ -7,9 +7,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rlzoo_plus.cloud import aws
+from rlzoo_plus.cloud import aws, project
 from rlzoo_plus.cloud.account import detach_policy, find_account
-from rlzoo_plus.cloud.project import find_stack, outputs_of, project_name, read_project, use_project
 from rlzoo_plus.cloud.running import end_all, find_items, forget_definitions
 from rlzoo_plus.cloud.stack import remove
 from rlzoo_plus.commands import cloud_build, cloud_deploy
@@ -65,16 +64,16 @@ _DESTROY = (
 
 
 def _use(options: argparse.Namespace, console: Console) -> int:
-    project = read_project(options.project)
-    use_project(project.name)
-    console.print(f"using project {project.name}: {project.store}", markup=False)
+    found = project.read_project(options.project)
+    project.use_project(found.name)
+    console.print(f"using project {found.name}: {found.store}", markup=False)
     return 0
 
 
 def _status(options: argparse.Namespace, console: Console) -> int:
-    name = project_name(options.project)
-    stack = find_stack(name)
-    bucket = outputs_of(stack).get("Store", "").removeprefix("s3://")
+    name = project.project_name(options.project)
+    stack = project.find_stack(name)
+    bucket = project.outputs_of(stack).get("Store", "").removeprefix("s3://")
     items = find_items(name, bucket)
     state = "none" if stack is None else str(stack["StackStatus"])
     if options.json:
@@ -91,9 +90,9 @@ def _destroy(options: argparse.Namespace, console: Console) -> int:
     def tell(text: str) -> None:
         console.print(text, markup=False)
 
-    name, account = project_name(options.project), find_account()
-    stack = find_stack(name)
-    bucket = outputs_of(stack).get("Store", "").removeprefix("s3://")
+    name, account = project.project_name(options.project), find_account()
+    stack = project.find_stack(name)
+    bucket = project.outputs_of(stack).get("Store", "").removeprefix("s3://")
     items = find_items(name, bucket)
     if stack is None and not [item for item in items if item.kind != "bucket"]:
         tell(f"there is no project {name} in {account.region}: nothing to do")
@@ -107,7 +106,7 @@ def _destroy(options: argparse.Namespace, console: Console) -> int:
     _print_items(items, console)
     cloud_deploy.confirm(f"Remove project {name}?", options.yes)
     end_all(name, tell)
-    if policy := outputs_of(stack).get("UserPolicy"):
+    if policy := project.outputs_of(stack).get("UserPolicy"):
         for member in detach_policy(policy):
             tell(f"  detached the project's policy from {member}")
     remove(name, tell)

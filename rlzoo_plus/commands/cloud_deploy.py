@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.cloud import quota
 from rlzoo_plus.cloud.account import (
     find_account,
     find_network,
@@ -24,7 +25,6 @@ from rlzoo_plus.cloud.project import (
     stack_name,
     use_project,
 )
-from rlzoo_plus.cloud.quota import vcpu_quota
 from rlzoo_plus.cloud.stack import deploy, parameters_of, template_defaults
 from rlzoo_plus.commands.arguments import positive
 from rlzoo_plus.errors import ConfigError
@@ -215,12 +215,12 @@ def _tell_quotas(values: dict[str, str], tell: Any) -> None:
     kinds = [("Spot vCPUs", False)] + [("Spot vCPUs with GPUs", True)] * bool(values["GpuFamily"])
     for kind, gpu in kinds:
         try:
-            quota = vcpu_quota(spot=True, gpu=gpu)
+            found = quota.vcpu_quota(spot=True, gpu=gpu)
         except CloudError as error:
             tell(f"  quota of {kind}: unknown ({error})")
             continue
-        enough = "" if quota >= wanted else f", fewer than {wanted}: ask AWS for more, see docs"
-        tell(f"  quota of {kind}: {quota}{enough}")
+        enough = "" if found >= wanted else f", fewer than {wanted}: ask AWS for more, see docs"
+        tell(f"  quota of {kind}: {found}{enough}")
 
 
 def _ask(question: str, default: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rlzoo_plus.artifacts.provenance import machine_fingerprint
 from rlzoo_plus.errors import ConfigError
+from robots.quiet import native_output_hidden
 
 _SOURCE = Path(__file__).with_suffix(".c")
 _FLAG = "rlzoo_fast_math"
@@ -123,8 +124,6 @@ def _library(*, compiles: bool) -> Path | None:
     Raises:
         ConfigError: It cannot be compiled, or others can write where it is.
     """
-    from robots.quiet import native_output_hidden
-
     with native_output_hidden():
         from robots.plugin import (
             COMPILERS,

@@ -24,9 +24,7 @@ from rlzoo_plus.artifacts.secrets import redact
 from rlzoo_plus.artifacts.untrusted import printable_lines
 from rlzoo_plus.config.own_code import import_packages, own_modules
 from rlzoo_plus.config.resolve import config_hash, validate_config
-from rlzoo_plus.envs.fit import check_memory, inspect_env
 from rlzoo_plus.envs.seeding import SeedStreams
-from rlzoo_plus.envs.single import defaults_of, scheduled
 from rlzoo_plus.errors import (
     EXIT_BUSY,
     EXIT_ENDED,
@@ -93,6 +91,8 @@ def check_before_building(plan: Plan) -> str | None:
     Returns:
         Why the run cannot be resumed bit for bit, None if it can.
     """
+    from rlzoo_plus.envs.fit import check_memory, inspect_env
+
     facts = inspect_env(plan.config)
     for text in facts.warnings:
         log.warning(text)
@@ -152,6 +152,7 @@ def run_plan(
     # Importing torch takes a second, so these come after the checks.
     accelerators.before_torch(plan.config)
     from rlzoo_plus.agents.factory import check_device
+    from rlzoo_plus.envs.single import scheduled
     from rlzoo_plus.training.callbacks import StopRequest, check_user_callbacks
     from rlzoo_plus.training.exp_manager import ExpManager
     from rlzoo_plus.training.media import write_media
@@ -225,6 +226,8 @@ def claim_run_dir(plan: Plan, command: str, problem: str | None) -> tuple[RunDir
     Raises:
         BusyError: Another process was faster.
     """
+    from rlzoo_plus.envs.single import defaults_of
+
     config = plan.config
     run_dir = plan.run_dir
     if plan.start is Start.RESTART and run_dir is not None:

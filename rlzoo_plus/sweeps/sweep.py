@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from rlzoo_plus.config.hydra_app import compose_jobs
 from rlzoo_plus.config.overrides import as_arguments
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.printing import plain_console
@@ -50,8 +51,6 @@ def sweep(
         ConfigError: It names all mistakes, in any job; none has begun.
         KeyboardInterrupt: By Ctrl-C; the jobs have saved checkpoints to resume from.
     """
-    from rlzoo_plus.config.hydra_app import compose_jobs
-
     words = as_arguments(overrides, config_dir, {})
     for key, value in values.items():
         if not isinstance(value, (tuple, range)):
