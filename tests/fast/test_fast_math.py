@@ -23,9 +23,9 @@ _FORKS = """
 import os, sys
 from rlzoo_plus.fast import fast_math
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.training.resume.fingerprint import numeric_fingerprint
 fast_math.load_switch(compiles=True)
 import torch
+from rlzoo_plus.training.resume.fingerprint import numeric_fingerprint
 if not torch.backends.mkl.is_available():
     print("skip", flush=True)
     os._exit(0)
