@@ -87,7 +87,6 @@ def child():
     """Run the pairs of standard input in this process; print what each did."""
     import guard
     import matplotlib.font_manager  # noqa: F401  (the first time, it asks for the fonts there are)
-    import optuna.importance  # noqa: F401  (Optuna imports it where it is first used)
     import urllib3  # noqa: F401  (as it is imported, it binds a socket to see if there is IPv6)
     from hydra.core.global_hydra import GlobalHydra
 

@@ -29,6 +29,7 @@ FORBIDDEN = (
 MODULES = (
     "urllib3",
     "omegaconf",
+    "optuna.importance",
     "sb3_contrib",
     "stable_baselines3",
     "yaml",
