@@ -38,7 +38,7 @@ def frames_of_ours():
 
 @pytest.mark.training
 @pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_a_run_is_few_frames_below_the_verb(algo, tmp_path, monkeypatch):
+def test_a_run_is_few_frames_below_the_verb(algo, in_process, monkeypatch):
     deepest = {what: [] for what in LIMITS}
 
     def watch(what, owner, name):
@@ -53,7 +53,7 @@ def test_a_run_is_few_frames_below_the_verb(algo, tmp_path, monkeypatch):
     for what, (owner, name, _) in LIMITS.items():
         watch(what, owner, name)
     small = SMALL.get(algo, OFF_POLICY)
-    arguments = [f"algo={algo}", f"run_dir={tmp_path / 'run'}", *TINY, *small, *OPTIONS]
+    arguments = [f"algo={algo}", "run_dir=run", *TINY, *small, *OPTIONS]
     assert train.main(arguments) == 0
     for what, (_, _, most) in LIMITS.items():
         assert deepest[what][:1] == ["train.py main"], what
