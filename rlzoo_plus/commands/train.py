@@ -16,10 +16,11 @@ from rlzoo_plus.commands.typed import make_console, program_path, tell
 from rlzoo_plus.config.catalog import IN_CLOUD, ON_WORKERS
 from rlzoo_plus.config.resolve import settings_of
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.runs import train_job
 from rlzoo_plus.runs.load import load_typed
 from rlzoo_plus.runs.plan import Plan, Start, plan_run
 from rlzoo_plus.runs.printing import set_up_logging
-from rlzoo_plus.runs.train_job import check_before_building, run_plan
+from rlzoo_plus.runs.train_job import check_before_building
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +80,7 @@ def train_plan(plan: Plan, console: Console, command: str, notes: Iterable[str] 
     for note in notes:
         console.print(f"[yellow]note:[/] {note}")
 
-    run_dir, result, code = run_plan(plan, problem, console, command)
+    run_dir, result, code = train_job.run_plan(plan, problem, console, command)
     console.print(_next_commands(plan.config, run_dir, result.state))
     return code
 
