@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.cloud import project as projects
 from rlzoo_plus.cloud import quota
 from rlzoo_plus.cloud.account import (
     find_account,
@@ -21,7 +22,6 @@ from rlzoo_plus.cloud.project import (
     find_stack,
     outputs_of,
     project_name,
-    read_project,
     stack_name,
     use_project,
 )
@@ -123,7 +123,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     use_project(name, unless_chosen=True)
     changed = deploy(name, {"Project": name, **values}, tell)
     use_project(name)
-    project = read_project(name)
+    project = projects.read_project(name)
     tell(f"project {name} is {'ready' if changed else 'as it was'}: {project.store}")
     if {**old, **values}.get("Email") and not show_costs_by_project():
         tell(
