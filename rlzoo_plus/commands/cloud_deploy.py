@@ -19,7 +19,6 @@ from rlzoo_plus.cloud.account import (
 from rlzoo_plus.cloud.aws import CloudError
 from rlzoo_plus.cloud.prices import load_prices
 from rlzoo_plus.cloud.project import (
-    find_stack,
     outputs_of,
     project_name,
     stack_name,
@@ -104,7 +103,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     tell(f"region {account.region}, profile {account.profile}")
     asks = sys.stdin.isatty() and not options.yes
     name = _name(options.project, asks)
-    stack = find_stack(name)
+    stack = projects.find_stack(name)
     old = parameters_of(stack)
     values = _values(options, old, asks)
     whole = {**template_defaults(), **old, **values}
@@ -130,7 +129,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
             "Bills do not know the tag Project yet, so the mail of the budget does not count: give "
             "this command again tomorrow, or activate it under Billing, Cost allocation tags."
         )
-    policy = outputs_of(find_stack(name)).get("UserPolicy")
+    policy = outputs_of(projects.find_stack(name)).get("UserPolicy")
     tell(f"For your team: attach {policy}, then `rlzoo-plus cloud use {name}`.")
     tell("Next: rlzoo-plus cloud build   (the image of workers, with docker, podman or buildah)")
     tell("Then: rlzoo-plus train -m seed=0,1 infra=aws_batch infra.dry_run=true")
