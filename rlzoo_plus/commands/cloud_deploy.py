@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rlzoo_plus.cloud import account as accounts
 from rlzoo_plus.cloud import project as projects
 from rlzoo_plus.cloud import quota
 from rlzoo_plus.cloud.account import (
@@ -13,7 +14,6 @@ from rlzoo_plus.cloud.account import (
     find_network,
     make_service_role,
     missing_service_roles,
-    show_costs_by_project,
     small_types,
 )
 from rlzoo_plus.cloud.aws import CloudError
@@ -124,7 +124,7 @@ def _deploy(options: argparse.Namespace, console: Console) -> int:
     use_project(name)
     project = projects.read_project(name)
     tell(f"project {name} is {'ready' if changed else 'as it was'}: {project.store}")
-    if {**old, **values}.get("Email") and not show_costs_by_project():
+    if {**old, **values}.get("Email") and not accounts.show_costs_by_project():
         tell(
             "Bills do not know the tag Project yet, so the mail of the budget does not count: give "
             "this command again tomorrow, or activate it under Billing, Cost allocation tags."
