@@ -64,9 +64,11 @@ def up_to_thrice(env, check):
     for left in reversed(range(3 if env == "pusher_bullet" else 1)):
         try:
             return check()
-        except AssertionError:
+        # The plugin tries a kind once in a process, and that can be the one in a hundred, too.
+        except (AssertionError, ConfigError):
             if not left:
                 raise
+            accelerators.native_worlds()._same.clear()
     raise AssertionError(env)
 
 
