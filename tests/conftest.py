@@ -31,6 +31,19 @@ def pytest_runtest_setup(item):
         pytest.skip(f"no time left of {limit:.0f} s; make check runs it")
 
 
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    """Undo what a command that runs in this process does to logging."""
+    root, *own = (logging.getLogger(name) for name in (None, "rlzoo_plus", "robots"))
+    handlers, levels = list(root.handlers), [logger.level for logger in (root, *own)]
+    yield
+    if root.handlers != handlers or levels != [logger.level for logger in (root, *own)]:
+        logging.captureWarnings(False)
+        root.handlers[:] = handlers
+        for logger, level in zip((root, *own), levels, strict=True):
+            logger.setLevel(level)
+
+
 @pytest.fixture
 def compose_values():
     """Return a function: command-line arguments to composed plain values and group choices."""
@@ -72,18 +85,12 @@ def in_process(tmp_path, monkeypatch):
     """Let a command run in this process, in a folder of its own, and undo what it leaves."""
     from hydra.core.global_hydra import GlobalHydra
 
-    root, own = logging.getLogger(), logging.getLogger("rlzoo_plus")
-    handlers, levels = list(root.handlers), (root.level, own.level)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py"])
     monkeypatch.setitem(os.environ, "HYDRA_FULL_ERROR", "1")
     GlobalHydra.instance().clear()
     yield tmp_path
     GlobalHydra.instance().clear()
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    own.setLevel(levels[1])
 
 
 @pytest.fixture
