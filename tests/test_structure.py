@@ -11,6 +11,11 @@ FILES = sorted((ROOT / "rlzoo_plus").rglob("*.py"))
 # A room's entry, and the verbs, which have the names of what they call.
 ENTRIES = {"__init__.py", "factory.py", "plan.py"}
 MOST_LOCAL_IMPORTS = 120
+# What a run on this machine needs not; verbs and tables of names alone lead there.
+ROOMS = {"cloud", "doctor", "fast", "policies", "testing", "tuning", "workers"}
+WAYS_IN = {"commands", *ROOMS}
+MOST_LINES_OF_THE_CORE = 41_000
+MOST_LINES_OF_A_ROOM = 6_600
 
 
 def circles(imports):
@@ -49,6 +54,49 @@ def local_imports(source):
         for inner in ast.walk(node)
         if isinstance(inner, (ast.Import, ast.ImportFrom))
     }
+
+
+def room_of(file):
+    """Return the package below rlzoo_plus that a file is in, its own name for one at the top."""
+    return file.relative_to(ROOT / "rlzoo_plus").parts[0]
+
+
+def rooms_imported(source):
+    """Return the rooms with one way in that a module imports."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    parts = [name.split(".") for name in names]
+    return {name[1] for name in parts if name[0] == "rlzoo_plus" and len(name) > 1} & ROOMS
+
+
+def test_rooms_beside_the_core_have_one_way_in():
+    found = {
+        str(file.relative_to(ROOT)): rooms_imported(file.read_text())
+        for file in FILES
+        if room_of(file) not in WAYS_IN
+    }
+    assert {name: rooms for name, rooms in found.items() if rooms} == {}
+
+
+def test_an_import_of_a_room_is_found():
+    assert rooms_imported("from rlzoo_plus import tuning\nimport rlzoo_plus.cloud.aws\n") == {
+        "tuning",
+        "cloud",
+    }
+
+
+def test_the_core_and_each_room_stay_small():
+    lines = Counter()
+    for file in FILES:
+        lines[room_of(file)] += len(file.read_text().splitlines())
+    assert sum(count for room, count in lines.items() if room not in ROOMS) <= (
+        MOST_LINES_OF_THE_CORE
+    )
+    assert {room: n for room, n in lines.items() if n > MOST_LINES_OF_A_ROOM} == {}
 
 
 def test_no_files_import_each_other_in_a_circle():
