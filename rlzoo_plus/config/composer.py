@@ -37,21 +37,13 @@ Data = dict[str, Any]
 
 @dataclass(frozen=True)
 class Composed:
-    """A composed configuration.
+    """A composed configuration."""
 
-    Attributes:
-        values: Plain data, interpolations resolved.
-        choices: The file chosen in each configuration group.
-        overrides: The overrides it was composed from.
-        places: Hydra's own keys for directories.
-        hydra_overrides: Overrides of Hydra itself.
-    """
-
-    values: Data
-    choices: Data
-    overrides: tuple[str, ...]
-    places: Data
-    hydra_overrides: tuple[str, ...] = ()
+    values: Data  # Plain data, interpolations resolved
+    choices: Data  # The file chosen in each configuration group
+    overrides: tuple[str, ...]  # The overrides it was composed from
+    places: Data  # Hydra's own keys for directories
+    hydra_overrides: tuple[str, ...] = ()  # Overrides of Hydra itself
 
     @classmethod
     def of(cls, cfg: Any) -> Composed:

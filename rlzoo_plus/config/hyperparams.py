@@ -224,15 +224,10 @@ def _count_and_unit(train_freq: Any) -> tuple[int, str] | None:
 
 @dataclass(frozen=True)
 class Limit:
-    """The values that a hyperparameter can have.
+    """The values that a hyperparameter can have."""
 
-    Attributes:
-        rule: Completes "needs ...".
-        allows: Tells whether a value is one of them.
-    """
-
-    rule: str
-    allows: Callable[[Any], bool]
+    rule: str  # Completes "needs ..."
+    allows: Callable[[Any], bool]  # Tells whether a value is one of them
 
     def or_value(self, value: str | None, name: str) -> Limit:
         """Return the limit that allows one more value, called `name`."""

@@ -27,15 +27,10 @@ _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,2}")
 
 @dataclass(frozen=True)
 class Symbol:
-    """A class named inside a literal, by its short name in conf/.
+    """A class named inside a literal, by its short name in conf/."""
 
-    Attributes:
-        kind: One of `activation`, `optimizer`, `replay_buffer`.
-        name: The short name, for example `relu`.
-    """
-
-    kind: str
-    name: str
+    kind: str  # One of `activation`, `optimizer`, `replay_buffer`
+    name: str  # The short name, for example `relu`
 
 
 def _make_symbols() -> dict[str, Symbol]:

@@ -18,17 +18,11 @@ _EXP_DEFAULT_RATIO = 0.01
 
 @dataclass(frozen=True)
 class ScheduleSpec:
-    """A value that changes as training goes on.
+    """A value that changes as training goes on."""
 
-    Attributes:
-        kind: `lin`, `cos`, `exp` or `const`.
-        start: Value at the first step.
-        end: Value at the last step.
-    """
-
-    kind: str
-    start: float
-    end: float
+    kind: str  # `lin`, `cos`, `exp` or `const`
+    start: float  # Value at the first step
+    end: float  # Value at the last step
 
     def __call__(self, progress_remaining: float) -> float:
         """Return the value; `progress_remaining` falls from 1 to 0 in the course of a run."""

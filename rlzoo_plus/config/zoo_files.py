@@ -53,34 +53,27 @@ class EnvFile:
 
 @dataclass
 class ZooImport:
-    """An import: `add` converts the entries of a file, and `write` writes all files at the end.
+    """An import: `add` converts the entries of a file, and `write` writes all files at the end."""
 
-    Attributes:
-        out: The configuration folder that gets tuned/ and env/.
-        env_files: Environment files by environment id, those that will be written included.
-        only: Ids to convert; None converts all.
-        renamed: New ids of environments by their former id.
-        create_env_files: Whether an id without an environment file gets one, or is left out, as
-            generic entries are then.
-        texts: The content of each file that will be written.
-        written: Paths in the order written.
-        unchanged: Paths of files that had this content already.
-        left_out: Entries that could not be converted, and why.
-        warnings: Entries, and what could not be expressed.
-        converted: Number of converted entries.
-    """
-
-    out: Path
+    out: Path  # The configuration folder that gets tuned/ and env/
+    # Environment files by environment id, those that will be written included
     env_files: dict[str, EnvFile]
-    only: list[str] | None = None
+    only: list[str] | None = None  # Ids to convert; None converts all
+    # New ids of environments by their former id
     renamed: Mapping[str, str] = field(default_factory=dict)
+    # Whether an id without an environment file gets one, or is left out, as generic entries are
+    # then
     create_env_files: bool = True
+    # The content of each file that will be written
     texts: dict[Path, str] = field(default_factory=dict)
-    written: list[Path] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)  # Paths in the order written
+    # Paths of files that had this content already
     unchanged: list[Path] = field(default_factory=list)
+    # Entries that could not be converted, and why
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    # Entries, and what could not be expressed
     warnings: list[tuple[str, str]] = field(default_factory=list)
-    converted: int = 0
+    converted: int = 0  # Number of converted entries
 
     def add(
         self, entries: Mapping[str, object], algorithm: str, source: str, label: str = ""

@@ -88,15 +88,10 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class ConvertedEntry:
-    """One entry in the terms of this project.
+    """One entry in the terms of this project."""
 
-    Attributes:
-        values: Nested values of a tuned file, in the order in which they are written.
-        warnings: What could not be expressed, one sentence each.
-    """
-
-    values: dict[str, Any]
-    warnings: list[str]
+    values: dict[str, Any]  # Nested values of a tuned file, in the order in which they are written
+    warnings: list[str]  # What could not be expressed, one sentence each
 
 
 def read_zoo_file(path: Path) -> dict[str, Any]:

@@ -55,64 +55,40 @@ class Interval:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A finished run, as its worker recorded it; nothing of it is checked.
+    """A finished run, as its worker recorded it; nothing of it is checked."""
 
-    Attributes:
-        run: Its name in the store.
-        algo: Name of the algorithm.
-        env: Name of the environment.
-        seed: Seed, None if it is not recorded.
-        steps: Environment steps taken, None if they are not recorded.
-        recorded: The metric of its best evaluation while it was trained.
-    """
-
-    run: str
-    algo: str
-    env: str
-    seed: int | None
-    steps: int | None
-    recorded: float
+    run: str  # Its name in the store
+    algo: str  # Name of the algorithm
+    env: str  # Name of the environment
+    seed: int | None  # Seed, None if it is not recorded
+    steps: int | None  # Environment steps taken, None if they are not recorded
+    recorded: float  # The metric of its best evaluation while it was trained
 
 
 @dataclass(frozen=True)
 class Played:
-    """A candidate and what its policy reached here.
+    """A candidate and what its policy reached here."""
 
-    Attributes:
-        candidate: What is on record.
-        which: The policy that played: `best`, or `final` where no best one was kept.
-        values: The metric's value of each episode, in the order of their seeds, shape (n,).
-        score: The metric over the episodes.
-        behind: How far it is behind the first: the first's metric minus its own, with the
-            interval of paired episodes; None for the first.
-    """
-
-    candidate: Candidate
-    which: str
+    candidate: Candidate  # What is on record
+    which: str  # The policy that played: `best`, or `final` where no best one was kept
+    # The metric's value of each episode, in the order of their seeds, shape (n,)
     values: np.ndarray
-    score: Interval
+    score: Interval  # The metric over the episodes
+    # How far it is behind the first: the first's metric minus its own, with the interval of paired
+    # episodes; None for the first
     behind: Interval | None = None
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best run of a store.
+    """The best run of a store."""
 
-    Attributes:
-        store: The store.
-        metric: A key of `METRICS`.
-        played: The runs that played, best first.
-        n_tied: How many of the first ones cannot be told apart; 1 if the first is the best.
-        winner: The first, or the one of those tied with the best record.
-        notes: What else to know, a line each.
-    """
-
-    store: ArtifactStore
-    metric: str
-    played: list[Played]
-    n_tied: int
-    winner: Played
-    notes: list[str] = field(default_factory=list)
+    store: ArtifactStore  # The store
+    metric: str  # A key of `METRICS`
+    played: list[Played]  # The runs that played, best first
+    n_tied: int  # How many of the first ones cannot be told apart; 1 if the first is the best
+    winner: Played  # The first, or the one of those tied with the best record
+    notes: list[str] = field(default_factory=list)  # What else to know, a line each
 
 
 def find_best(

@@ -36,17 +36,12 @@ class Start(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """How to train a run.
+    """How to train a run."""
 
-    Attributes:
-        start: How it starts.
-        config: The configuration to train with; a resumed run keeps what its length had decided.
-        run_dir: The run directory, None to make a new one.
-    """
-
-    start: Start
+    start: Start  # How it starts
+    # The configuration to train with; a resumed run keeps what its length had decided
     config: RunConfig
-    run_dir: RunDir | None
+    run_dir: RunDir | None  # The run directory, None to make a new one
 
 
 def plan_run(config: RunConfig) -> Plan:

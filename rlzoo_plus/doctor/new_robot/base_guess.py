@@ -30,27 +30,16 @@ _HAND = re.compile(r"palm|finger|thumb|gripper", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Part:
-    """A link that a joint moves.
+    """A link that a joint moves."""
 
-    Attributes:
-        joint: Name of the joint.
-        limb: First link of the limb that it belongs to.
-        depth: Number of movable joints from the base to it.
-        low: Height of its lowest point [m].
-        high: Height of its highest point [m].
-        origin: Height of its joint [m].
-        turns: Whether the joint turns without limits.
-        upright: Vertical share of the joint's axis, 0 to 1.
-    """
-
-    joint: str
-    limb: int
-    depth: int
-    low: float
-    high: float
-    origin: float
-    turns: bool
-    upright: float
+    joint: str  # Name of the joint
+    limb: int  # First link of the limb that it belongs to
+    depth: int  # Number of movable joints from the base to it
+    low: float  # Height of its lowest point [m]
+    high: float  # Height of its highest point [m]
+    origin: float  # Height of its joint [m]
+    turns: bool  # Whether the joint turns without limits
+    upright: float  # Vertical share of the joint's axis, 0 to 1
 
 
 def guess_base(simulation: Simulation, body: int, urdf: UrdfFile) -> tuple[bool, str]:

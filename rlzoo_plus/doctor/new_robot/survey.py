@@ -30,50 +30,34 @@ _OF_MORE_AXES = (pybullet.JOINT_PLANAR, pybullet.JOINT_SPHERICAL)
 
 @dataclass(frozen=True, kw_only=True)
 class JointSurvey(JointInfo):
-    """A movable joint.
+    """A movable joint."""
 
-    Attributes:
-        slides: Whether it is prismatic; its unit is then m and N, otherwise rad and N m.
-        endless: Whether it has no limits.
-        locked: Whether its limits are equal, so that it cannot move.
-        rest: Rest position.
-    """
-
-    slides: bool
-    endless: bool
-    locked: bool
-    rest: float
+    slides: bool  # Whether it is prismatic; its unit is then m and N, otherwise rad and N m
+    endless: bool  # Whether it has no limits
+    locked: bool  # Whether its limits are equal, so that it cannot move
+    rest: float  # Rest position
 
 
 @dataclass(frozen=True)
 class RobotSurvey:
-    """What must be known about a robot to write an environment for it.
+    """What must be known about a robot to write an environment for it."""
 
-    Attributes:
-        joints: Its movable joints, in the order of the URDF, but for those that follow another.
-        mimic: The joints that follow another one.
-        mass_kg: Mass of all links.
-        stands_free: Whether its base is probably not fixed.
-        reason: Why that is so.
-        height_m: Height of the base's center of mass when the lowest point touches the ground;
-            None without collision shapes.
-        orientation: Orientation of the base's principal axes when the URDF's axes are those of
-            the world, quaternion (x, y, z, w).
-        middle: Middle of the robot, relative to the origin of its base [m].
-        size_m: Lengths of its edges.
-        notes: What the user should know.
-    """
-
+    # Its movable joints, in the order of the URDF, but for those that follow another
     joints: list[JointSurvey]
-    mimic: tuple[Mimic, ...]
-    mass_kg: float
-    stands_free: bool
-    reason: str
+    mimic: tuple[Mimic, ...]  # The joints that follow another one
+    mass_kg: float  # Mass of all links
+    stands_free: bool  # Whether its base is probably not fixed
+    reason: str  # Why that is so
+    # Height of the base's center of mass when the lowest point touches the ground; None without
+    # collision shapes
     height_m: float | None
+    # Orientation of the base's principal axes when the URDF's axes are those of the world,
+    # quaternion (x, y, z, w)
     orientation: tuple[float, float, float, float]
+    # Middle of the robot, relative to the origin of its base [m]
     middle: tuple[float, float, float]
-    size_m: tuple[float, float, float]
-    notes: list[str] = field(default_factory=list)
+    size_m: tuple[float, float, float]  # Lengths of its edges
+    notes: list[str] = field(default_factory=list)  # What the user should know
 
 
 def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:

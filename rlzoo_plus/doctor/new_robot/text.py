@@ -57,21 +57,13 @@ _SLIDES = _Unit("m", "N", fastest=1.0, speed=0.5, reach=0.1, free_reach=0.1)
 
 @dataclass(frozen=True)
 class NewRobot:
-    """The robot that is asked for.
+    """The robot that is asked for."""
 
-    Attributes:
-        module: Name of the Python module, and of the environment.
-        folder: Folder of the module.
-        mode: Action mode, one of `MODES`.
-        is_free: Whether the base moves.
-        forward: Which way is forward, a key of `DIRECTIONS`.
-    """
-
-    module: str
-    folder: Path
-    mode: str
-    is_free: bool
-    forward: str = "x"
+    module: str  # Name of the Python module, and of the environment
+    folder: Path  # Folder of the module
+    mode: str  # Action mode, one of `MODES`
+    is_free: bool  # Whether the base moves
+    forward: str = "x"  # Which way is forward, a key of `DIRECTIONS`
 
     @property
     def class_name(self) -> str:

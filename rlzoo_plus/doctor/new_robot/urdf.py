@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 from xml.etree import ElementTree
 from xml.parsers import expat
 
@@ -27,24 +26,15 @@ _NUMBERS = {"axis": ("xyz",), "origin": ("xyz", "rpy"), "mimic": ("multiplier", 
 
 @dataclass(frozen=True)
 class UrdfFile:
-    """The text of a URDF.
+    """The text of a URDF."""
 
-    Attributes:
-        path: Its path.
-        name: Its path inside `pybullet_data`, None for a file of the user.
-        endless: Names of the joints without limits.
-        without_mass: Names of the links for which PyBullet assumes 1 kg.
-        weightless: Names of the links with mass 0 that a joint moves.
-        floating: Names of the floating joints, which PyBullet welds.
-        mimic: The joints that follow another one, each with the joint that leads it.
-    """
-
-    path: Path
-    name: str | None
-    endless: frozenset[str]
-    without_mass: tuple[str, ...]
-    weightless: tuple[str, ...] = ()
-    floating: tuple[str, ...] = ()
+    path: Path  # Its path
+    name: str | None  # Its path inside `pybullet_data`, None for a file of the user
+    endless: frozenset[str]  # Names of the joints without limits
+    without_mass: tuple[str, ...]  # Names of the links for which PyBullet assumes 1 kg
+    weightless: tuple[str, ...] = ()  # Names of the links with mass 0 that a joint moves
+    floating: tuple[str, ...] = ()  # Names of the floating joints, which PyBullet welds
+    # The joints that follow another one, each with the joint that leads it
     mimic: Mapping[str, Mimic] = field(default_factory=dict)
 
 
@@ -59,21 +49,33 @@ def read_urdf(given: str) -> UrdfFile:
             load it as it is written.
     """
     path, name = _find(given)
-    root = _parse(path)
+    root, where = _parse(path), f"--urdf {given}"
     # Their names come again in <transmission> and <gazebo>.
     joints = {joint.get("name", ""): joint for joint in root.findall("joint")}
     kinds = {joint: element.get("type", "") for joint, element in joints.items()}
+    _check_names(root, where)
     if not any(kind in _MOVABLE for kind in kinds.values()):
         raise ConfigError(
-            f"--urdf {given} has no joint that moves: none of its {len(kinds)} joints is "
+            f"{where} has no joint that moves: none of its {len(kinds)} joints is "
             f"{', '.join(_MOVABLE[:-1])} or {_MOVABLE[-1]}. Give the URDF of a robot."
         )
-    _check_tree(root, given)
-    _check_joints(joints, given)
     links = {link.get("name", ""): link for link in root.findall("link")}
+    if (problem := _tree_problem(joints, links)) is not None:
+        raise ConfigError(
+            f"{where}: {printable(problem)}. Its links must make one tree: fix <parent> and "
+            "<child>, and close loops in Python."
+        )
+    _check_joints(joints, where)
     floating = tuple(joint for joint, kind in kinds.items() if kind == "floating")
     without_mass = tuple(link for link, text in links.items() if text.find("inertial") is None)
-    _check_root(joints, floating, without_mass, given)
+    for joint in floating:
+        # PyBullet fixes a link of that name, whatever it is told.
+        if _end(joints[joint], "parent") == "world" and "world" in without_mass:
+            raise ConfigError(
+                f"{where}: joint {printable(joint)} is floating, and PyBullet would weld it to the "
+                "link world. Take both out: with the link below as its root the robot is free to "
+                "move."
+            )
     moved = {_end(joint, "child") for joint in joints.values() if joint.get("type") in _MOVABLE}
     return UrdfFile(
         path=path,
@@ -82,67 +84,45 @@ def read_urdf(given: str) -> UrdfFile:
         without_mass=without_mass,
         weightless=tuple(link for link in moved if _weighs_nothing(links[link])),
         floating=floating,
-        mimic=_mimic(joints, given),
+        mimic=_mimic(joints, where),
     )
 
 
-def _check_tree(root: ElementTree.Element, given: str) -> None:
-    """Refuse names and links that PyBullet crashes on: the links must make one tree."""
-    links = [link.get("name", "") for link in root.findall("link")]
-    joints = {joint: joint.get("name", "") for joint in root.findall("joint")}
-    if len(joints) > _MOST_JOINTS:
-        raise ConfigError(
-            f"--urdf {given} has {len(joints)} joints, fixed ones included, and PyBullet takes at "
-            f"most {_MOST_JOINTS}. Make one link of those that are fixed to each other, or take "
-            "parts away, such as fingers."
-        )
-    for name in [*joints.values(), *links]:
-        if not name.isprintable():
+def _check_names(root: ElementTree.Element, where: str) -> None:
+    """Refuse names that PyBullet crashes on, and more joints than it reads."""
+    for what, tag in (("joints", "joint"), ("links", "link")):
+        names = [element.get("name", "") for element in root.findall(tag)]
+        if tag == "joint" and len(names) > _MOST_JOINTS:
             raise ConfigError(
-                f"--urdf {given}: the name {printable(name)} holds control characters. Take them "
-                "out."
+                f"{where} has {len(names)} joints, fixed ones included, and PyBullet takes at most "
+                f"{_MOST_JOINTS}. Make one link of those that are fixed to each other, or take "
+                "parts away, such as fingers."
             )
-    for what, names in (("joints", [*joints.values()]), ("links", links)):
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise ConfigError(
-                f"--urdf {given} has two {what} called {printable(twice)!r}. Rename one of them."
-            )
-    _check_ends(joints, links, given)
+        for name, count in Counter(names).items():
+            if count > 1 or not name.isprintable():
+                problem = f"two {what} called" if count > 1 else "control characters in the name"
+                raise ConfigError(f"{where} has {problem} {printable(name)!r}. Rename it.")
 
 
-def _check_ends(joints: Mapping[ElementTree.Element, str], links: list[str], given: str) -> None:
+def _tree_problem(joints: Mapping[str, ElementTree.Element], links: Collection[str]) -> str | None:
+    """Return why the links make no tree, on which PyBullet crashes; None if they make one."""
     parents: dict[str, str] = {}
-    for joint, name in joints.items():
+    for name, joint in joints.items():
         parent, child = _end(joint, "parent"), _end(joint, "child")
-        unknown = next((link for link in (parent, child) if link not in links), None)
-        if unknown is not None:
-            raise ConfigError(
-                f"--urdf {given}: joint {printable(name)} names the link {printable(unknown)!r}, "
-                "which is not there. Fix its <parent> or <child>."
-            )
+        for link in (parent, child):
+            if link not in links:
+                return f"joint {name} names the link {link!r}, which is not there"
         if child in parents:
-            raise ConfigError(
-                f"--urdf {given}: link {printable(child)} hangs on two joints, one of them "
-                f"{printable(name)}. A URDF is a tree: take one away, and close the loop in Python."
-            )
+            return f"link {child} hangs on two joints, one of them {name}"
         parents[child] = parent
     roots = [link for link in links if link not in parents]
     if len(roots) != 1:
-        found = printable(", ".join(roots)) or "none"
-        raise ConfigError(
-            f"--urdf {given} must have one link without a parent, and has: {found}. Join the "
-            "parts, or take what is too much away."
-        )
+        return f"it must have one link without a parent, and has: {', '.join(roots) or 'none'}"
     below = set(roots)
     while more := {child for child, parent in parents.items() if parent in below} - below:
         below |= more
     lost = next((link for link in links if link not in below), None)
-    if lost is not None:
-        raise ConfigError(
-            f"--urdf {given}: link {printable(lost)} hangs on itself by a ring of joints. Fix "
-            "their <parent> and <child>."
-        )
+    return None if lost is None else f"link {lost} hangs on itself by a ring of joints"
 
 
 def _end(joint: ElementTree.Element, which: str) -> str:
@@ -158,11 +138,11 @@ def _weighs_nothing(link: ElementTree.Element) -> bool:
         return False
 
 
-def _check_joints(joints: Mapping[str, ElementTree.Element], given: str) -> None:
+def _check_joints(joints: Mapping[str, ElementTree.Element], where: str) -> None:
     """Refuse numbers that PyBullet reads as 0 or as no limit, and axes that turn nothing."""
     for name, joint in joints.items():
         kind, limit = joint.get("type", ""), joint.find("limit")
-        of_joint = f"--urdf {given}: joint {printable(name)}"
+        of_joint = f"{where}: joint {printable(name)}"
         if kind in _MOVABLE:
             for tag, attributes in _NUMBERS.items():
                 for element in joint.findall(tag):
@@ -214,48 +194,25 @@ def _numbers(where: str, what: str, text: str, *, is_limit: bool = False) -> lis
     return found
 
 
-def _check_root(
-    joints: Mapping[str, ElementTree.Element],
-    floating: tuple[str, ...],
-    without_mass: tuple[str, ...],
-    given: str,
-) -> None:
-    """Refuse a floating joint below a link `world`, which PyBullet fixes whatever it is told."""
-    for joint in floating:
-        if _end(joints[joint], "parent") == "world" and "world" in without_mass:
-            raise ConfigError(
-                f"--urdf {given}: joint {printable(joint)} is floating, and PyBullet would weld it "
-                "to the link world. Take both out: with the link below as its root the robot is "
-                "free to move."
-            )
-
-
-def _mimic(joints: Mapping[str, ElementTree.Element], given: str) -> dict[str, Mimic]:
+def _mimic(joints: Mapping[str, ElementTree.Element], where: str) -> dict[str, Mimic]:
     """Return the joints that follow another one, led by joints that follow none."""
+    movable = {name for name, joint in joints.items() if joint.get("type") in _MOVABLE}
     elements = {name: joint.find("mimic") for name, joint in joints.items()}
     found = {}
-    for name, element in elements.items():
-        if element is None or joints[name].get("type") not in _MOVABLE:
-            continue
-        leader, multiplier, offset, chain = name, 1.0, 0.0, [name]
-        while (one := elements.get(leader)) is not None:
+    for name in [name for name in joints if name in movable and elements[name] is not None]:
+        leader, multiplier, offset, chain = name, 1.0, 0.0, list[str]()
+        while leader not in chain and (one := elements.get(leader)) is not None:
+            chain.append(leader)
             offset += multiplier * sum(_numbers(name, "offset", one.get("offset", "")))
             multiplier *= sum(_numbers(name, "multiplier", one.get("multiplier", "")) or [1.0])
             leader = one.get("joint", "")
-            if leader in chain or leader not in joints:
-                _refuse_mimic(name, leader, given)
-            chain.append(leader)
-        if joints[leader].get("type") not in _MOVABLE:
-            _refuse_mimic(name, leader, given)
+        if leader in chain or leader not in movable:
+            raise ConfigError(
+                f"{where}: joint {printable(name)} mimics {printable(leader)!r}, which follows it "
+                "or is no joint that moves. Name another one in its <mimic>."
+            )
         found[name] = Mimic(name, leader, multiplier, offset)
     return found
-
-
-def _refuse_mimic(name: str, leader: str, given: str) -> NoReturn:
-    raise ConfigError(
-        f"--urdf {given}: joint {printable(name)} mimics {printable(leader)!r}, which follows it "
-        "or is no joint that moves. Name another one in its <mimic>."
-    )
 
 
 def _find(given: str) -> tuple[Path, str | None]:
@@ -285,12 +242,13 @@ def _parse(path: Path) -> ElementTree.Element:
     try:
         # PyBullet reads a file between empty lines or zeros, which XML does not allow.
         text = path.read_bytes().strip(b"\0\r\n\t ")
-        _check_encoding(path, text)
-        parser.Parse(text, True)
+        # PyBullet would misread names in another encoding, declared or not.
+        parser.Parse(text.decode(), True)
         root = builder.close()
     except (expat.ExpatError, OSError, ValueError, LookupError) as error:
         raise ConfigError(
-            f"--urdf {path} is not XML: {printable(error)}. Fix the file, or export it again."
+            f"--urdf {path} is not XML in UTF-8: {printable(error)}. Fix the file, or export it "
+            "again."
         ) from error
     other = _OTHER_FORMATS.get(root.tag)
     if other:
@@ -300,31 +258,11 @@ def _parse(path: Path) -> ElementTree.Element:
             f"--urdf {path} begins with <{printable(root.tag)}>, and a URDF with <robot>. Give "
             "the path of a URDF."
         )
-    of_xacro = [f"{prefix}:" for prefix in _prefixes(root)]
-    if path.suffix == ".xacro" or any(one.tag.startswith(tuple(of_xacro)) for one in root.iter()):
+    declared = [name.removeprefix("xmlns:") for name, uri in root.items() if "xacro" in uri]
+    of_xacro = tuple(f"{prefix}:" for prefix in ("xacro", *declared))
+    if path.suffix == ".xacro" or any(one.tag.startswith(of_xacro) for one in root.iter()):
         raise ConfigError(
             f"--urdf {path} is a xacro file. Expand it first: xacro {path.name} > "
             f"{path.name.split('.')[0]}.urdf"
         )
     return root
-
-
-def _prefixes(root: ElementTree.Element) -> list[str]:
-    """Return the prefixes of xacro's elements."""
-    declared = [name for name, uri in root.items() if name.startswith("xmlns:") and "xacro" in uri]
-    return ["xacro", *(name.removeprefix("xmlns:") for name in declared)]
-
-
-def _check_encoding(path: Path, text: bytes) -> None:
-    """Refuse an encoding in which PyBullet would misread names."""
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if b"<robot" not in text:
-            return
-        line = text.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"--urdf {path} is not UTF-8, which is all that PyBullet reads: line {line} holds the "
-            f"byte 0x{text[error.start]:02x}. If it is ISO-8859-1, convert it with iconv -f "
-            f"ISO-8859-1 -t UTF-8 {path.name} > utf8.urdf, and take encoding=... out of line 1."
-        ) from error
