@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import IN_CLOUD
@@ -15,16 +13,12 @@ from rlzoo_plus.errors import USER_ERROR
 from rlzoo_plus.sweeps.launchers.usage import cores
 from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE
 from rlzoo_plus.sweeps.sweep_view import SweepView
-from rlzoo_plus.tuning.study_plan import StudyPlan, make_plan, study_mistakes
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.composer import Composed
 
 
 def examine(overrides: list[str], probe_s: float, *, as_json: bool) -> int:
     """Check all jobs of a command line, measure for some seconds, and print; return the code."""
     # Progress goes to stderr: the output may be JSON.
-    outcome = check_jobs(overrides, SweepView(lambda: make_console(stderr=True)), _plan_study)
+    outcome = check_jobs(overrides, SweepView(lambda: make_console(stderr=True)))
     if not as_json:
         _print_outcome(outcome)
     if outcome.configs and not outcome.is_refused:
@@ -35,13 +29,6 @@ def examine(overrides: list[str], probe_s: float, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(outcome.as_data(), indent=2))
     return USER_ERROR if outcome.is_refused else 0
-
-
-def _plan_study(
-    arguments: list[str], compose: Callable[[Sequence[str]], Composed]
-) -> tuple[StudyPlan, list[str], list[str]]:
-    plan, notes = make_plan(arguments, compose)
-    return plan, notes, study_mistakes(plan)
 
 
 def _print_outcome(outcome: Outcome) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rlzoo_plus.config.hyperparams import updates_per_step
 from rlzoo_plus.config.resolve import resolve
-from rlzoo_plus.config.schema import HpoConfig, RunConfig
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.doctor.advice import advice, machine_advice, slots_for
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import load_typed
@@ -25,15 +25,10 @@ from rlzoo_plus.sweeps.multirun import MULTIRUN, Multirun, is_search, several_sw
 from rlzoo_plus.sweeps.probe import ProbeResult
 from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE, Refusals
 from rlzoo_plus.sweeps.sweep_view import SweepView
+from rlzoo_plus.tuning.study_plan import StudyPlan, make_plan, study_mistakes
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
-
-    # From the function that composes overrides to the plan of a study, notes for the user, and its
-    # mistakes.
-    PlanStudy = Callable[
-        [list[str], Callable[[Sequence[str]], Composed]], tuple["DrawnStudy", list[str], list[str]]
-    ]
 
 DRAWS = 50
 _MOST_NAMED = 3
@@ -60,28 +55,6 @@ class Finding:
 
 error = partial(Finding, Level.ERROR)
 warning = partial(Finding, Level.WARNING)
-
-
-class DrawnStudy(Protocol):
-    """What is asked of the plan of a study; the command has it from `tuning`."""
-
-    @property
-    def hpo(self) -> HpoConfig:
-        """Its settings."""
-
-    @property
-    def base(self) -> RunConfig:
-        """The run with nothing drawn."""
-
-    @property
-    def trial_base(self) -> RunConfig:
-        """The same with the length of a trial."""
-
-    def draw(self, trial: Any) -> list[str]:
-        """Draw a trial's overrides."""
-
-    def trial_config(self, overrides: Sequence[str], seed_index: int, folder: str) -> RunConfig:
-        """Return the run of a trial."""
 
 
 @dataclass
@@ -142,13 +115,13 @@ class Outcome:
         return {**data, "plan": self.plan} if self.plan else data
 
 
-def check_jobs(arguments: list[str], view: SweepView, plan_study: PlanStudy) -> Outcome:
+def check_jobs(arguments: list[str], view: SweepView) -> Outcome:
     """Compose all jobs of a `train` command, where `-m` may be missing, and check them."""
     is_study, has_option = is_search(arguments), any(word in MULTIRUN for word in arguments)
     is_sweep = is_study or has_option or any(map(_is_sweep_override, arguments))
     if is_sweep and not has_option:
         arguments = ["-m", *arguments]
-    planned = _Jobs(arguments, view, plan_study)
+    planned = _Jobs(arguments, view)
     jobs, together = planned.found, planned.together
     try:
         if is_sweep:
@@ -225,9 +198,9 @@ def _single(arguments: list[str]) -> list[JobFindings]:
 class _Jobs(Multirun):
     """The jobs of a sweep, or draws of a study, collected as training does and never run."""
 
-    def __init__(self, arguments: list[str], view: SweepView, plan_study: PlanStudy) -> None:
+    def __init__(self, arguments: list[str], view: SweepView) -> None:
         super().__init__(arguments, view)
-        self._plan_study, self._n_returned = plan_study, 0
+        self._n_returned = 0
         self.found: list[JobFindings] = []  # jobs, or trials that were drawn
         self.together: list[Finding] = []  # of all jobs
         self.configs: list[RunConfig] = []  # of a study, one for each run
@@ -267,8 +240,8 @@ class _Jobs(Multirun):
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Draw trials of the study; none is run."""
-        plan, notes, mistakes = self._plan_study(self.arguments, compose)
-        self.together += [*map(error, mistakes), *map(warning, notes)]
+        plan, notes = make_plan(self.arguments, compose)
+        self.together += [*map(error, study_mistakes(plan)), *map(warning, notes)]
         self.found += [_draw(plan, number) for number in range(DRAWS)]
         drawn = [job.config for job in self.found if job.config is not None]
         usual = _usual(drawn) if drawn else plan.trial_base
@@ -289,7 +262,7 @@ def _usual(drawn: Sequence[RunConfig]) -> RunConfig:
     return drawn[min(range(len(drawn)), key=lambda number: abs(updates[number] - mean))]
 
 
-def _draw(plan: DrawnStudy, number: int) -> JobFindings:
+def _draw(plan: StudyPlan, number: int) -> JobFindings:
     """Draw a trial at random: any sampler may reach any point of the search space."""
     import optuna
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -19,8 +18,9 @@ from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.schema import EnvConfig
 from rlzoo_plus.envs.single import make_env
 from rlzoo_plus.errors import ConfigError
+from rlzoo_plus.policies.recorder import end_of, terms_of
+from rlzoo_plus.policies.robustness import is_robot
 from rlzoo_plus.training.media import as_frame, caption
-from robots.quiet import native_output_hidden
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,49 +35,16 @@ _LONGEST_SPACE = 300
 
 
 @dataclass
-class Spread:
-    """Lowest, highest and mean of the values added so far."""
-
-    lowest: float = float("inf")
-    highest: float = float("-inf")
-    total: float = 0.0
-    count: int = 0
-
-    def add(self, value: float) -> None:
-        """Add a value."""
-        self.lowest = min(self.lowest, value)
-        self.highest = max(self.highest, value)
-        self.total += value
-        self.count += 1
-
-    @property
-    def mean(self) -> float:
-        """Return the mean, NaN without values."""
-        return self.total / self.count if self.count else float("nan")
-
-    def data(self) -> dict[str, float] | None:
-        """Return the values for JSON, None if there are none or they are not finite."""
-        if not self.count or not math.isfinite(self.total):
-            return None
-        return {"lowest": self.lowest, "mean": self.mean, "highest": self.highest}
-
-    def texts(self) -> list[str]:
-        """Return lowest, mean and highest for a table."""
-        values = (self.lowest, self.mean, self.highest)
-        return [f"{value:.4g}" if self.count else "-" for value in values]
-
-
-@dataclass
 class RandomPlay:
     """Statistics of random actions."""
 
     steps: int = 0  # Number of steps
     steps_per_s: float = 0.0  # Steps per second, including resets
-    reward: Spread = field(default_factory=Spread)  # Rewards of steps
+    rewards: list[float] = field(default_factory=list)  # Rewards of steps
     # Weighted terms of the reward by name; empty if the environment reports none
-    terms: dict[str, Spread] = field(default_factory=dict)
-    returns: Spread = field(default_factory=Spread)  # Returns of whole episodes
-    lengths: Spread = field(default_factory=Spread)  # Lengths of whole episodes [steps]
+    terms: dict[str, list[float]] = field(default_factory=dict)
+    returns: list[float] = field(default_factory=list)  # Returns of whole episodes
+    lengths: list[float] = field(default_factory=list)  # Lengths of whole episodes [steps]
     ends: Counter[str] = field(default_factory=Counter)  # How many episodes ended for each reason
     outside: int = 0  # Number of observations outside of the observation space
 
@@ -98,16 +65,14 @@ def play_randomly(env: gym.Env, seconds: float) -> RandomPlay:
         observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
         play.steps += 1
         play.outside += not env.observation_space.contains(observation)
-        play.reward.add(float(reward))
-        terms = info.get("reward_terms")
-        for name, value in (terms if isinstance(terms, dict) else {}).items():
-            play.terms.setdefault(name, Spread()).add(value)
+        play.rewards.append(float(reward))
+        for name, value in terms_of(info).items():
+            play.terms.setdefault(name, []).append(value)
         episode_return, length = episode_return + float(reward), length + 1
         if terminated or truncated:
-            play.returns.add(episode_return)
-            play.lengths.add(length)
-            reason = info.get("end_reason") or ("terminated" if terminated else "time_limit")
-            play.ends[str(reason)] += 1
+            play.returns.append(episode_return)
+            play.lengths.append(length)
+            play.ends[end_of({**info, "TimeLimit.truncated": not terminated})] += 1
             episode_return, length = 0.0, 0
             env.reset()
     play.steps_per_s = play.steps / (time.perf_counter() - began)
@@ -196,9 +161,9 @@ class Inspection:
         if (
             weighed
             and not has_goals
-            and all(t.count > 1 and t.lowest == t.highest for t in weighed.values())
+            and all(len(term) > 1 and min(term) == max(term) for term in weighed.values())
         ):
-            same = ", ".join(f"{name} {term.mean:.4g}" for name, term in weighed.items())
+            same = ", ".join(f"{name} {term[0]:.4g}" for name, term in weighed.items())
             notes.append(
                 f"no reward term changed in random play ({same}): nothing is learned from a reward "
                 "that is the same whatever the policy does"
@@ -216,22 +181,36 @@ def inspect_env(spec: EnvConfig, seconds: float) -> Inspection:
     Raises:
         ConfigError: It cannot be made.
     """
-    with native_output_hidden():
-        # PyBullet prints its build time when it is imported.
-        from rlzoo_plus.doctor.robot_facts import robot_facts
-        from robots.env import BaseRobotEnv
     env = make_env(spec)
     try:
-        base = env.unwrapped
+        robot = None
+        if is_robot(env):
+            from rlzoo_plus.doctor.robot_facts import robot_facts
+
+            base: Any = env.unwrapped
+            robot = robot_facts(base)
         return Inspection(
             env_id=spec.id,
             observation_space=str(env.observation_space),
             action_space=str(env.action_space),
-            robot=robot_facts(base) if isinstance(base, BaseRobotEnv) else None,
+            robot=robot,
             play=play_randomly(env, seconds),
         )
     finally:
         env.close()
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    """Return lowest, mean and highest for JSON, None without values or if one is not finite."""
+    if not values or not np.isfinite(values).all():
+        return None
+    return {"lowest": min(values), "mean": float(np.mean(values)), "highest": max(values)}
+
+
+def _spread_texts(values: list[float]) -> list[str]:
+    if not values:
+        return ["-"] * 3
+    return [f"{value:.4g}" for value in (min(values), np.mean(values), max(values))]
 
 
 def as_data(inspection: Inspection) -> dict[str, Any]:
@@ -248,10 +227,10 @@ def as_data(inspection: Inspection) -> dict[str, Any]:
         "random_play": {
             "steps": play.steps,
             "steps_per_s": round(play.steps_per_s, 1),
-            "reward": play.reward.data(),
-            "reward_terms": {name: term.data() for name, term in play.terms.items()},
-            "returns": play.returns.data(),
-            "lengths": play.lengths.data(),
+            "reward": _spread(play.rewards),
+            "reward_terms": {name: _spread(term) for name, term in play.terms.items()},
+            "returns": _spread(play.returns),
+            "lengths": _spread(play.lengths),
             "ends": dict(play.ends),
         },
         "notes": inspection.notes(),
@@ -271,10 +250,10 @@ def print_inspection(console: Console, inspection: Inspection) -> None:
     weights = robot.weights if robot else {}
     for name, term in play.terms.items():
         weight = f"{weights[name]:g}" if name in weights else ""
-        table.add_row(escape(printable(name)), weight, *term.texts())
-    table.add_row("a step", "", *play.reward.texts())
-    table.add_row("an episode", "", *play.returns.texts())
-    table.add_row("steps of it", "", *play.lengths.texts())
+        table.add_row(escape(printable(name)), weight, *_spread_texts(term))
+    table.add_row("a step", "", *_spread_texts(play.rewards))
+    table.add_row("an episode", "", *_spread_texts(play.returns))
+    table.add_row("steps of it", "", *_spread_texts(play.lengths))
     console.print(table)
     ends = ", ".join(f"{printable(name)} {count}" for name, count in play.ends.most_common())
     _line(console, "ends", ends or "no episode ended; give more --seconds")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from rlzoo_plus.artifacts.untrusted import (
@@ -171,7 +173,9 @@ def measure(
             f"vec_env={config.vec_env} makes all environments by itself, and robustness changes "
             "one by one. Use evaluate with env.kwargs.* instead."
         )
-    seeds, is_ours = held_out_seeds(episodes, seed), _is_ours(run)
+    seeds = held_out_seeds(episodes, seed)
+    with closing(make_env(config.env)) as env:
+        is_ours = is_robot(env)
 
     def play(change: Change) -> Point:
         spec = changed_env(config.env, change, is_ours=is_ours)
@@ -236,11 +240,10 @@ def ranked(found: list[Robustness]) -> list[Robustness]:
     return sorted(found, key=lambda r: (-r.worst.mean_return, -r.nominal.mean_return))
 
 
-def _is_ours(run: Run) -> bool:
-    with native_output_hidden():
-        from robots.env import BaseRobotEnv
-    with closing(make_env(run.config.env)) as env:
-        return isinstance(env.unwrapped, BaseRobotEnv)
+def is_robot(env: gymnasium.Env[Any, Any]) -> bool:
+    """Tell whether an environment is built on `robots`; PyBullet need not be installed."""
+    module = sys.modules.get("robots.env")
+    return module is not None and isinstance(env.unwrapped, module.BaseRobotEnv)
 
 
 def _number(where: str, name: object, value: object) -> float:

@@ -170,7 +170,7 @@ def test_observations_outside_of_their_space_are_noted():
 def test_episodes_are_counted_with_their_returns_and_ends():
     play = play_randomly(Odd(), 0.01)
     assert set(play.ends) == {"terminated"}
-    assert play.returns.mean == play.lengths.mean == 3.0
+    assert set(play.returns) == set(play.lengths) == {3.0}
 
 
 def test_the_second_picture_is_taken_where_the_episode_ends():
@@ -195,5 +195,5 @@ def test_wrappers_are_part_of_what_is_inspected():
     )  # fmt: skip
     inspection = inspect_env(spec, 0.2)
     assert inspection.observation_space.startswith("Box([-inf   0.")
-    assert inspection.play.lengths.highest == 7
+    assert max(inspection.play.lengths) == 7
     assert as_data(inspection)["random_play"]["lengths"]["highest"] == 7

@@ -40,12 +40,23 @@ def test_an_environment_of_gymnasium_is_trained_and_resumed(tmp_path):
 
 
 @pytest.mark.training
+def test_an_environment_of_gymnasium_is_inspected(tmp_path):
+    code, said = run_without(tmp_path, "inspect", "env=cartpole", "--seconds", "0.1")
+    assert code == 0, said
+
+
+@pytest.mark.training
 @pytest.mark.parametrize(
-    ("env", "extra"),
-    [("cartpole_bullet", "bullet"), ("halfcheetah_bullet", "bullet"), ("panda_reach", "panda")],
+    ("words", "extra"),
+    [
+        (("train", "algo=ppo", "env=cartpole_bullet"), "bullet"),
+        (("train", "algo=ppo", "env=halfcheetah_bullet"), "bullet"),
+        (("train", "algo=ppo", "env=panda_reach"), "panda"),
+        (("inspect", "env=cartpole_bullet"), "bullet"),
+    ],
 )
-def test_a_robot_names_the_extra_that_brings_pybullet(env, extra, tmp_path):
-    code, said = run_without(tmp_path, "train", f"env={env}", "algo=ppo")
+def test_a_robot_names_the_extra_that_brings_pybullet(words, extra, tmp_path):
+    code, said = run_without(tmp_path, *words)
     assert code == 2
     assert said.count("error:") == 1
     assert f"pip install 'rlzoo-plus[{extra}]'" in said

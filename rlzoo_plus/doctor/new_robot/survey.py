@@ -87,9 +87,12 @@ def survey(urdf: UrdfFile, rest: Sequence[str] = ()) -> RobotSurvey:
             simulation.reset_joints(body, indices, positions, [0.0] * len(every))
             found = _measure(simulation, body, ground, urdf, joints)
             _check_motion(simulation, body, indices, urdf)
-            return replace(
-                found, notes=[*_notes_on_joints(simulation, body, urdf, every), *found.notes]
-            )
+            found.notes.extend(_notes(simulation, body, urdf, every))
+            if found.height_m is None:
+                found.notes.append(
+                    "no link has a <collision> shape: a free robot falls through the ground"
+                )
+            return found
         finally:
             simulation.close()
 
@@ -196,7 +199,6 @@ def _measure(
         orientation=orientation,
         middle=tuple(((lowest + highest) / 2 - (0, 0, _ALOFT_M)).tolist()),
         size_m=tuple((highest - lowest).tolist()),
-        notes=_notes(urdf, joints, can_touch=bool(distances)),
     )
 
 
@@ -214,59 +216,54 @@ def _check_motion(simulation: Simulation, body: int, joints: Sequence[int], urdf
         )
 
 
-def _notes_on_joints(
+def _notes(
     simulation: Simulation, body: int, urdf: UrdfFile, joints: list[JointSurvey]
 ) -> list[str]:
-    """Return where PyBullet does not do what the URDF says of its joints, and what is guessed."""
+    """Return where PyBullet does not do what the URDF says, and what is guessed."""
     bind = simulation.bind
     infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
     named = {info[1].decode(): info for info in infos}
-    movable = {joint.name for joint in joints}
-    tilted = [name for name in movable if abs(_length(named[name][13]) - 1) > _UNIT_AXIS_TOLERANCE]
-    limits = {name: (named[name][8], named[name][9]) for name in movable}
-    unlimited = [j.name for j in joints if j.endless and j.name not in urdf.endless]
-    narrowed = [j.name for j in joints if not j.endless and (j.lower, j.upper) != limits[j.name]]
-    shared = [name for name, info in named.items() if info[2] in _OF_MORE_AXES]
-    follow = [f"{one.joint} (as {one.leader})" for one in urdf.mimic.values()]
+    axes = {joint.name: float(np.linalg.norm(named[joint.name][13])) for joint in joints}
+    limits = {joint.name: named[joint.name][8:10] for joint in joints}
+    driven = [joint for joint in joints if not joint.locked and joint.name not in urdf.mimic]
     return [
         f"{len(names)} {text}: {_some(names)}"
         for names, text in (
-            (follow, "joints follow another one by <mimic> and have no action of their own"),
+            (
+                [f"{one.joint} (as {one.leader})" for one in urdf.mimic.values()],
+                "joints follow another one by <mimic> and have no action of their own",
+            ),
             (
                 [j.name for j in joints if j.locked],
                 "joints have equal limits, are locked and left out",
             ),
-            (unlimited, "joints state no limits or senseless ones, and are taken to have none"),
-            (narrowed, "joints keep to narrower limits, those of the joints that follow them"),
-            (shared, "joints are planar or spherical; they move, and no action drives them"),
+            (
+                [j.name for j in joints if j.endless and j.name not in urdf.endless],
+                "joints state no limits or senseless ones, and are taken to have none",
+            ),
+            (
+                [j.name for j in joints if not j.endless and (j.lower, j.upper) != limits[j.name]],
+                "joints keep to narrower limits, those of the joints that follow them",
+            ),
+            (
+                [name for name, info in named.items() if info[2] in _OF_MORE_AXES],
+                "joints are planar or spherical; they move, and no action drives them",
+            ),
             (urdf.floating, "joints are floating, and PyBullet welds them"),
             (urdf.weightless, "moving links state mass 0, and no motor moves such a link alone"),
-            (sorted(tilted), "axes are not of length 1, so their motors feel a wrong inertia"),
+            (
+                sorted(name for name in axes if abs(axes[name] - 1) > _UNIT_AXIS_TOLERANCE),
+                "axes are not of length 1, so their motors feel a wrong inertia",
+            ),
+            (urdf.without_mass, "links state no <inertial>, and PyBullet makes each 1 kg heavy"),
+            (
+                [joint.name for joint in driven if not 0 < joint.max_force < np.inf],
+                "joints state no effort limit; the forces in the file are guessed from the "
+                "robot's weight",
+            ),
         )
         if names
     ]
-
-
-def _length(vector: Sequence[float]) -> float:
-    return float(np.linalg.norm(vector))
-
-
-def _notes(urdf: UrdfFile, joints: list[JointSurvey], *, can_touch: bool) -> list[str]:
-    notes = []
-    if urdf.without_mass:
-        notes.append(
-            f"{len(urdf.without_mass)} links state no <inertial>, and PyBullet makes each 1 kg "
-            f"heavy: {_some(urdf.without_mass)}"
-        )
-    weak = [joint.name for joint in joints if not 0 < joint.max_force < np.inf]
-    if weak:
-        notes.append(
-            f"{len(weak)} joints state no effort limit; the forces in the file are guessed from "
-            f"the robot's weight: {_some(weak)}"
-        )
-    if not can_touch:
-        notes.append("no link has a <collision> shape: a free robot falls through the ground")
-    return notes
 
 
 def _some(names: Sequence[str]) -> str:
