@@ -187,10 +187,8 @@ def import_user_module(key: str, name: str, install: str | None = None) -> Modul
         ConfigError: There is none, or its import fails; the text says where.
     """
     if not is_module_name(name):
-        raise ConfigError(
-            f"{key}: {name!r} is not the name of a module. Write it as after import, e.g. "
-            "my_package.my_module."
-        )
+        example = "Write it as after import, e.g. my_package.my_module"
+        raise ConfigError(f"{key}: {name!r} is not the name of a module. {example}.")
     if install is None:
         # A missing library is never taken from the current folder.
         _find_in_current_folder(name.partition(".")[0])

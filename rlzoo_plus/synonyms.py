@@ -119,12 +119,7 @@ def elsewhere(name: str) -> str | None:
 
 
 def key_meant(name: str, keys: Iterable[str]) -> str | None:
-    """Return the full path of the key that a wrong one stands for, None if nothing is near.
-
-    Args:
-        name: A key as it was typed.
-        keys: All that there are, by their full paths.
-    """
+    """Return the full path of the key that a wrong one stands for, None if nothing is near."""
     known = [key for key in keys if key != name]
     section, _, last = name.rpartition(".")
     for part in (name, last):

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from rlzoo_plus.agents.allocation import AllocationLimit
 from rlzoo_plus.agents.factory import make_policy
 from rlzoo_plus.artifacts.atomic import DamagedFolderError
-from rlzoo_plus.artifacts.bundle import Bundle, check_step, check_types, load_bundle, save_bundle
+from rlzoo_plus.artifacts.bundle import Bundle, check_step, load_bundle, save_bundle
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
@@ -213,7 +213,6 @@ def policy_from_bundle(bundle: Bundle, *, trust: bool = False) -> Policy:
         ConfigError: It describes no policy, or another than its weights are for.
     """
     try:
-        check_types(bundle)
         config = RunConfig.model_validate(bundle.config)
         observation_space = decode_space(bundle.spaces["observation"])
         action_space = decode_space(bundle.spaces["action"])

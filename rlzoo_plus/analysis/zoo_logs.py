@@ -22,6 +22,7 @@ from rlzoo_plus.artifacts.untrusted import (
     PlainLoader,
     one_line,
     open_plain,
+    parse_yaml,
     printable,
     read_plain_file,
 )
@@ -40,13 +41,12 @@ class _ZooLoader(PlainLoader):
     """Loader of plain YAML that reads rl_zoo3's OrderedDict as a mapping, other objects as text."""
 
 
-def _ordered(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
-    assert isinstance(node, yaml.SequenceNode)
+def _ordered(loader: PlainLoader, node: yaml.Node) -> Any:
     (pairs,) = loader.construct_sequence(node, deep=True) or ([],)
     return {str(key): value for key, value in pairs}
 
 
-def _opaque(_: yaml.SafeLoader, suffix: str, node: yaml.Node) -> str:
+def _opaque(_: PlainLoader, suffix: str, node: yaml.Node) -> str:
     return f"{suffix}{node.value if isinstance(node, yaml.ScalarNode) else ''}"
 
 
@@ -90,7 +90,7 @@ def _load(path: Path) -> RunEntry:
         evaluations = _evaluations(path / _EVALUATIONS)
         config = _yaml(path / env / "config.yml")
         arguments = _yaml(path / env / "args.yml")
-    except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError) as error:
         return RunEntry(RunSummary(path, DAMAGED, algo, env), f"cannot be read: {one_line(error)}")
     seed = arguments.get("seed")
     values: dict[str, Any] = {"algo.name": algo, "env.name": env, "env.id": env}
@@ -111,11 +111,9 @@ def _load(path: Path) -> RunEntry:
 
 def _yaml(file: Path) -> dict[str, Any]:
     try:
-        data = yaml.load(read_plain_file(file, LARGEST_YAML_BYTES), Loader=_ZooLoader)
+        data = parse_yaml(read_plain_file(file, LARGEST_YAML_BYTES), _ZooLoader)
     except FileNotFoundError:
         return {}
-    except (RecursionError, TypeError, AttributeError, AssertionError) as error:
-        raise ValueError(f"{file.name} is not plain: {error}") from None
     return data if isinstance(data, dict) else {}
 
 

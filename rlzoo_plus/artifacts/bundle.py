@@ -6,9 +6,11 @@ import json
 import tempfile
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+from pydantic.dataclasses import dataclass
 
 from rlzoo_plus.artifacts.atomic import (
     MANIFEST,
@@ -28,15 +30,31 @@ _POLICY_FILE = "policy.json"
 _LARGEST = {_POLICY_FILE: 2**22, STATE_FILE: 2**22, TENSOR_FILE: 2**30}
 
 
+def check_step(step: Any) -> int:
+    """Return a number of environment steps.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if type(step) is not int or not 0 <= step <= LARGEST_STEP:
+        raise ValueError(f"step {step!r} is not a whole number from 0 to {LARGEST_STEP}")
+    return step
+
+
+def _with_step(about: dict[str, Any]) -> dict[str, Any]:
+    check_step(about.get("step"))
+    return about
+
+
 @dataclass(frozen=True)
 class Bundle:
-    """A policy as plain data."""
+    """A policy as plain data, checked for its types."""
 
     config: dict[str, Any]  # of the run: algorithm, network, environment
     spaces: dict[str, Any]  # of observations and actions, as `rlzoo_plus.envs.spaces` encodes them
     weights: dict[str, Any]  # the policy's parameters by name, arrays
     normalization: dict[str, Any] | None  # observation statistics of that step
-    about: dict[str, Any]  # step, mean return and the like
+    about: Annotated[dict[str, Any], AfterValidator(_with_step)]  # step, mean return and the like
 
 
 def save_bundle(path: Path, bundle: Bundle) -> None:
@@ -78,11 +96,9 @@ def load_bundle(path: Path) -> Bundle:
             raise TypeError("it does not consist of mappings")
         named = {"config": policy["config"], "spaces": policy["spaces"]}
         named |= {"weights": state["weights"], "normalization": state["normalization"]}
-        bundle = Bundle(**named, about=about)
-        check_types(bundle)
+        return Bundle(**named, about=about)
     except (KeyError, TypeError, ValueError, DamagedFolderError) as error:
         raise DamagedFolderError(f"{path}: not a bundle ({one_line(error)})") from error
-    return bundle
 
 
 def _unzip(path: Path, folder: Path) -> None:
@@ -106,29 +122,3 @@ def _unzip(path: Path, folder: Path) -> None:
     # What zipfile raises for a damaged, encrypted or odd file.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DamagedFolderError(f"{printable(path)}: {one_line(error)}") from error
-
-
-def check_step(step: Any) -> int:
-    """Return a number of environment steps.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    if type(step) is not int or not 0 <= step <= LARGEST_STEP:
-        raise ValueError(f"step {step!r} is not a whole number from 0 to {LARGEST_STEP}")
-    return step
-
-
-def check_types(bundle: Bundle) -> None:
-    """Check that the parts of a bundle are of their declared types.
-
-    Raises:
-        KeyError: It has no step.
-        TypeError: A part is of another type.
-        ValueError: Its step is malformed.
-    """
-    check_step(bundle.about["step"])
-    for name in ("config", "spaces", "weights", "normalization"):
-        part = getattr(bundle, name)
-        if not isinstance(part, dict) and (name != "normalization" or part is not None):
-            raise TypeError(f"{name} is not a mapping")

@@ -133,12 +133,7 @@ def compress(parts: Iterable[NDArray[Any]]) -> bytes:
 
 
 def decompress(data: bytes, columns: Sequence[Column], rows: int) -> list[NDArray[Any]]:
-    """Return the rows of each column.
-
-    Args:
-        data: Bytes of an untrusted source.
-        columns: What a row consists of.
-        rows: How many rows they hold.
+    """Return the rows of each column; the bytes come from an untrusted source.
 
     Raises:
         ValueError: They hold something else; nothing larger was allocated.
@@ -259,10 +254,6 @@ class ChunkStore:
 
     def read(self, index: ChunkIndex, columns: Mapping[str, NDArray[Any]]) -> None:
         """Fill the rows in use, and leave those beyond them as they are.
-
-        Args:
-            index: What `write` returned.
-            columns: Arrays of the saved names, types and row shapes, with enough rows.
 
         Raises:
             DamagedFolderError: A chunk is damaged, or does not fit; some rows may be filled.

@@ -267,10 +267,7 @@ def path_problem(path: PurePath) -> str | None:
         return f"a name in it has {longest} bytes, and {_LONGEST_NAME} are allowed"
     length = len(os.fsencode(os.path.abspath(path)))
     if length + _LONGEST_BELOW > _LONGEST_PATH:
-        return (
-            f"its path has {length} bytes; files of a run need it to have at most "
-            f"{_LONGEST_PATH - _LONGEST_BELOW}"
-        )
+        return f"its path has {length} bytes, and {_LONGEST_PATH - _LONGEST_BELOW} are allowed"
     return None
 
 

@@ -98,12 +98,7 @@ def trained_steps(config: RunConfig) -> int:
 
 
 def evaluation_steps(config: RunConfig, longest_episode: int | None) -> int | None:
-    """Return an upper bound of the environment steps of all evaluations; None if it is not known.
-
-    Args:
-        config: With a schedule.
-        longest_episode: Time limit of an episode [steps].
-    """
+    """Return the most environment steps that all evaluations take; None if not known."""
     every, episodes = config.eval.every_steps, config.eval.episodes
     if every is None:
         return 0

@@ -71,29 +71,16 @@ _PPO_UNUSED = ("clip_range_vf", "use_sde", "sde_sample_freq")
 
 
 def _sbx(
-    name: str,
-    class_name: str,
-    family: Family,
-    kinds: tuple[str, ...],
-    actions: tuple[str, ...] = ("Box",),
-    schedules: tuple[str, ...] = ("learning_rate",),
-    unused: tuple[str, ...] = (),
-    policy_defaults: tuple[tuple[str, Any], ...] = (),
+    name: str, class_name: str, family: Family, kinds: tuple[str, ...], **more: Any
 ) -> AlgorithmSpec:
     """Return the specification of an algorithm of sbx, whose policies are of these kinds."""
-    return AlgorithmSpec(
-        f"sbx_{name}",
-        f"sbx.{name}.{name}:{class_name}",
-        family,
-        actions,
-        policies=tuple(pair for pair in (*_POLICIES, ("simba", "SimbaPolicy")) if pair[0] in kinds),
-        schedules=schedules,
-        policy_defaults=policy_defaults,
-        backend="jax",
-        unused=unused,
-    )
+    pairs = (*_POLICIES, ("simba", "SimbaPolicy"))
+    policies = tuple(pair for pair in pairs if pair[0] in kinds)
+    place = f"sbx.{name}.{name}:{class_name}"
+    return AlgorithmSpec(f"sbx_{name}", place, family, policies=policies, backend="jax", **more)
 
 
+_SBX_PPO = {"actions": _ANY_ACTIONS, "schedules": _PPO_SCHEDULES[:2], "unused": _PPO_UNUSED}
 _ALGORITHMS = (
     AlgorithmSpec(
         "ppo", "stable_baselines3.ppo.ppo:PPO", _ON, _ANY_ACTIONS, schedules=_PPO_SCHEDULES
@@ -135,13 +122,13 @@ _ALGORITHMS = (
         policies=(_MLP, ("linear", "LinearPolicy")),
         schedules=("learning_rate", "delta_std"),
     ),
-    _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), _ANY_ACTIONS, _PPO_SCHEDULES[:2], _PPO_UNUSED),
+    _sbx("ppo", "PPO", _ON, ("mlp", "cnn"), **_SBX_PPO),
     _sbx("sac", "SAC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("td3", "TD3", _OFF, ("mlp", "multi_input"), schedules=()),
     _sbx("ddpg", "DDPG", _OFF, ("mlp",), schedules=(), policy_defaults=(("n_critics", 1),)),
     _sbx("tqc", "TQC", _OFF, ("mlp", "multi_input", "simba"), unused=_NO_GSDE),
     _sbx("crossq", "CrossQ", _OFF, ("mlp", "multi_input", "simba"), schedules=(), unused=_NO_GSDE),
-    _sbx("dqn", "DQN", _OFF, ("mlp", "cnn"), ("Discrete",), schedules=()),
+    _sbx("dqn", "DQN", _OFF, ("mlp", "cnn"), actions=("Discrete",), schedules=()),
 )
 
 
@@ -192,9 +179,7 @@ FEATURES_EXTRACTORS = Registry(
 ACTION_NOISES = Registry(
     "action_noise",
     "algo.action_noise.type",
-    {
-        **_in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
-    },
+    _in(f"{_SB3}.noise", normal="NormalActionNoise", ou="OrnsteinUhlenbeckActionNoise"),
     bases=[f"{_SB3}.noise:ActionNoise"],
 )
 REPLAY_BUFFERS = Registry(
@@ -255,16 +240,14 @@ VEC_ENVS = Registry(
 CALLBACKS = Registry(
     "callback",
     "callbacks",
-    {
-        **_in(
-            "rlzoo_plus.training.callbacks.shipped",
-            histograms="Histograms",
-            gradients="Gradients",
-            q_values="QValues",
-            reward_terms="RewardTerms",
-            episode_video="EpisodeVideo",
-        ),
-    },
+    _in(
+        "rlzoo_plus.training.callbacks.shipped",
+        histograms="Histograms",
+        gradients="Gradients",
+        q_values="QValues",
+        reward_terms="RewardTerms",
+        episode_video="EpisodeVideo",
+    ),
     bases=[f"{_SB3}.callbacks:BaseCallback"],
 )
 METRICS = Registry(
@@ -322,10 +305,7 @@ def register_algorithm(spec: AlgorithmSpec) -> None:
         ConfigError: The name is taken by another algorithm.
     """
     if ALGORITHMS.get(spec.name, spec) != spec:
-        raise ConfigError(
-            f"algorithm {spec.name!r} is registered already, as "
-            f"{ALGORITHMS[spec.name].entry_point}. Choose another name."
-        )
+        raise ConfigError(f"algorithm {spec.name!r} is registered already. Choose another name.")
     ALGORITHMS[spec.name] = spec
 
 

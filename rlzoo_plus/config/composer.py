@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -19,13 +19,15 @@ from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 
 from rlzoo_plus.artifacts.secrets import is_secret_name, is_secret_variable
+from rlzoo_plus.artifacts.untrusted import levels
 
 # Raised where a configuration cannot be composed: a group set to null is a plain ValueError.
 ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 # Choices of files that are kept; Hydra takes a fifth of a second for each.
 _MOST_KEPT = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}", re.ASCII)
+# Interpolations that mean the same without Hydra.
+_REFERENCE = re.compile(r"\$\{(?!hydra\b)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\}", re.ASCII)
 _VARIABLE = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*\}", re.ASCII)
 _MISSING = "???"
 # As Hydra reads it; not more digits than Python reads quickly.
@@ -92,12 +94,7 @@ class Composer:
     """
 
     def __init__(self, loader: Any, master: Any) -> None:
-        """Make a composer.
-
-        Args:
-            loader: Hydra's loader of configurations.
-            master: The configuration of the command itself.
-        """
+        """Take Hydra's loader, and the configuration of the command itself."""
         self._loader = loader
         self._master = master
         self._hydra_overrides = tuple(master.hydra.overrides.hydra)
@@ -108,10 +105,6 @@ class Composer:
 
     def compose(self, number: int, overrides: Sequence[str]) -> Composed:
         """Return the configuration of a job.
-
-        Args:
-            number: The job's number.
-            overrides: All its overrides.
 
         Raises:
             HydraException, OmegaConfBaseException, ValueError: It cannot be composed.
@@ -130,7 +123,6 @@ class Composer:
     def _by_hydra(
         self, number: int, overrides: Sequence[str], files: tuple[str, ...], unsure: _UnsureError
     ) -> Composed:
-
         reason = None if unsure.fails_at is None else (files, unsure.fails_at)
         if reason in self._errors:
             raise self._errors[reason]
@@ -164,10 +156,11 @@ class Composer:
         with open_dict(cfg):
             del cfg["hydra"]
         raw: Any = OmegaConf.to_container(cfg, resolve=False)
-        try:
-            return _Files(raw, choices, places, changed)
-        except _UnsureError as unsure:
-            return unsure
+        texts = [text for level in levels(raw) for text in level if isinstance(text, str)]
+        rest = [_VARIABLE.sub("", _REFERENCE.sub("", text)) for text in texts]
+        if any("${" in text for text in rest):
+            return _UnsureError()
+        return _Files(raw, choices, places, changed, any("${" in text for text in texts))
 
     def _value_of(self, override: str) -> _Value | None:
         """Return an override as a plain value, None if it is for Hydra."""
@@ -182,7 +175,6 @@ class Composer:
         return _Value(value.key, int(match["number"]), value.prefix)
 
     def _read_value(self, text: str) -> _Value | None:
-
         override = _parse(text)
         is_plain = override.package is None and _PLAIN_KEY.fullmatch(override.key_or_group)
         if not is_plain or override.is_delete() or override.is_sweep_override():
@@ -210,15 +202,7 @@ def compose_batch(
     batch: Batch,
     first: int = 0,
 ) -> None:
-    """Compose the jobs of a batch.
-
-    Args:
-        composer: Of the command that they belong to.
-        jobs: The overrides of each.
-        take: Called with each configuration.
-        batch: Is told how many there will be, and why one cannot be composed.
-        first: The number of the first.
-    """
+    """Compose the jobs of a batch; `take` gets each, the batch why one cannot be composed."""
     batch.begin(len(jobs))
     for number, overrides in enumerate(jobs, first):
         try:
@@ -251,35 +235,15 @@ class _Value:
     prefix: str
 
 
+@dataclass(frozen=True)
 class _Files:
-    """The configuration of a choice of files.
+    """The configuration of a choice of files."""
 
-    Args:
-        raw: Plain data with interpolations.
-        choices: The file chosen in each group.
-        places: Hydra's own keys for directories.
-        changed: Keys that overrides besides plain values have changed already.
-
-    Raises:
-        _UnsureError: It has interpolations that only Hydra can resolve.
-    """
-
-    def __init__(self, raw: Data, choices: Data, places: Data, changed: set[Key]) -> None:
-
-        self.choices, self.places = choices, places
-        self._raw, self._changed = raw, changed
-        texts = [text for text in _strings(raw) if "${" in text]
-        keys = {key for text in texts for key in _REFERENCE.findall(text)}
-        self._references: set[Key] = {tuple(key.split(".")) for key in keys}
-        if any("${" in _VARIABLE.sub("", _REFERENCE.sub("", text)) for text in texts) or any(
-            key[0] == "hydra" for key in self._references
-        ):
-            raise _UnsureError
-        self._is_plain = not texts
-        self._resolved: Data | None = None
-        # One may refer to a value that is still missing.
-        with suppress(OmegaConfBaseException):
-            self._resolved = None if self._is_plain else plain_values(OmegaConf.create(raw))
+    raw: Data  # Plain data with interpolations
+    choices: Data  # The file chosen in each group
+    places: Data  # Hydra's own keys for directories
+    changed: set[Key]  # Keys that overrides besides plain values have changed already
+    refers: bool  # Whether it has interpolations
 
     def with_values(self, values: Sequence[_Value]) -> Data:
         """Return it with plain values, interpolations resolved.
@@ -289,19 +253,15 @@ class _Files:
             OmegaConfBaseException: An interpolation cannot be resolved.
         """
         keys = [value.key for value in values]
-        if any(_overlap(key, other) for key in keys for other in self._changed):
+        if any(_overlap(key, other) for key in keys for other in self.changed):
             raise _UnsureError
         if len(keys) > 1 and any(a != b and _overlap(a, b) for a in keys for b in keys):
             raise _UnsureError
-        data = _with(self._raw, values)
-        if self._is_plain:
-            return data
-        used = [v for v in values if any(_overlap(v.key, other) for other in self._references)]
-        if any(isinstance(value.value, list) for value in used):
+        # One may refer to a list, which Hydra merges.
+        if self.refers and any(isinstance(value.value, list) for value in values):
             raise _UnsureError
-        if used or self._resolved is None:
-            return plain_values(OmegaConf.create(data))
-        return _with(self._resolved, values)
+        data = _with(self.raw, values)
+        return plain_values(OmegaConf.create(data)) if self.refers else data
 
 
 def _with(data: Data, values: Sequence[_Value]) -> Data:
@@ -359,7 +319,6 @@ def _references_kept() -> Iterator[None]:
 
 
 def _places(hydra: Any) -> Data:
-
     keys = (("run", "dir"), ("sweep", "dir"), ("job", "chdir"))
     plain: Data = {part: OmegaConf.to_container(hydra[part], resolve=False) for part, _ in keys}
     return {f"hydra.{part}.{key}": plain[part][key] for part, key in keys}
@@ -372,7 +331,6 @@ def _parse(text: str) -> Any:
 
 @cache
 def _parser() -> Any:
-
     return OverridesParser.create()
 
 
@@ -390,14 +348,6 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (dict, list)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
 
 
 def _overlap(one: Key, other: Key) -> bool:

@@ -33,9 +33,6 @@ _COMPOSING = threading.RLock()
 def compose_once(arguments: Sequence[str]) -> Composed:
     """Compose one configuration, without Hydra's command line and without touching `sys.argv`.
 
-    Args:
-        arguments: Overrides, and options for directories of configuration files, checked before.
-
     Raises:
         ConfigError: It cannot be composed.
     """
@@ -44,12 +41,7 @@ def compose_once(arguments: Sequence[str]) -> Composed:
 
 
 def compose_jobs(take: Callable[[Composed], None], arguments: Sequence[str], batch: Batch) -> None:
-    """Compose every job of a sweep; none is run.
-
-    Args:
-        take: Called with each configuration.
-        arguments: Overrides, and options for directories of configuration files.
-        batch: Is told how many jobs there are, and why one cannot be composed.
+    """Compose every job of a sweep, and give it to `take`; none is run.
 
     Raises:
         ConfigError: The overrides cannot be read.

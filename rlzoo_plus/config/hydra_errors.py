@@ -34,7 +34,7 @@ def checked_file(path: Path) -> Iterator[None]:
         yield
     except yaml.YAMLError as error:
         # Hydra refuses a key that is there twice.
-        raise ConfigError(f"{path}{yaml_problem(error, path.read_text('utf-8'))}") from None
+        raise ConfigError(f"{path}{yaml_problem(error)}") from None
     except (OmegaConfBaseException, RecursionError) as error:
         raise ConfigError(f"{path}{_refused_value(path.read_text(), error)}") from None
 

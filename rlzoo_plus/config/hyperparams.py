@@ -8,7 +8,7 @@ zero or train on nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,8 @@ def fit_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec) -> AlgoConfig:
         if key in MANAGED:
             mistakes.add(f"algo.hyperparams.{key} is not set here: {MANAGED[key]}.")
         elif key in spec.unused:
-            mistakes.add(
-                f"algo.hyperparams.{key}={value}: {spec.name} takes it and does not do what it "
-                "says. Leave it out."
-            )
+            what = f"{spec.name} takes it and does not do what it says"
+            mistakes.add(f"algo.hyperparams.{key}={value}: {what}. Leave it out.")
         elif known is None:
             fitted[key] = value
         elif key not in known:
@@ -71,31 +69,35 @@ def check_hyperparams(algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int) -> lis
     Raises:
         ConfigError: Hyperparameters cannot work; it names all.
     """
-    values, mistakes, warnings = algo.hyperparams, Mistakes(), []
+    values, mistakes, warnings = algo.hyperparams, Mistakes(), list[str]()
     for key in spec.schedules:
         if (value := values.get(key)) is not None:
             with mistakes.kept():
                 schedule = parse_schedule(value, f"algo.hyperparams.{key}")
                 if key in _POSITIVE_SCHEDULES and schedule.start <= 0:
                     raise ConfigError(f"algo.hyperparams.{key}={value}: must be above 0.")
-    outside = set()
+    outside = set[str]()
     for key, value in values.items():
         limit = limit_of(key, spec.entry_point)
         if limit is not None and not limit.allows(value):
             outside.add(key)
             mistakes.add(f"algo.hyperparams.{key}={value}: needs {limit.rule}.")
-    with mistakes.kept():
-        _check_off_policy_parts(algo, spec)
-    if spec.family is Family.ON_POLICY and not outside & {"n_steps", "batch_size"}:
-        with mistakes.kept():
-            warnings = _check_batches(values, n_envs)
-    if spec.family is Family.OFF_POLICY:
-        with mistakes.kept():
-            _check_train_freq(values.get("train_freq", 1), n_envs)
-    if not outside & {"n_top", "n_delta"}:
-        with mistakes.kept():
-            _check_directions(values.get("n_top"), values.get("n_delta"))
+    for registry, name in (
+        (ACTION_NOISES, algo.action_noise.type if algo.action_noise else None),
+        (REPLAY_BUFFERS, algo.replay_buffer),
+    ):
+        if name is not None:
+            with mistakes.kept():
+                registry.check_name(name)
+    for text in _combinations(algo, spec, n_envs, outside):
+        mistakes.add(text)
     mistakes.tell()
+    n_steps, batch_size = values.get("n_steps"), values.get("batch_size")
+    if spec.family is Family.ON_POLICY and n_steps and batch_size and n_steps * n_envs % batch_size:
+        warnings.append(
+            f"algo.hyperparams.batch_size={batch_size} does not divide one rollout (n_steps "
+            f"{n_steps} x n_envs {n_envs} = {n_steps * n_envs}): the last batch is cut short."
+        )
     return warnings
 
 
@@ -138,80 +140,56 @@ def updates_per_step(algo: AlgoConfig, n_envs: int) -> float:
     return 1.0 if steps == -1 else steps / rollout_steps(algo, spec, n_envs)
 
 
-def _check_off_policy_parts(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
+def _combinations(
+    algo: AlgoConfig, spec: AlgorithmSpec, n_envs: int, outside: set[str]
+) -> Iterator[str]:
+    """Yield what cannot work together; nothing of the keys that are outside of their bounds."""
+    values, prefix = algo.hyperparams, "algo.hyperparams."
     is_off_policy = spec.family is Family.OFF_POLICY
-    if algo.action_noise is not None:
-        if not is_off_policy or "Box" not in spec.actions:
-            raise ConfigError(
-                f"algo.action_noise is for off-policy algorithms with continuous actions; "
-                f"{spec.name} explores by itself. Remove it."
+    if algo.action_noise is not None and not (is_off_policy and "Box" in spec.actions):
+        yield (
+            f"algo.action_noise is for off-policy algorithms with continuous actions; {spec.name} "
+            "explores by itself. Remove it."
+        )
+    if algo.replay_buffer is not None and not is_off_policy:
+        yield (
+            f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. Set "
+            "algo.replay_buffer=null."
+        )
+    if values.get("optimize_memory_usage") is True:
+        kwargs = values.get("replay_buffer_kwargs") or {}
+        key = f"{prefix}optimize_memory_usage=true"
+        if "her" in (algo.replay_buffer, spec.replay_buffer):
+            yield f"{key}: the buffer of HER cannot do that. Leave it out."
+        elif kwargs.get("handle_timeout_termination", True):
+            yield (
+                f"{key}: such a buffer takes a time limit for a failure. Leave it out, or accept "
+                f"that: {prefix}replay_buffer_kwargs={{handle_timeout_termination: false}}."
             )
-        ACTION_NOISES.check_name(algo.action_noise.type)
-    if algo.replay_buffer is not None:
-        if not is_off_policy:
-            raise ConfigError(
-                f"algo.replay_buffer={algo.replay_buffer}: {spec.name} keeps no replay buffer. "
-                "Set algo.replay_buffer=null."
+    n_steps, size = values.get("n_steps"), values.get("batch_size")
+    is_sound = not outside & {"n_steps", "batch_size"}
+    if spec.family is Family.ON_POLICY and n_steps and size and is_sound:
+        rollout = n_steps * n_envs
+        if size > rollout:
+            yield (
+                f"{prefix}batch_size={size} is above one rollout (n_steps {n_steps} x n_envs "
+                f"{n_envs} = {rollout}). Set it to at most {rollout}."
             )
-        REPLAY_BUFFERS.check_name(algo.replay_buffer)
-    if algo.hyperparams.get("optimize_memory_usage") is True:
-        _check_small_buffer(algo, spec)
-
-
-def _check_small_buffer(algo: AlgoConfig, spec: AlgorithmSpec) -> None:
-    """Refuse `optimize_memory_usage` where the buffer cannot do it."""
-    key = "algo.hyperparams.optimize_memory_usage=true"
-    if "her" in (algo.replay_buffer, spec.replay_buffer):
-        raise ConfigError(f"{key}: the buffer of HER cannot do that. Leave it out.")
-    kwargs = algo.hyperparams.get("replay_buffer_kwargs") or {}
-    if kwargs.get("handle_timeout_termination", True):
-        raise ConfigError(
-            f"{key}: such a buffer takes a time limit for a failure. Leave it out, or accept that: "
-            "algo.hyperparams.replay_buffer_kwargs={handle_timeout_termination: false}."
-        )
-
-
-def _check_batches(values: dict[str, Any], n_envs: int) -> list[str]:
-    n_steps, batch_size = values.get("n_steps"), values.get("batch_size")
-    if n_steps is None or batch_size is None:
-        return []
-    rollout = n_steps * n_envs
-    if batch_size > rollout:
-        raise ConfigError(
-            f"algo.hyperparams.batch_size={batch_size} is above one rollout "
-            f"(n_steps {n_steps} x n_envs {n_envs} = {rollout}). Set it to at most {rollout}."
-        )
-    if batch_size == 1 and values.get("normalize_advantage", True):
-        raise ConfigError(
-            "algo.hyperparams.batch_size=1 cannot be normalized. Set it to at least 2, or "
-            "algo.hyperparams.normalize_advantage=false."
-        )
-    if rollout % batch_size:
-        return [
-            f"algo.hyperparams.batch_size={batch_size} does not divide one rollout "
-            f"(n_steps {n_steps} x n_envs {n_envs} = {rollout}): the last batch is cut short."
-        ]
-    return []
-
-
-def _check_directions(top: int | None, directions: int | None) -> None:
-    if top is not None and directions is not None and top > directions:
-        raise ConfigError(
-            f"algo.hyperparams.n_top={top} is above n_delta={directions}. Set it to at most "
-            f"{directions}, or to null for all."
-        )
-
-
-def _check_train_freq(train_freq: Any, n_envs: int) -> None:
-    where = f"algo.hyperparams.train_freq={train_freq}"
-    found = _count_and_unit(train_freq)
-    if found is None:
-        raise ConfigError(f"{where}: write a number of steps, [4, step] or [1, episode].")
-    if found[1] == "episode" and n_envs > 1:
-        raise ConfigError(
-            f"{where}: updates counted in episodes need one environment, not n_envs={n_envs}. "
-            "Set n_envs=1, or count in steps."
-        )
+        elif size == 1 and values.get("normalize_advantage", True):
+            yield (
+                f"{prefix}batch_size=1 cannot be normalized. Set it to at least 2, or "
+                f"{prefix}normalize_advantage=false."
+            )
+    if is_off_policy:
+        train_freq = values.get("train_freq", 1)
+        found, where = _count_and_unit(train_freq), f"{prefix}train_freq={train_freq}"
+        if found is None:
+            yield f"{where}: write a number of steps, [4, step] or [1, episode]."
+        elif found[1] == "episode" and n_envs > 1:
+            yield f"{where}: episodes need n_envs=1, not n_envs={n_envs}. Or count in steps."
+    top, directions = values.get("n_top"), values.get("n_delta")
+    if top and directions and not outside & {"n_top", "n_delta"} and top > directions:
+        yield f"{prefix}n_top={top} is above n_delta={directions}. Set it lower, or to null."
 
 
 def _count_and_unit(train_freq: Any) -> tuple[int, str] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlzoo_plus.config.catalog import CALLBACKS, AlgorithmSpec
 from rlzoo_plus.config.own_code import chosen_names
-from rlzoo_plus.config.schema import NetworkConfig, RunConfig
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import Mistakes
 
 ACTIVATIONS = (
@@ -32,57 +33,38 @@ def check_jax(config: RunConfig, spec: AlgorithmSpec) -> None:
     Raises:
         ConfigError: The text names all such keys.
     """
-    if spec.backend != "jax":
-        return
-    name, mistakes = spec.name, Mistakes()
-    if config.device not in ("auto", "cpu"):
-        mistakes.add(
-            f"device={config.device}: {name} computes with JAX on the processor. Use device=cpu."
-        )
-    if config.freeze:
-        mistakes.add(f"freeze={config.freeze}: parts of {name} cannot be kept. Leave freeze out.")
-    if config.export.sb3_zip:
-        mistakes.add(
-            "export.sb3_zip=true: a zip of sbx holds pickled code. Leave it out; the bundles, "
-            "best/ and final/, hold none."
-        )
-    for callback in _OF_TORCH:
-        if callback in chosen_names(config, CALLBACKS):
-            mistakes.add(
-                f"callbacks=[{callback}] is for networks of torch, and {name} computes with JAX. "
-                "Leave it out."
-            )
-    rate = config.algo.hyperparams.get("learning_rate")
-    if isinstance(rate, str) and "learning_rate" not in spec.schedules:
-        mistakes.add(
-            f"algo.hyperparams.learning_rate={rate}: {name} keeps its learning rate. Set a number."
-        )
-    for mistake in _mistakes_of_network(config.network, spec):
-        mistakes.add(mistake)
+    mistakes = Mistakes()
+    for key, value, why in _refused(config, spec) if spec.backend == "jax" else ():
+        mistakes.add(f"{key}={value}: {spec.name} {why}")
     mistakes.tell()
 
 
-def _mistakes_of_network(network: NetworkConfig, spec: AlgorithmSpec) -> Iterator[str]:
-    for key, value, known in (
-        ("activation", network.activation, ACTIVATIONS),
-        ("optimizer", network.optimizer, OPTIMIZERS),
-    ):
+def _refused(config: RunConfig, spec: AlgorithmSpec) -> Iterator[tuple[str, Any, str]]:
+    """Yield each such key, its value, and why, with the mend."""
+    if config.device not in ("auto", "cpu"):
+        yield "device", config.device, "computes with JAX on the processor. Use device=cpu."
+    if config.freeze:
+        yield "freeze", config.freeze, "cannot keep parts as they are. Leave freeze out."
+    if config.export.sb3_zip:
+        yield "export.sb3_zip", "true", "would need pickled code. Use the bundles best/ or final/."
+    for callback in {*_OF_TORCH} & {*chosen_names(config, CALLBACKS)}:
+        yield "callbacks", callback, "has no networks of torch. Leave it out."
+    rate = config.algo.hyperparams.get("learning_rate")
+    if isinstance(rate, str) and "learning_rate" not in spec.schedules:
+        yield "algo.hyperparams.learning_rate", rate, "keeps its learning rate. Set a number."
+    network = config.network
+    for key, known in (("activation", ACTIVATIONS), ("optimizer", OPTIMIZERS)):
+        value = getattr(network, key)
         if value is not None and value not in known:
-            yield (
-                f"network.{key}={value}: {spec.name} computes with JAX, and has "
-                f"{', '.join(known)}. Choose one of them."
-            )
+            yield f"network.{key}", value, f"has {', '.join(known)}. Choose one of them."
     module, _, class_name = spec.entry_point.partition(":")
     if not module.startswith("sbx."):
         return  # a class of the user may use more
     used = (*_USED, *_USED_BY[class_name.lower()])
     for key, value in network.model_dump(exclude={"lstm"}).items():
         if value is not None and key not in used:
-            yield f"network.{key}={value}: {spec.name} does not use it. Leave it out."
+            yield f"network.{key}", value, "does not use it. Leave it out."
     arch = network.net_arch
     # It takes the first size alone.
     if class_name == "DQN" and arch is not None and (len(arch) != 2 or len(set(arch)) != 1):
-        yield (
-            f"network.net_arch={arch}: {spec.name} has two layers of the same size, "
-            "e.g. network.net_arch=[256,256]."
-        )
+        yield "network.net_arch", arch, "has two layers of the same size, e.g. [256,256]."

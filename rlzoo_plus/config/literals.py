@@ -57,39 +57,28 @@ def parse_literal(text: str) -> object:
     Allowed: numbers, strings, booleans, None, a sign before a number, lists, tuples (returned as
     lists), dictionaries with string keys, `dict(name=value)`, and the class names of `SYMBOLS`.
 
-    Args:
-        text: For example `dict(log_std_init=-2, activation_fn=nn.ReLU)`.
-
     Returns:
         Plain Python values, with a `Symbol` where a class was named.
 
     Raises:
         ConfigError: The text is anything else.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise ConfigError(
-            f"A literal of {len(text)} characters is longer than the limit of {MAX_CHARACTERS}. "
-            "Write it as a YAML mapping instead."
-        )
     try:
+        if len(text) > MAX_CHARACTERS:
+            raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
         return _walk(ast.parse(text.strip(), mode="eval").body)
     except ConfigError:
         raise
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = getattr(error, "msg", error) or "it is nested too deeply"
         raise ConfigError(
-            f"{_short(text)} is not a Python literal ({getattr(error, 'msg', error)}). "
-            "Write it like dict(net_arch=[64, 64]) or as a YAML mapping."
+            f"{_short(text)} is not a Python literal ({reason}). Write it like dict(net_arch=[64, "
+            "64]) or as a YAML mapping."
         ) from error
-    except (RecursionError, MemoryError) as error:
-        raise ConfigError(f"{_short(text)} is nested too deeply to be a configuration.") from error
 
 
 def parse_symbol(text: str, kind: str) -> str:
     """Return the short name of the class that `text` names.
-
-    Args:
-        text: A dotted name such as `nn.ReLU`.
-        kind: The expected kind of class, see `Symbol`.
 
     Raises:
         ConfigError: The text is not a known name of that kind.
@@ -104,10 +93,6 @@ def schedule_of_lambda(name: str, text: str) -> float | str:
     """Return the schedule of a function of the remaining progress, without running it.
 
     Only straight lines have a counterpart: `lambda p: p * 3e-4` is `lin_0.0003`.
-
-    Args:
-        name: The key that held it, for the error's text.
-        text: The source of a lambda with one argument.
 
     Returns:
         A number if it is constant, else `lin_<start>_<end>`, or `lin_<start>` if it ends at 0.
@@ -160,10 +145,6 @@ def _line(node: ast.expr, argument: str) -> tuple[float, float]:
 def read_mapping(name: str, value: object) -> dict[str, object]:
     """Return a mapping that was given as YAML or as the text of a Python literal.
 
-    Args:
-        name: The key that held it, for the error's text.
-        value: The mapping, or for example `dict(net_arch=[64])`. Class names stay `Symbol`.
-
     Raises:
         ConfigError: It is neither; None is an empty one.
     """
@@ -183,11 +164,6 @@ def plain_mapping(name: str, value: object) -> dict[str, Any]:
 
 def plain_value(name: str, value: object, depth: int = 0) -> Any:
     """Return a value that YAML can hold as it is, with texts such as `1e-3` read as numbers.
-
-    Args:
-        name: The key that held it, for the error's text.
-        value: Anything that YAML or `parse_literal` gives.
-        depth: How many levels up the outermost value is.
 
     Raises:
         ConfigError: It is not plain data, not finite, or would be interpolated when loaded.
@@ -247,7 +223,8 @@ def _walk(node: ast.expr) -> object:
         case ast.Dict(keys=keys, values=values):
             return _mapping(zip(keys, values, strict=True))
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-            return _mapping((k.arg and ast.Constant(k.arg), k.value) for k in keywords)
+            names = (ast.Constant(k.arg) if k.arg else None for k in keywords)
+            return _mapping(zip(names, (k.value for k in keywords), strict=True))
         case ast.Name() | ast.Attribute():
             name = ast.unparse(node)
             if name in SYMBOLS:
@@ -260,20 +237,16 @@ def _walk(node: ast.expr) -> object:
     )
 
 
-def _mapping(pairs: Iterable[tuple[Any, ast.expr]]) -> dict[str, object]:
+def _mapping(pairs: Iterable[tuple[ast.expr | None, ast.expr]]) -> dict[str, object]:
     """Return a dictionary from its nodes; the key of a `**` is None."""
     mapping: dict[str, object] = {}
     for key, value in pairs:
         match key:
-            case None:
-                raise ConfigError("** inside a dictionary is not allowed. Write its keys out.")
-            case ast.Constant(value=str() as name) if name in mapping:
-                raise ConfigError(f"{name!r} is given twice in one dictionary. Keep one of them.")
-            case ast.Constant(value=str() as name):
+            case ast.Constant(value=str() as name) if name not in mapping:
                 mapping[name] = _walk(value)
             case _:
-                text = _short(ast.unparse(key))
-                raise ConfigError(f"The key {text} is not a string. Quote it.")
+                text = "**" if key is None else _short(ast.unparse(key))
+                raise ConfigError(f"The key {text} must be a string that is there once.")
     return mapping
 
 

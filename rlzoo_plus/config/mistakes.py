@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from rlzoo_plus.config.catalog import ALGORITHMS, get_algorithm
-from rlzoo_plus.config.schema import PluginSection, RunConfig
+from rlzoo_plus.config.schema import PluginSection, RunConfig, Section
 from rlzoo_plus.config.signatures import MANAGED, constructor_arguments
 from rlzoo_plus.errors import HELP, ConfigError, unknown_name
 from rlzoo_plus.synonyms import key_meant
@@ -109,12 +109,7 @@ def shown(value: Any) -> str:
 
 
 def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
-    """Return the full path of the key that a wrong one stands for, None if nothing is near.
-
-    Args:
-        name: As it was typed.
-        data: The configuration, as far as it is known.
-    """
+    """Return the full path of the key that a wrong one stands for, None if nothing is near."""
     keys = [*_keys_below(RunConfig)]
     chosen = _value_at(data, "algo.name")
     specs = [get_algorithm(chosen)] if chosen in ALGORITHMS else [*ALGORITHMS.values()]
@@ -126,23 +121,20 @@ def meant_key(name: str, data: Mapping[str, Any]) -> str | None:
     return key_meant(name, keys)
 
 
-def _keys_below(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field_info in model.model_fields.items():
+def _keys_below(model: type[Section], prefix: str = "") -> Iterator[str]:
+    sections = model.sections()
+    for name in model.model_fields:
         yield prefix + name
-        for option in (field_info.annotation, *get_args(field_info.annotation)):
-            if isinstance(option, type) and issubclass(option, BaseModel):
-                yield from _keys_below(option, f"{prefix}{name}.")
+        if name in sections:
+            yield from _keys_below(sections[name], f"{prefix}{name}.")
 
 
 def _fields_at(path: Sequence[str], data: Mapping[str, Any]) -> list[str]:
-    model: type[BaseModel] = RunConfig
+    model: type[Section] = RunConfig
     for part in path:
-        annotation = model.model_fields[part].annotation
-        options = [annotation, *get_args(annotation)]
-        sections = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not sections:
+        if part not in model.sections():
             return []
-        model = sections[0]
+        model = model.sections()[part]
     if issubclass(model, PluginSection):
         return model.keys_of(_value_at(data, ".".join([*path, "name"])))
     return list(model.model_fields)

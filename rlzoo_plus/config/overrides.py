@@ -138,10 +138,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise ConfigError(f"{group}={value}: {group} takes the name of a file.{instead}")
     name = typed.get("algo.name")
     if name in ALGORITHMS and "algo" not in typed:
-        raise ConfigError(
-            f"algo.name={name} would keep the hyperparameters of another algorithm. "
-            f"Write algo={name}."
-        )
+        raise ConfigError(f"algo.name={name} keeps another's hyperparameters. Write algo={name}.")
     refuse_places(typed)
     # Checked before Hydra writes the command line of a sweep.
     refuse_secrets(typed, composed=False)

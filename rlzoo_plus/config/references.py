@@ -11,11 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlzoo_plus.artifacts.secrets import (
-    is_secret,
-    is_secret_variable,
-    values_of_variables,
-)
+from rlzoo_plus.artifacts.atomic import map_leaves
+from rlzoo_plus.artifacts.secrets import is_secret, is_secret_variable, values_of_variables
 from rlzoo_plus.errors import ConfigError
 
 REFERENCE = re.compile(r"\$\{oc\.env:(?P<name>[A-Za-z_]\w*)\}")
@@ -31,26 +28,21 @@ _PARAMETERS = re.compile(
 def reveal(value: Any, where: str) -> Any:
     """Return nested plain data with the values of the variables that it refers to.
 
-    Args:
-        value: The data.
-        where: The key that holds it, for the error.
-
     Raises:
         ConfigError: A variable is not set here.
     """
-    if isinstance(value, Mapping):
-        return {key: reveal(item, where) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(reveal(item, where) for item in value)
-    if not isinstance(value, str):
-        return value
     for name in variables_in(value):
         if name not in os.environ:
             raise ConfigError(
                 f"{where} refers to the environment variable {name}, which is not set here. "
                 f"Set it: export {name}=..."
             )
-    return REFERENCE.sub(lambda match: os.environ[match["name"]], value)
+
+    def revealed(leaf: Any) -> Any:
+        is_text = isinstance(leaf, str)
+        return REFERENCE.sub(lambda match: os.environ[match["name"]], leaf) if is_text else leaf
+
+    return map_leaves(value, revealed)
 
 
 def variables_in(value: Any) -> list[str]:
@@ -74,10 +66,8 @@ def refuse_secrets(values: Mapping[str, Any], *, composed: bool = True) -> None:
     for path, value in _texts(values):
         is_reference = composed and isinstance(value, str) and REFERENCE.search(value)
         if is_reference and not _REVEALED.match(path):
-            raise ConfigError(
-                f"{path} refers to a secret: that is read in env.kwargs, env.wrappers, callbacks "
-                "and tracker.kwargs only."
-            )
+            places = "env.kwargs, env.wrappers, callbacks and tracker.kwargs"
+            raise ConfigError(f"{path} refers to a secret, which only {places} may.")
         plain = REFERENCE.sub("", value) if isinstance(value, str) else value
         if re.match(r"infra\.secrets\b", path) and _PARAMETERS.fullmatch(str(plain)):
             # The names beside them are those of secrets; the launcher checks which may be read.

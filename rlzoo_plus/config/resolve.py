@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -86,7 +86,7 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         ConfigError: Names are unknown, or values have the wrong type, cannot work or contradict
             each other. It names all that can be told at once.
     """
-    config = validate_config(_with_defaults(values, env_name), check_types)
+    config = validate_config(_with_defaults(values, env_name))
     refuse_secrets(config.model_dump())
     import_packages(config)
     spec = get_algorithm(config.algo.name)
@@ -98,16 +98,14 @@ def resolve(values: Mapping[str, Any], *, env_name: str | None = None) -> Resolv
         with mistakes.kept():
             if has_rollout(config.algo, spec):
                 config = check_cadence(config, spec)
-        with mistakes.kept():
-            _check_network(config, spec)
+        for text in _of_network(config, spec):
+            mistakes.add(text)
         with mistakes.kept():
             check_jax(config, spec)
     with mistakes.kept():
         _check_names(config)
-    with mistakes.kept():
-        _check_init(config, spec)
-    with mistakes.kept():
-        _check_processes(config)
+    for text in (*_of_environments(config), *_of_init(config, spec)):
+        mistakes.add(text)
     mistakes.tell()
     warnings += _check_length(config, spec)
     return Resolved(config, warnings)
@@ -141,37 +139,27 @@ def _with_defaults(values: Mapping[str, Any], env_name: str | None) -> dict[str,
         env["name"] = env_name if env_name not in (None, "", *_OF_ANY_ID) else env_slug(env["id"])
     if env.get("id") == "???":
         if env_name not in (None, "gym"):
-            raise ConfigError(
-                f"env={env_name}: env/{env_name}.yaml sets no id. Add a line to it, e.g. "
-                "`id: Pendulum-v1`."
-            )
+            example = "Add a line to it, e.g. `id: Pendulum-v1`."
+            raise ConfigError(f"env={env_name}: env/{env_name}.yaml sets no id. {example}")
         raise ConfigError("env=gym needs an environment. Add env.id=..., e.g. env.id=Pendulum-v1.")
     data["env"] = env
     tracker = data.get("tracker")
     if isinstance(tracker, Mapping) and "name" not in tracker:
-        raise ConfigError(
-            f"tracker.{next(iter(tracker), 'name')} is set, but no tracker is chosen. "
-            "Add tracker=wandb or tracker=mlflow."
-        )
+        key = f"tracker.{next(iter(tracker), 'name')}"
+        raise ConfigError(f"{key} needs a tracker. Add tracker=wandb or tracker=mlflow.")
     if isinstance(data.get("normalize"), bool):
         data["normalize"] = {} if data["normalize"] else None
     return data
 
 
-def validate_config(
-    data: dict[str, Any], check: Callable[[Any], RunConfig] = RunConfig.model_validate
-) -> RunConfig:
+def validate_config(data: dict[str, Any]) -> RunConfig:
     """Check the types and names of a complete configuration, e.g. of a stored one.
-
-    Args:
-        data: Its values.
-        check: `check_types` where many configurations are only read.
 
     Raises:
         ConfigError: It names every key that is wrong.
     """
     with as_config_error(data):
-        return check(data)
+        return check_types(data)
 
 
 def settings_of(section: PluginSection) -> Any:
@@ -195,21 +183,15 @@ def infra_of(values: Mapping[str, Any]) -> InfraConfig:
         return InfraConfig.model_validate(values)
 
 
-def load_stored(
-    values: Any, check: Callable[[Any], RunConfig] = RunConfig.model_validate
-) -> RunConfig:
+def load_stored(values: Any) -> RunConfig:
     """Check an untrusted configuration that was read from a file.
-
-    Args:
-        values: What was read.
-        check: See `validate_config`.
 
     Raises:
         ValueError: It is not a configuration; `one_line` says why.
     """
     if has_control_characters(values):
         raise ValueError("a text has control characters")
-    return check(values)
+    return check_types(values)
 
 
 def _check_names(config: RunConfig) -> None:
@@ -219,95 +201,86 @@ def _check_names(config: RunConfig) -> None:
     for section in (config.infra, config.tracker):
         if section is not None and section.registry.is_own(section.name):
             settings_of(section)
+
+
+def _of_environments(config: RunConfig) -> Iterator[str]:
+    """Yield what is wrong with the environments."""
     folder = PurePosixPath(str(config.env.name))
     if folder.is_absolute() or ".." in folder.parts or path_problem(folder) is not None:
-        raise ConfigError(
+        yield (
             f"env.name={shown(str(config.env.name))}: folders are named after it. Use letters, "
             "digits, dots and hyphens, e.g. env.name=my-robot."
         )
-    for key in ("wrappers", "warmup_resets"):
-        value = getattr(config.env, key)
-        if value and is_own_vec_env(config.vec_env):
-            raise ConfigError(
-                f"env.{key}={value}: vec_env={config.vec_env} steps all environments at once, and "
-                f"none can be wrapped alone. Remove it, or do the same in the environment."
-            )
-    most = config.eval.max_episode_steps
-    if isinstance(most, int) and is_own_vec_env(config.vec_env):
-        raise ConfigError(
-            f"eval.max_episode_steps={most}: vec_env={config.vec_env} steps all environments at "
-            "once, and no episode can be cut alone. End long episodes in the environment."
-        )
-
-
-def _check_processes(config: RunConfig) -> None:
+    if is_own_vec_env(config.vec_env):
+        most = config.eval.max_episode_steps
+        set_keys = {
+            "env.wrappers": config.env.wrappers,
+            "env.warmup_resets": config.env.warmup_resets,
+            "eval.max_episode_steps": most if isinstance(most, int) else None,
+        }
+        for key, value in set_keys.items():
+            if value:
+                yield (
+                    f"{key}={value}: vec_env={config.vec_env} steps all environments at once, and "
+                    "none alone. Remove it, or do the same in the environment."
+                )
     if config.vec_env == "subproc" and config.n_envs > MOST_PROCESSES:
-        raise ConfigError(
+        yield (
             f"n_envs={config.n_envs} with vec_env=subproc starts that many processes. Set it to at "
             f"most {MOST_PROCESSES}, or vec_env=auto."
         )
 
 
-def _check_network(config: RunConfig, spec: AlgorithmSpec) -> None:
-    lstm_is_set = any(value is not None for value in config.network.lstm.model_dump().values())
-    if lstm_is_set and not spec.recurrent:
-        raise ConfigError(
-            f"network.lstm is for recurrent_ppo; {spec.name} has no recurrent policy. "
-            "Use algo=recurrent_ppo, or another network."
-        )
-    kinds = dict(spec.policies)
-    policy = config.network.policy
+def _of_network(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what is wrong with the network."""
+    has_lstm = any(value is not None for value in config.network.lstm.model_dump().values())
+    if has_lstm and not spec.recurrent:
+        yield f"network.lstm is for recurrent_ppo; {spec.name} is not recurrent. Leave it out."
+    kinds, policy = dict(spec.policies), config.network.policy
     if policy not in ("auto", *kinds) and not POLICIES.is_own(policy):
-        raise ConfigError(
+        yield (
             f"network.policy={policy}: {spec.name} has {', '.join(kinds)}. Choose one of them, "
             "auto, or a class of your own."
         )
     dropped = config.algo.hyperparams.get("top_quantiles_to_drop_per_net", 0)
     if dropped >= (n_quantiles := config.network.n_quantiles or 25):
-        raise ConfigError(
+        yield (
             f"algo.hyperparams.top_quantiles_to_drop_per_net={dropped} leaves none of the "
             f"{n_quantiles} quantiles. Set it lower, or network.n_quantiles higher."
         )
     arch = config.network.net_arch
-    if isinstance(arch, dict):
-        unknown = next((p for p in arch if p not in ("actor", "critic", "pi", "vf", "qf")), None)
-        if unknown is not None:
-            what = "part of network.net_arch"
-            raise ConfigError(unknown_name(what, unknown, ("actor", "critic")))
-        if not {"actor", "pi"} & arch.keys() or not {"critic", "vf", "qf"} & arch.keys():
-            raise ConfigError(
-                f"network.net_arch={arch} leaves a part out. Give both actor and critic, "
-                "e.g. network.net_arch={actor: [64, 64], critic: [256, 256]}."
-            )
-        if "Box" not in spec.actions and spec.family is Family.OFF_POLICY:
-            raise ConfigError(
-                f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. "
-                "Write a list, e.g. network.net_arch=[64,64]."
-            )
+    if not isinstance(arch, dict):
+        return
+    unknown = [part for part in arch if part not in ("actor", "critic", "pi", "vf", "qf")]
+    if unknown:
+        yield unknown_name("part of network.net_arch", unknown[0], ("actor", "critic"))
+    elif not {"actor", "pi"} & arch.keys() or not {"critic", "vf", "qf"} & arch.keys():
+        yield (
+            f"network.net_arch={arch} leaves a part out. Give both actor and critic, e.g. "
+            "network.net_arch={actor: [64, 64], critic: [256, 256]}."
+        )
+    elif "Box" not in spec.actions and spec.family is Family.OFF_POLICY:
+        yield (
+            f"network.net_arch={arch}: {spec.name} has one network, no actor and critic. Write a "
+            "list, e.g. network.net_arch=[64,64]."
+        )
 
 
-def _check_init(config: RunConfig, spec: AlgorithmSpec) -> None:
-    """Check what a warm start takes, as far as that is possible without its source."""
+def _of_init(config: RunConfig, spec: AlgorithmSpec) -> Iterator[str]:
+    """Yield what is wrong with what a warm start takes, as far as its source need not be read."""
     init = config.init
     if config.init_from is None and init != InitConfig():
-        raise ConfigError(
-            "init.* says what a warm start takes, and there is none. Add init_from=RUN, or leave "
-            "init.* out."
-        )
+        yield "init.* says what a warm start takes. Add init_from=RUN, or leave init.* out."
     known = ("policy", "optimizer", "buffer", "normalization")
-    for name in init.parts:
-        if name not in known:
-            raise ConfigError(unknown_name("part in init.parts", name, known))
+    unknown = [name for name in init.parts if name not in known]
+    if unknown:
+        yield unknown_name("part in init.parts", unknown[0], known)
     if not init.parts:
-        raise ConfigError(f"init.parts=[] takes nothing. Choose from {', '.join(known)}.")
+        yield f"init.parts=[] takes nothing. Choose from {', '.join(known)}."
     if "buffer" in init.parts and spec.family is not Family.OFF_POLICY:
-        raise ConfigError(
-            f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."
-        )
+        yield f"init.parts={init.parts}: {spec.name} has no replay buffer. Leave buffer out."
     if init.which not in ("best", "final") and not str(init.which).isdecimal():
-        raise ConfigError(
-            f"init.which={init.which}: must be best, final, or the step of a checkpoint."
-        )
+        yield f"init.which={init.which}: must be best, final, or the step of a checkpoint."
 
 
 def _check_length(config: RunConfig, spec: AlgorithmSpec) -> list[str]:

@@ -57,10 +57,8 @@ def parse_schedule(value: Any, key: str) -> ScheduleSpec:
         default_end = {"const": start, "exp": start * _EXP_DEFAULT_RATIO}.get(kind, 0.0)
         schedule = ScheduleSpec(kind, start, float(match.group(3) or default_end))
         if kind == "exp" and not (start > 0 and schedule.end > 0):
-            raise ConfigError(
-                f"{key}={value}: an exponential schedule needs a start and an end above 0. "
-                f"Use lin_{start:g} to reach 0."
-            )
+            instead = f"Use lin_{start:g} to reach 0."
+            raise ConfigError(f"{key}={value}: needs a start and an end above 0. {instead}")
     if not all(0 <= number < math.inf for number in (schedule.start, schedule.end)):
         raise ConfigError(f"{key}={value}: must be a finite number, and not negative.")
     return schedule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -92,6 +92,16 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False
     )
+
+    @classmethod
+    def sections(cls) -> dict[str, type[Section]]:
+        """Return the sections in it by key, also those that may be null."""
+        return {
+            name: kind
+            for name, field in cls.model_fields.items()
+            for kind in (field.annotation, *get_args(field.annotation))
+            if isinstance(kind, type) and issubclass(kind, Section)
+        }
 
 
 class EnvConfig(Section):
@@ -207,9 +217,7 @@ class EvalConfig(Section):
     ) -> dict[str, Any]:
         """Leave out what came later and is not used."""
         data: dict[str, Any] = serialize(self)
-        if info.context is not WHOLE:
-            data = without_unused({"eval": data})["eval"]
-        return data
+        return data if info.context is WHOLE else without_unused({"eval": data})["eval"]
 
 
 class CheckpointConfig(Section):
@@ -323,17 +331,11 @@ Direction = Literal["maximize", "minimize"]
 
 
 class RetrainConfig(Section):
-    """Training of the best trials once more, with fresh seeds.
+    """Training of the best trials once more, with fresh seeds."""
 
-    Attributes:
-        best: How many of the best trials; 0 for none.
-        seeds: Fresh seeds that each of them is trained with, for the run's full `n_timesteps`.
-        episodes: Held-out episodes of the final evaluation of the winner.
-    """
-
-    best: NonNegative
-    seeds: Count
-    episodes: Count
+    best: NonNegative  # How many of the best trials; 0 for none
+    seeds: Count  # Fresh seeds that each is trained with, for the run's full `n_timesteps`
+    episodes: Count  # Held-out episodes of the final evaluation of the winner
 
 
 class HpoConfig(Section):

@@ -144,7 +144,7 @@ def read_mapping(path: Path) -> dict[Any, Any]:
     try:
         content = yaml.safe_load(data.decode())
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}{yaml_problem(error, data.decode())}") from None
+        raise ConfigError(f"{path}{yaml_problem(error)}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply. Write it flatter.") from None
     if content is not None and not isinstance(content, dict):
@@ -172,28 +172,16 @@ def _encoding_problem(data: bytes) -> str | None:
     return f", line {line}: character {found[0]!r} is not allowed in YAML. Remove it."
 
 
-def yaml_problem(error: yaml.YAMLError, text: str) -> str:
+def yaml_problem(error: yaml.YAMLError) -> str:
     """Return the line of a mistake in YAML, what it is and the fix."""
-    mark = getattr(error, "problem_mark", None)
-    problem = str(getattr(error, "problem", "") or error).splitlines()[0]
-    context = str(getattr(error, "context", "") or "")
+    problem, context = (str(getattr(error, name, "") or "") for name in ("problem", "context"))
+    mark: Any = getattr(error, "problem_mark", None)
+    if "flow" in context or "quoted scalar" in context:
+        # Where the bracket or the quote was opened, not where the file ends.
+        mark = getattr(error, "context_mark", None) or mark
     number = 1 if mark is None else mark.line + 1
-    lines = text.splitlines()
-    name = problem.rpartition(" ")[2]
-    if r"'\t'" in problem:
-        fix = "a tab cannot indent. Use spaces"
-    elif problem.startswith("found duplicate key"):
-        fix = f"the key {name!r} is there twice. Remove one"
-    elif problem.startswith("found undefined alias"):
-        fix = f"the alias *{name.strip(chr(39))} has no anchor. Write its value out, or quote it"
-    elif problem.startswith("could not determine a constructor"):
-        fix = f"the tag {name} is not plain YAML. Remove it, or quote the text"
-    elif "${" in "".join(lines[max(0, number - 2) : number]) and "flow mapping" in context:
-        fix = "a ${ is not closed. Write ${key}, in quotes"
-    elif "flow" in context or "quoted scalar" in context:
-        start: Any = getattr(error, "context_mark", None) or mark
-        number = start.line + 1
-        fix = f"{problem}. Close the bracket or quote that is opened there"
-    else:
-        fix = f"{problem}. Write `key: value`, indent with spaces, and quote special characters"
-    return f", line {number}: {fix}."
+    return (
+        f", line {number}: {problem or str(error).splitlines()[0]}. Write plain YAML: "
+        "`key: value`, each key once, indented with spaces, brackets and quotes closed, and "
+        "special characters in quotes."
+    )

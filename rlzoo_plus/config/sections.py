@@ -1,7 +1,7 @@
 """Checks types and keys of configurations; a section seen before is neither checked nor kept twice.
 
-The jobs of a sweep differ in a few values; their equal sections are one object here. A process that
-trains takes its configuration from `RunConfig.model_validate`, which shares nothing.
+The jobs of a sweep differ in a few values; their equal sections are one object here, which nobody
+changes.
 """
 
 from __future__ import annotations
@@ -9,26 +9,18 @@ from __future__ import annotations
 import marshal
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
 from rlzoo_plus.config.schema import RunConfig, Section
 
 # The other fields are plain values, or lists of them.
-_SECTIONS = {
-    name: kind
-    for name, field in RunConfig.model_fields.items()
-    for kind in (field.annotation, *get_args(field.annotation))
-    if isinstance(kind, type) and issubclass(kind, Section)
-}
+_SECTIONS = RunConfig.sections()
 
 
 def check_types(values: Any) -> RunConfig:
     """Return a complete configuration, equal to what `RunConfig.model_validate` returns.
-
-    Args:
-        values: Nested plain data.
 
     Raises:
         ValidationError: Something is missing, unknown, or of the wrong type.

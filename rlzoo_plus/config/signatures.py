@@ -50,9 +50,6 @@ _SCHEDULES = ("Schedule", "Callable")
 def constructor_arguments(entry_point: str) -> dict[str, str] | None:
     """Return a class's constructor arguments, without `self`, and their annotations.
 
-    Args:
-        entry_point: `package.module:Class`.
-
     Returns:
         Annotation by name, empty where there is none; or None when the source does not tell
         (`**kwargs`, no `__init__` of its own): then the constructor itself checks.
@@ -105,10 +102,6 @@ def with_sequences(function: Callable[..., Any], arguments: Mapping[str, Any]) -
     """Return arguments with tuples or arrays in place of lists where the function asks for them.
 
     A configuration holds lists only; `shape: [40, 40]` is a tuple for a `shape: tuple[int, int]`.
-
-    Args:
-        function: A function or class; its annotations and defaults are read.
-        arguments: Its arguments by name.
     """
     fitted = dict(arguments)
     lists = [name for name, value in fitted.items() if isinstance(value, list)]

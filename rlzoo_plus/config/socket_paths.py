@@ -32,9 +32,9 @@ def keep_socket_paths_short() -> None:
         util.get_temp_dir()
     except OSError as error:
         raise ConfigError(
-            f"temporary folder {folder}: {len(os.fsencode(folder))} bytes are too long for the "
-            f"path of a socket, and {SHORT_FOLDER} can't be used ({error.strerror}). Set TMPDIR "
-            f"to a folder of at most {LONGEST_FOLDER} bytes."
+            f"temporary folder {folder}: {len(os.fsencode(folder))} bytes are too long for sockets,"
+            f" and {SHORT_FOLDER} can't be used ({error.strerror}). Set TMPDIR to at most "
+            f"{LONGEST_FOLDER} bytes."
         ) from error
     finally:
         tempfile.tempdir = folder

@@ -38,73 +38,65 @@ def advice(config: RunConfig, facts: AgentFacts) -> list[str]:
 
 
 def _replay(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
-    values = config.algo.hyperparams
+    values, prefix = config.algo.hyperparams, "algo.hyperparams."
     batch, size = values.get("batch_size"), values.get("buffer_size")
+    starts = values.get("learning_starts")
     if not isinstance(size, int):
         return
-    starts = values.get("learning_starts")
-    if isinstance(batch, int):
-        most, warm = min(size, config.n_timesteps), max(int(starts or 1), 1)
-        where = f"algo.hyperparams.batch_size={batch}"
-        if batch > most:
-            what = f"buffer_size={size}" if size <= config.n_timesteps else "the whole run"
-            yield (
-                f"{where} is above {what}: a batch repeats transitions. Set it to at most {most}."
-            )
-        elif starts is not None and batch > _MOST_REPEATS * warm:
-            yield (
-                f"{where} is {batch / warm:,.0f} times learning_starts={warm}: the first batches "
-                f"repeat the same few transitions. Set learning_starts to at least {batch}."
-            )
+    most = min(size, config.n_timesteps)
+    if isinstance(batch, int) and batch > most:
+        what = f"buffer_size={size}" if size <= config.n_timesteps else "the whole run"
+        yield (
+            f"{prefix}batch_size={batch} is above {what}: a batch repeats transitions. Set it to "
+            f"at most {most}."
+        )
+    elif isinstance(batch, int) and starts is not None and batch > _MOST_REPEATS * max(starts, 1):
+        yield (
+            f"{prefix}batch_size={batch} is {batch / max(starts, 1):,.0f} times learning_starts="
+            f"{max(starts, 1)}: the first batches repeat transitions. Set it to at least {batch}."
+        )
     if not isinstance(starts, int):
         return
     if starts > size:
         yield (
-            f"algo.hyperparams.learning_starts={starts} is above buffer_size={size}: the first "
-            f"transitions are gone before the first update. Set buffer_size to at least {starts}."
+            f"{prefix}learning_starts={starts} is above buffer_size={size}: the first transitions "
+            f"are gone before the first update. Set buffer_size to at least {starts}."
         )
     is_her = (config.algo.replay_buffer or get_algorithm(config.algo.name).replay_buffer) == "her"
-    whole = (facts.episode_steps or 0) * config.n_envs
-    each = f"one episode of each environment ({facts.episode_steps} steps x n_envs {config.n_envs})"
-    if is_her and size < whole:
+    whole = (facts.episode_steps or 0) * config.n_envs if is_her else 0
+    each = f"is below one episode of each environment ({whole} steps)"
+    if size < whole:
         yield (
-            f"algo.hyperparams.buffer_size={size} is below {each}: hindsight replay ends with an "
-            f"error unless episodes end earlier. Set it to at least {whole}."
+            f"{prefix}buffer_size={size} {each}: hindsight replay ends with an error unless "
+            f"episodes end earlier. Set it to at least {whole}."
         )
-    elif is_her and starts < whole:
+    elif starts < whole:
         yield (
-            f"algo.hyperparams.learning_starts={starts} is below {each}: hindsight replay "
-            f"waits for the end of the first episode. Set it to at least {whole}."
+            f"{prefix}learning_starts={starts} {each}: hindsight replay waits for the end of the "
+            f"first one. Set it to at least {whole}."
         )
 
 
 def _schedule(config: RunConfig, _facts: AgentFacts) -> Iterator[str]:
-    total, every = config.n_timesteps, config.eval.every_steps
+    total, every, saving = config.n_timesteps, config.eval.every_steps, config.checkpoint
     if isinstance(every, int):
         patience, count = config.stop.no_improvement_evals, total // every
         if every > total:
-            yield (
-                f"eval.every_steps={every} is above n_timesteps={total}: the policy is evaluated "
-                "at the end only."
-            )
+            yield f"eval.every_steps={every}: the policy is evaluated at the end only."
         if patience is not None and patience >= count:
             yield (
                 f"stop.no_improvement_evals={patience} is not below the {count} evaluations of the "
                 "run: it can never end it."
             )
-    milestone = config.checkpoint.milestone_steps
-    for key, steps in (
-        ("every_steps", config.checkpoint.every_steps),
-        ("milestone_steps", milestone),
-    ):
+    for key in ("every_steps", "milestone_steps"):
+        steps = getattr(saving, key)
         if steps is not None and steps > total:
             yield f"checkpoint.{key}={steps} is above n_timesteps={total}: none is written for it."
-    milestone = config.checkpoint.milestone_steps
     rollout = rollout_steps(config.algo, get_algorithm(config.algo.name), config.n_envs)
-    if milestone is not None and milestone < rollout:
+    if saving.milestone_steps is not None and saving.milestone_steps < rollout:
         yield (
-            f"checkpoint.milestone_steps={milestone} is below one rollout of {rollout} steps: each "
-            f"rollout writes one that is kept forever. Set it to at least {rollout}."
+            f"checkpoint.milestone_steps={saving.milestone_steps} is below one rollout of "
+            f"{rollout} steps: each writes one that is kept. Set it to at least {rollout}."
         )
 
 
@@ -114,7 +106,7 @@ def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
         if trains_by_episode(config.algo):
             yield (
                 f"{config.algo.name} collects whole episodes, and env.id={config.env.id} has no "
-                "time limit: with an episode without an end, nothing is ever learned or saved. Set "
+                "time limit: in an episode without an end nothing is ever learned or saved. Set "
                 "env.time_limit, e.g. env.time_limit=1000."
             )
         return
@@ -126,30 +118,22 @@ def _episodes(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
     played = int(config.eval.episodes) * longest
     if isinstance(every, int) and played > _MOST_EVALUATION * every:
         yield (
-            f"an evaluation may play {played:,} steps (eval.episodes={config.eval.episodes} of "
-            f"{longest}), {played / every:,.0f} times as many as are trained between two. Set "
-            "eval.every_steps higher, or eval.episodes lower."
+            f"an evaluation may play {played:,} steps, {played / every:,.0f} times as many as are "
+            "trained between two. Set eval.every_steps higher, or eval.episodes lower."
         )
 
 
 def _resources(config: RunConfig, facts: AgentFacts) -> Iterator[str]:
     if config.vec_env == "subproc" and config.n_envs == 1:
-        yield (
-            "vec_env=subproc with n_envs=1: one environment in a process of its own only costs "
-            "time. Set vec_env=auto, or n_envs higher."
-        )
+        yield "vec_env=subproc with n_envs=1 only costs time. Set vec_env=auto, or n_envs higher."
     threads, is_here = config.num_threads, config.infra.name in ON_THIS_MACHINE
     if is_here and isinstance(threads, int) and threads > cores():
-        yield (
-            f"num_threads={threads} is above the {cores()} cores of this machine. Set it to at "
-            f"most {cores()}."
-        )
+        yield f"num_threads={threads} is above the {cores()} cores here. Set it to at most that."
     limit, needed = config.infra.memory_gib, facts.replay_bytes(config) / GIB
     if limit is not None and needed >= limit:
         yield (
-            f"infra.memory_gib={limit:g} is below the final size of the replay buffer alone "
-            f"({needed:.1f} GiB): the job will be killed. Set algo.hyperparams.buffer_size lower, "
-            "or the limit higher."
+            f"infra.memory_gib={limit:g} is below the {needed:.1f} GiB of the replay buffer: the "
+            "job will be killed. Set algo.hyperparams.buffer_size lower, or the limit higher."
         )
 
 

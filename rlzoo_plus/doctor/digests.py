@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rlzoo_plus.artifacts.bundle import load_bundle
 from rlzoo_plus.artifacts.records import read_records
 from rlzoo_plus.artifacts.run_dir import RunDir
+from rlzoo_plus.artifacts.tree import pack
 from rlzoo_plus.training.resume.env_state import PREFIX
 
 _DIGITS = 16
@@ -61,7 +60,13 @@ def run_digests(run_dir: RunDir) -> dict[str, str]:
 
 def digest(value: Any) -> str:
     """Return a hash of nested data with arrays, without what depends on the clock."""
-    return str(_hash(value).hexdigest()[:_DIGITS])
+    return hashlib.sha256(b"".join(pack(_lasting(value)).values())).hexdigest()[:_DIGITS]
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lasting(item) for key, item in value.items() if key not in _PASSING}
+    return [_lasting(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _records(run_dir: RunDir) -> dict[str, Any]:
@@ -93,22 +98,3 @@ def _scalars(run_dir: RunDir) -> dict[str, list[tuple[int, float]]]:
                 values = [(event.step, event.value) for event in events.Scalars(tag)]
                 scalars.setdefault(tag, []).extend(values)
     return {tag: sorted(scalars[tag]) for tag in sorted(scalars)}
-
-
-def _hash(value: Any) -> Any:
-    sha = hashlib.sha256()
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key not in _PASSING:
-                sha.update(f"{key!r}:".encode() + _hash(item).digest())
-    elif isinstance(value, (list, tuple)):
-        sha.update(f"[{len(value)}]".encode())
-        for item in value:
-            sha.update(_hash(item).digest())
-    elif isinstance(value, (np.ndarray, np.generic)):
-        sha.update(f"{value.dtype.str}{value.shape}".encode() + value.tobytes())
-    elif isinstance(value, float):
-        sha.update(value.hex().encode())
-    else:
-        sha.update(json.dumps(value).encode())
-    return sha

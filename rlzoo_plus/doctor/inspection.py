@@ -102,10 +102,6 @@ def start_and_later(env: gym.Env) -> list[tuple[str, np.ndarray]]:
 def make_picture(spec: EnvConfig, path: Path) -> None:
     """Write an image of an environment at the start and after random actions.
 
-    Args:
-        spec: The environment.
-        path: The file; it ends in .png.
-
     Raises:
         ConfigError: The environment renders no images, or the file cannot be written.
     """
@@ -173,10 +169,6 @@ class Inspection:
 
 def inspect_env(spec: EnvConfig, seconds: float) -> Inspection:
     """Inspect an environment as training would make it.
-
-    Args:
-        spec: The environment.
-        seconds: Time for random play.
 
     Raises:
         ConfigError: It cannot be made.

@@ -32,15 +32,15 @@ class JointRow:
     name: str  # Its name in the URDF
     kind: str  # `revolute`, `prismatic`, `planar` or `spherical`
     unit: str  # Of its position: `rad` or `m`
-    limits: tuple[float, float] | None  # Lower and upper limit, None without; equal limits lock it
-    rest: float | None  # Rest position; None if it is not read
     max_force: float  # Maximum force of its motor, or that of the URDF if it has none [N m or N]
+    limits: tuple[float, float] | None = None  # Lower and upper limit; equal limits lock it
+    rest: float | None = None  # Rest position; None if it is not read
     # Highest velocity that its motor drives to [rad/s or m/s]; None: any
-    max_velocity: float | None
-    scale: float | None  # What the action 1 commands; None if no action drives it by itself
+    max_velocity: float | None = None
+    scale: float | None = None  # What the action 1 commands; None if no action drives it by itself
     # `driven` by actions, `read` by the sensors alone, `passive`, or `follows` and the joint that
     # leads it
-    use: str
+    use: str = "passive"
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,7 @@ class RobotFacts:
 
 
 def robot_facts(env: BaseRobotEnv) -> RobotFacts:
-    """Return the facts about an environment's robot; it is left at the start of an episode.
-
-    Args:
-        env: Any environment of `robots`, or of a user who built on it.
-    """
+    """Return the facts about an environment's robot; it is left at the start of an episode."""
     env.reset(seed=0)
     links = env.simulation.links(env.robot.body)
     dynamics = env.simulation.link_dynamics(env.robot.body)
@@ -175,17 +171,7 @@ def _rows_of_more_axes(env: BaseRobotEnv) -> list[JointRow]:
     infos = [bind(pybullet.getJointInfo)(body, i) for i in range(bind(pybullet.getNumJoints)(body))]
     kinds = {pybullet.JOINT_PLANAR: "planar", pybullet.JOINT_SPHERICAL: "spherical"}
     return [
-        JointRow(
-            name=info[1].decode(),
-            kind=kinds[info[2]],
-            unit="rad",
-            limits=None,
-            rest=None,
-            max_force=info[10],
-            max_velocity=None,
-            scale=None,
-            use="passive",
-        )
+        JointRow(info[1].decode(), kinds[info[2]], "rad", info[10])
         for info in infos
         if info[2] in kinds
     ]

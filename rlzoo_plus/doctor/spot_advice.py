@@ -18,13 +18,7 @@ _LARGEST_LOSS_S = 1800.0
 def notice_advice(
     config: RunConfig, rate: float | None, episode_steps: int | None
 ) -> Iterator[str]:
-    """Yield what is doubtful about a run on a Spot machine.
-
-    Args:
-        config: The run.
-        rate: Its environment steps a second, None if not known.
-        episode_steps: Longest possible episode, None if not known.
-    """
+    """Yield what is doubtful about a run on a Spot machine."""
     where = f"{config.algo.name} on {config.env.name}"
     steps, how = iteration_steps(config, episode_steps)
     if rate and steps is not None and steps / rate > NOTICE_S:

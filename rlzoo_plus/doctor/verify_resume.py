@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus import accelerators
+from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
 from rlzoo_plus.config.hyperparams import rollout_steps
@@ -53,13 +54,11 @@ class Verdict:
 
     def table(self) -> str:
         """Return the parts of both runs side by side."""
-        width = max(len(name) for name in self.expected)
-        rows = [f"{'part':<{width}}  {'never stopped':<16}  {'killed':<16}"]
-        for name in dict.fromkeys([*self.expected, *self.found]):
+        rows = [("part", "never stopped", "killed", "")]
+        for name in {**self.expected, **self.found}:
             left, right = self.expected.get(name, "-"), self.found.get(name, "-")
-            word = "same" if left == right else "DIFFERENT"
-            rows.append(f"{name:<{width}}  {left:<16}  {right:<16}  {word}")
-        return "\n".join(rows)
+            rows.append((name, left, right, "same" if left == right else "DIFFERENT"))
+        return "\n".join(aligned(rows))
 
 
 def shortened(config: RunConfig, n_timesteps: int | None) -> RunConfig:
@@ -160,13 +159,6 @@ def _train_with_kills(
     """Train, kill the process at random instants, resume, until the run is finished.
 
     Every other kill waits until a checkpoint is being written.
-
-    Args:
-        config: The run.
-        path: Its directory.
-        n_kills: How often to kill at most; a run may end earlier.
-        usual_s: Seconds that starting and training take without interruption.
-        seed: Chooses the instants.
 
     Returns:
         How often it was killed, and how often while it wrote a checkpoint.

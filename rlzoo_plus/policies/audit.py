@@ -32,18 +32,12 @@ class Finding:
 
 def play_baselines(run: Run, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Episode]]:
     """Play episodes of a run's environment without its policy: nothing, constant, random."""
-    ways = baselines(policy.action_space, maskable=policy.maskable)
-    return {name: record_episodes(run, way, seeds, observations=False)[0]
-            for name, way in ways.items()}  # fmt: skip
+    ways = baselines(policy.action_space, maskable=policy.maskable).items()
+    return {name: record_episodes(run, way, seeds, observations=False)[0] for name, way in ways}
 
 
 def audit(policy: Sequence[Episode], others: Mapping[str, Sequence[Episode]]) -> list[Finding]:
-    """Return what stands out in the rewards.
-
-    Args:
-        policy: Episodes of the policy.
-        others: Episodes of other ways to act in the same environment, by name.
-    """
+    """Return what stands out in the rewards."""
     everything = [*policy, *(episode for episodes in others.values() for episode in episodes)]
     found = [_earning(name, episodes, policy, others) for name, episodes in others.items()]
     if all(episode.success is None for episode in everything):
@@ -67,11 +61,9 @@ def _earning(
     # If nothing differs, there is nothing to learn.
     share = (earned - worst) / (best - worst) if best > worst else 1.0
     success, of_policy = _success(episodes), _success(policy)
-    is_hack = share >= _NEARLY_ALL
-    if success is not None and of_policy is not None:
-        is_succeeding = success >= 0.5
-        is_hack = (share >= _MUCH and not is_succeeding) or share >= _NEARLY_ALL
-    what = {"nothing": "doing nothing", "random": "acting at random"}.get(name, f"{name}")
+    is_failing = success is not None and of_policy is not None and success < 0.5
+    is_hack = share >= (_MUCH if is_failing else _NEARLY_ALL)
+    what = {"nothing": "doing nothing", "random": "acting at random"}.get(name, name)
     text = f"{what} earns {earned:.4g} an episode"
     text += "" if success is None else f" and succeeds in {100 * success:.0f}%"
     text += f"; the policy earns {best:.4g}"

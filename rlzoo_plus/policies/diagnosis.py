@@ -51,12 +51,6 @@ class Diagnosis:
 def diagnose(run: Run, which: str | None = None, episodes: int = 10, seed: int = 0) -> Diagnosis:
     """Play episodes and diagnose the policy that played them.
 
-    Args:
-        run: The run.
-        which: The policy, as for `Run.policy`.
-        episodes: How many of the policy, and of each way to act without it.
-        seed: Another set of held-out episodes.
-
     Raises:
         ConfigError: There is no such policy, or the run needs trust.
     """

@@ -88,11 +88,6 @@ def save_episodes(
 ) -> list[Path]:
     """Write episodes to a folder, two files each; return the JSON files.
 
-    Args:
-        folder: It is made if needed.
-        episodes: In the order of their numbers.
-        about: What played them: `run`, `which`, `overrides` and the like.
-
     Raises:
         ConfigError: The folder cannot be written.
     """
@@ -144,15 +139,11 @@ def episode_files(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(path.glob("episode-*.json"))
         if not files:
-            raise ConfigError(
-                f"{printable(path)} holds no episodes. `rlzoo-plus evaluate RUN --save-episodes "
-                "DIR` saves some."
-            )
+            how = "`rlzoo-plus evaluate RUN --save-episodes DIR` saves some"
+            raise ConfigError(f"{printable(path)} holds no episodes. {how}.")
         if len(files) > _MOST_EPISODES:
-            raise ConfigError(
-                f"{printable(path)} holds {len(files)} episodes, and at most {_MOST_EPISODES} are "
-                "read. Name some of them."
-            )
+            found = f"{len(files)} episodes, more than {_MOST_EPISODES}"
+            raise ConfigError(f"{printable(path)} holds {found}. Name some of them.")
         return files
     file = path.with_suffix(".json") if path.suffix == ".npz" else path
     if not file.is_file():
@@ -162,9 +153,6 @@ def episode_files(path: Path) -> list[Path]:
 
 def load_episode(file: Path) -> tuple[Episode, dict[str, Any]]:
     """Read an episode; return it and what is known of what played it.
-
-    Args:
-        file: Its JSON file; the arrays are beside it.
 
     Raises:
         ConfigError: It is damaged, or of a newer format.

@@ -33,14 +33,7 @@ class EpisodeRecorder:
     def __init__(
         self, policy: Any, seeds: Sequence[int], n_envs: int, *, observations: bool = False
     ) -> None:
-        """Keep episodes.
-
-        Args:
-            policy: It plays them: a policy, or one of `baselines`.
-            seeds: As `evaluate` gets them.
-            n_envs: Number of environments.
-            observations: Keep what the policy sees at each step, too.
-        """
+        """Keep what a policy, or one of `baselines`, plays from these seeds."""
         self._values = Values(policy)
         self._keeps_observations = observations
         self._seeds = [list(seeds[rank::n_envs]) for rank in range(n_envs)]
@@ -104,13 +97,6 @@ def record_episodes(
     observations: bool = True,
 ) -> tuple[list[Episode], list[str] | None]:
     """Play episodes in a run's environment and keep them.
-
-    Args:
-        run: For its environment.
-        policy: It acts: a policy, or one of `baselines`.
-        seeds: One for each episode.
-        deterministic: Act without exploration.
-        observations: Keep what the policy sees at each step, too.
 
     Returns:
         The episodes, and the names of the observation's entries, see `entry_names`.

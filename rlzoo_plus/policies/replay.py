@@ -54,10 +54,6 @@ class PlayedStep:
 def play_again(episode: Episode, venv: VecEnv) -> Iterator[PlayedStep]:
     """Play the actions of an episode from its seed; stops where the episode ends now.
 
-    Args:
-        episode: Saved in an environment like this one.
-        venv: One environment, from `Run.env`.
-
     Raises:
         ConfigError: Its actions are none of this environment.
     """
@@ -79,11 +75,6 @@ def replay(
     episode: Episode, venv: VecEnv, watch: Callable[[PlayedStep], None] | None = None
 ) -> Difference | None:
     """Play an episode again; return the first difference, None if it is exactly the same.
-
-    Args:
-        episode: Saved in an environment like this one.
-        venv: One environment, from `Run.env`.
-        watch: Called after each step, e.g. to render it.
 
     Raises:
         ConfigError: Its actions are none of this environment.

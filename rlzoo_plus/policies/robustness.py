@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from rlzoo_plus.artifacts.untrusted import (
     LARGEST_YAML_BYTES,
@@ -29,7 +29,6 @@ from rlzoo_plus.training.evaluation import evaluate, one_torch_thread
 from robots.quiet import native_output_hidden
 
 DEFAULT_GRID = Path(__file__).with_name("robustness.yaml")
-COMBINATIONS = "combinations"
 # Besides the quantities of `robots.randomization`; those are added where they are needed.
 _ADDED = {"noise": 0.0, "push": 0.0}
 _PUSH_EVERY_S = 2.0
@@ -41,6 +40,7 @@ _BY_WRAPPER = {
 }
 
 Change = dict[str, float]
+_Value = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,14 @@ class Robustness:
         }
 
 
+class _Grid(BaseModel):
+    """The content of a grid: lists of values by name, and combinations of values."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[list[_Value], Field(max_length=_MOST_VALUES)]]
+    combinations: list[Annotated[dict[str, _Value], Field(min_length=1)]] = []
+
+
 def read_grid(file: Path) -> list[Change]:
     """Read the changes of a YAML file: values by name, and combinations of them.
 
@@ -103,31 +111,19 @@ def read_grid(file: Path) -> list[Change]:
     """
     where = f"--grid {printable(file)}"
     try:
-        grid = parse_yaml(read_plain_file(file, LARGEST_YAML_BYTES))
+        grid = _Grid.model_validate(parse_yaml(read_plain_file(file, LARGEST_YAML_BYTES)))
     except FileNotFoundError as error:
         raise ConfigError(f"{where}: no such file.") from error
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{where}: {one_line(error)}.") from error
-    if not isinstance(grid, dict) or not grid:
-        raise ConfigError(f"{where} must map names to lists of values, as mass: [0.5, 2.0].")
-    changes: list[Change] = []
-    for name, values in grid.items():
-        if name == COMBINATIONS:
-            if not isinstance(values, list) or not all(isinstance(v, dict) and v for v in values):
-                raise ConfigError(
-                    f"{where}: {name} must be a list of mappings, as [{{mass: 2.0}}]."
-                )
-            changes += [{str(k): _number(where, k, v) for k, v in one.items()} for one in values]
-        elif not isinstance(values, list) or not 0 < len(values) <= _MOST_VALUES:
-            rule = f"must be a list of 1 to {_MOST_VALUES} numbers"
-            raise ConfigError(f"{where}: {printable(name)} {rule}, as [0.5, 2.0].")
-        else:
-            changes += [{str(name): _number(where, name, value)} for value in values]
+        example = "Write lists of numbers by name, as mass: [0.5, 2.0]"
+        raise ConfigError(f"{where}: {one_line(error)}. {example}.") from error
+    values = grid.model_extra or {}
+    changes = [{name: value} for name in values for value in values[name]] + grid.combinations
     for name in {name for change in changes for name in change}:
         if name not in nominal_values():
             raise ConfigError(f"{where}: {unknown_name('change', name, nominal_values())}")
-    if len(changes) > _MOST_POINTS:
-        raise ConfigError(f"{where}: {len(changes)} worlds are more than {_MOST_POINTS}.")
+    if not 0 < len(changes) <= _MOST_POINTS:
+        raise ConfigError(f"{where}: {len(changes)} worlds are not from 1 to {_MOST_POINTS}.")
     return changes
 
 
@@ -153,15 +149,6 @@ def measure(
 
     The randomization that a run was trained with is left out everywhere, so that policies of
     different trainings are compared in the same worlds.
-
-    Args:
-        run: For its environment.
-        which: The policy, as for `Run.policy`.
-        changes: From `read_grid`.
-        label: What the policy is called.
-        episodes: In each world.
-        seed: Another set of held-out episodes.
-        n_envs: Environments in parallel.
 
     Raises:
         ConfigError: There is no such policy, the run needs trust, or nothing can be changed.
@@ -197,11 +184,6 @@ def measure(
 
 def changed_env(spec: EnvConfig, change: Mapping[str, float], *, is_ours: bool) -> EnvConfig:
     """Return an environment with some changes, and without randomization.
-
-    Args:
-        spec: The environment.
-        change: The value of each thing to change.
-        is_ours: Whether it is built on `robots`; others are changed by wrappers.
 
     Raises:
         ConfigError: It cannot be changed like this.
@@ -244,12 +226,6 @@ def is_robot(env: gymnasium.Env[Any, Any]) -> bool:
     """Tell whether an environment is built on `robots`; PyBullet need not be installed."""
     module = sys.modules.get("robots.env")
     return module is not None and isinstance(env.unwrapped, module.BaseRobotEnv)
-
-
-def _number(where: str, name: object, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ConfigError(f"{where}: {printable(name)}: {printable(repr(value))} is no number.")
-    return float(value)
 
 
 def _whole(value: float) -> int:

@@ -92,13 +92,7 @@ def spikes(views: Sequence[StepView]) -> list[int]:
 def step_through(
     views: Sequence[StepView], read: Callable[[str], str], show: Callable[[str], None]
 ) -> None:
-    """Show the steps that the user asks for, until the end or `q`.
-
-    Args:
-        views: The episode.
-        read: Asks for a line, as `input` does.
-        show: Prints a text.
-    """
+    """Show the steps that the user asks for, until the end or `q`."""
     order, at, jumps = spikes(views), 0, 0
     while True:
         show(page(views, at))
@@ -120,28 +114,28 @@ def step_through(
 
 def page(views: Sequence[StepView], at: int) -> str:
     """Return one step as text, with what changed since the step before."""
-    view, before = views[at], views[at - 1] if at else None
+    view, rows = views[at], _rows(views[at])
+    earlier = _rows(views[at - 1]) if at else {}
+    width = max(len(printable(name)) for _, name in rows) + 2
     lines = [f"step {view.step} of {len(views)}"]
-    rows = [(name, value, "observation") for name, value in view.observation.items()]
-    rows += [("" if i else "action", value, "action") for i, value in enumerate(view.action)]
-    rows += [("reward", view.reward, "reward")]
-    rows += [(f"  {name}", value, "terms") for name, value in view.terms.items()]
-    rows += [] if view.value is None else [("value", view.value, "value")]
-    width = max(len(printable(name)) for name, _, _ in rows) + 2
-    for name, value, kind in rows:
-        change = ""
-        if before is not None and kind in ("observation", "terms"):
-            change = _change(value, getattr(before, kind).get(name.strip()))
-        elif before is not None and kind in ("reward", "value"):
-            change = _change(value, getattr(before, kind))
-        lines.append(f"  {printable(name):<{width}}{value:>12.5g}{change}")
+    for key, value in rows.items():
+        change = value - earlier.get(key, value)
+        told = f"  ({change:+.3g})" if change and key[0] != "action" else ""
+        lines.append(f"  {printable(key[1]):<{width}}{value:>12.5g}{told}")
     if view.end is not None:
         lines.append(f"  the end: {printable(view.end)}")
     return "\n".join(lines)
 
 
-def _change(value: float, before: float | None) -> str:
-    return "" if before is None or value == before else f"  ({value - before:+.3g})"
+def _rows(view: StepView) -> dict[tuple[str, str], float]:
+    """Return the numbers of a step by their kind and name."""
+    several = len(view.action) > 1
+    actions = {f"action {i}" if several else "action": x for i, x in enumerate(view.action)}
+    rows = {("observation", name): value for name, value in view.observation.items()}
+    rows |= {("action", name): value for name, value in actions.items()}
+    rows["reward", "reward"] = view.reward
+    rows |= {("terms", f"  {name}"): value for name, value in view.terms.items()}
+    return rows if view.value is None else rows | {("value", "value"): view.value}
 
 
 def table(views: Sequence[StepView]) -> str:

@@ -24,12 +24,7 @@ class Layer:
 
 
 def watch_units(network: Any, act: Callable[[], Any]) -> list[Layer]:
-    """Return the layers that took part in a call.
-
-    Args:
-        network: The policy's.
-        act: Lets it act on a batch of observations, and ask its critic.
-    """
+    """Return the layers that took part in a call."""
     seen: dict[str, tuple[str, torch.Tensor, torch.Tensor]] = {}
 
     def note(name: str, kind: str) -> Callable[..., None]:

@@ -135,16 +135,7 @@ def _frames(
 def describe(
     step: Step, number: int, episode_return: float, kind: str | None, value: Any, ended: str
 ) -> list[str]:
-    """Return the lines beside a picture; a tab leads to the second column.
-
-    Args:
-        step: Of one environment.
-        number: Its number in the episode.
-        episode_return: Sum of rewards so far.
-        kind: `V`, `Q`, or None for a policy without a critic.
-        value: What the critic expects, shape (1,).
-        ended: How the episode before ended, empty for not shown.
-    """
+    """Return the lines beside a picture; a tab leads to the second column."""
     lines = [f"step\t{number}", f"return\t{episode_return:.2f}"]
     lines += [f"reward\t{float(step.reward[0]):+.3f}"]
     if kind is not None and value is not None:

@@ -121,10 +121,8 @@ def find_best(
     if metric not in METRICS:
         raise ConfigError(f"metric={printable(metric)} is none of {', '.join(METRICS)}.")
     if top < 1 or episodes < FEWEST_EPISODES:
-        raise ConfigError(
-            f"top={top} and episodes={episodes} must be at least 1 and {FEWEST_EPISODES}: an "
-            "interval from fewer episodes says little."
-        )
+        least = f"must be at least 1 and {FEWEST_EPISODES}"
+        raise ConfigError(f"top={top} and episodes={episodes} {least}.")
     store, records = _read(url)
     matching = _matching(records, {"algo": algo, "env": env}, store.url)
     ranked = _ranked(matching, metric)
@@ -173,10 +171,7 @@ def _read(url: str) -> tuple[ArtifactStore, dict[str, LiveRecord]]:
             store = open_store(parent)
             records = LiveRecords(store, sweep).read()
     if not records:
-        raise ConfigError(
-            f"{printable(url)} has no runs. Give a store or STORE/SWEEP, as `rlzoo-plus ls STORE` "
-            "lists them."
-        )
+        raise ConfigError(f"{printable(url)} has no runs. `rlzoo-plus ls STORE` lists them.")
     return store, records
 
 
@@ -208,16 +203,8 @@ def _ranked(records: list[LiveRecord], metric: str) -> list[Candidate]:
         is_sound = recorded is not None and (metric != "success" or 0 <= recorded <= 1)
         if record.state == FINISHED and recorded is not None and is_sound and is_name(record.run):
             seed, steps = (_whole(record.record.get(name)) for name in ("seed", "steps"))
-            found.append(
-                Candidate(
-                    run=record.run,
-                    algo=_text(record, "algo"),
-                    env=_text(record, "env"),
-                    seed=seed,
-                    steps=steps,
-                    recorded=recorded,
-                )
-            )
+            algo, env = _text(record, "algo"), _text(record, "env")
+            found.append(Candidate(record.run, algo, env, seed, steps, recorded))
     if not found:
         raise ConfigError(f"none of the finished runs has a {METRICS[metric]} on record.")
     return sorted(found, key=lambda candidate: (-candidate.recorded, candidate.run))
@@ -246,10 +233,8 @@ def _state(record: LiveRecord) -> str:
 def _check_record(candidate: Candidate, run: Run) -> None:
     config = run.config
     if (config.algo.name, str(config.env.name)) != (candidate.algo, candidate.env):
-        raise ConfigError(
-            f"its record says {candidate.algo} on {candidate.env}, and its configuration "
-            f"{printable(config.algo.name)} on {printable(config.env.name)}"
-        )
+        own = f"{printable(config.algo.name)} on {printable(config.env.name)}"
+        raise ConfigError(f"its record says {candidate.algo} on {candidate.env}, and it is {own}")
 
 
 def _play(run: Run, candidate: Candidate, metric: str, episodes: int) -> Played:

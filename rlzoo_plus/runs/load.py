@@ -39,9 +39,6 @@ log = logging.getLogger(__name__)
 def load(arguments: list[str]) -> RunConfig:
     """Return the configuration of a command line, as `train` does, without training.
 
-    Args:
-        arguments: Overrides and `--config-dir`.
-
     Raises:
         ConfigError: The configuration is wrong.
     """
@@ -117,10 +114,6 @@ class Resolver:
     def resolve(self, composed: Composed, *, tunes: bool = False) -> tuple[RunConfig, list[str]]:
         """Return the checked configuration, and notes for the user.
 
-        Args:
-            composed: What Hydra has composed.
-            tunes: Whether it may be that of a study.
-
         Raises:
             ConfigError: The configuration is wrong.
         """
@@ -133,10 +126,7 @@ class Resolver:
         resolved = resolve(composed.values, env_name=choices.get("env"))
         config = resolved.config
         if config.hpo is not None and not tunes:
-            raise ConfigError(
-                f"hpo={choices.get('hpo')} is a study of many runs: add -m (and leave "
-                "hydra/sweeper to hpo)."
-            )
+            raise ConfigError(f"hpo={choices.get('hpo')} is a study of many runs: add -m.")
         if config.init_from is not None:
             # Reading weights takes torch.
             from rlzoo_plus.training.warm_start import with_source

@@ -20,6 +20,8 @@ from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 
+_RESTART = "restart=true trains a new run here and moves this one aside."
+
 
 class BusyError(ConfigError):
     """Another process trains in the directory."""
@@ -62,10 +64,8 @@ def plan_run(config: RunConfig) -> Plan:
     if not run_dir.has_begun():
         return Plan(Start.NEW, config, run_dir)
     if run_dir.lock.is_held_elsewhere():
-        raise BusyError(
-            f"run_dir={config.run_dir}: another process is training there. "
-            "Wait for it, stop it, or choose another directory."
-        )
+        how = "Wait for it, stop it, or choose another directory."
+        raise BusyError(f"run_dir={config.run_dir}: another process is training there. {how}")
     if config.restart:
         return Plan(Start.RESTART, config, run_dir)
     status = run_dir.read_status()
@@ -94,15 +94,12 @@ def _refuse_without_checkpoint(run_dir: RunDir, taken: Any) -> None:
     # The zip of an imported policy need not say how many steps there were.
     if not steps and (has_trained or run_dir.final.exists()):
         raise ConfigError(
-            f"{run_dir.path} holds a policy of {known} and no checkpoint to resume from; an "
-            "imported policy has none. Evaluate or export it, or train a new run in another "
-            "directory. restart=true trains a new run here and moves this one aside."
+            f"{run_dir.path} holds a policy of {known} and no checkpoint to resume from. Evaluate "
+            f"or export it, or train a new run in another directory. {_RESTART}"
         )
     if steps and not any(store.is_whole(step) for step in reversed(steps)):
-        raise ConfigError(
-            f"{run_dir.path}: none of its {len(steps)} checkpoints is whole. restart=true starts "
-            "a new run and moves this one aside."
-        )
+        found = f"none of its {len(steps)} checkpoints is whole"
+        raise ConfigError(f"{run_dir.path}: {found}. {_RESTART}")
 
 
 def _refuse_imported(run_dir: RunDir) -> None:
@@ -113,19 +110,13 @@ def _refuse_imported(run_dir: RunDir) -> None:
     name = imported.get("imported_from") if isinstance(imported, dict) else None
     where = f"was imported from {printable(name)}" if name else "was imported"
     raise ConfigError(
-        f"{run_dir.path}: its policy {where}, without the optimizer and training state: it cannot "
-        "resume. Evaluate or export it, or start a new run from it in another directory with "
-        f"init_from={run_dir.path}. restart=true trains a new run here and moves this one aside."
+        f"{run_dir.path}: its policy {where}, without the optimizer: it cannot resume. Start a "
+        f"new run from it in another directory with init_from={run_dir.path}. {_RESTART}"
     )
 
 
 def plan_resume(run_dir: RunDir, before: RunConfig, overrides: Sequence[str] = ()) -> Plan:
     """Plan how a run resumes, with what may change.
-
-    Args:
-        run_dir: The run, wherever it is now.
-        before: The configuration it was started with.
-        overrides: `KEY=VALUE` each.
 
     Raises:
         ConfigError: An override cannot be read or may not change, or the run cannot resume.

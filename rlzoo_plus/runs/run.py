@@ -164,10 +164,8 @@ class Run:
         if self._place is None:
             raise ConfigError("the run has not begun: call its train() first.")
         if self._place.is_bundle:
-            raise ConfigError(
-                f"{printable(self._place.path)} is a bundle: a policy alone, without the run that "
-                "trained it. Open the run's directory for this."
-            )
+            name = printable(self._place.path)
+            raise ConfigError(f"{name} is a bundle: a policy alone. Open its run's directory.")
         return RunDir(self._place.path)
 
     @property
@@ -299,10 +297,8 @@ class Run:
 
         if self._place is not None and self._place.is_bundle:
             if which not in (None, "best"):
-                raise ConfigError(
-                    f"{printable(self._place.path)} is a bundle with one policy; {which} is in "
-                    "its run's directory."
-                )
+                name = printable(self._place.path)
+                raise ConfigError(f"{name} is a bundle, without {which}. Open its run's directory.")
             policy = load_policy(self._place.path, trust=self._trust)
         else:
             policy = load_run_policy(self.run_dir, which or self.which, trust=self._trust)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -53,10 +52,8 @@ def check_store(config: RunConfig) -> None:
     run_dir = config.run_dir or OUTPUTS / str(config.env.name) / config.algo.name / "run"
     name = name_in_store(Path(run_dir), config.sweep)
     if not is_name(name):
-        raise ConfigError(
-            f"store={printable(config.store)}: the run would have the name {printable(name)!r} "
-            "there, which has special characters. Choose another run_dir."
-        )
+        why = f"the name {printable(name)!r} has special characters"
+        raise ConfigError(f"store={printable(config.store)}: {why}. Choose another run_dir.")
 
 
 def name_in_store(path: Path, sweep: str | Path | None = None) -> str:
@@ -111,10 +108,8 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
     store = open_store(store_url)
     worker = holder(store, name)
     if worker is not None:
-        raise ConfigError(
-            f"{printable(url)}: {printable(worker, 80)} trains this run now, or was killed in the "
-            "last three minutes. Wait until that is over."
-        )
+        who = f"{printable(worker, 80)} trains this run now, or was killed minutes ago"
+        raise ConfigError(f"{printable(url)}: {who}. Wait until that is over.")
     try:
         pull_run(store, name, path)
     except DamagedFolderError as error:
@@ -122,7 +117,6 @@ def bring_to_resume(url: str) -> tuple[Path, str]:
     return path, store_url
 
 
-@contextlib.contextmanager
 def kept_in_store(
     config: RunConfig,
     run_dir: RunDir,
@@ -131,7 +125,7 @@ def kept_in_store(
     *,
     resumes: bool,
     take_ended: bool,
-) -> Iterator[StoreSync | None]:
+) -> contextlib.AbstractContextManager[StoreSync | None]:
     """Send a run to `config.store` while it trains inside, and the rest at the end.
 
     Nothing that the store does fails the run or keeps it from training, except that it is asked to
@@ -146,24 +140,13 @@ def kept_in_store(
         take_ended: Whether it may replace or extend an ended run of its name in the store.
     """
     if config.store is None:
-        yield None
-        return
+        return contextlib.nullcontext()
+    about = {"resumes": resumes, "take_ended": take_ended}
     try:
-        sync = StoreSync(config, run_dir, stop, console, resumes=resumes, take_ended=take_ended)
+        return StoreSync(config, run_dir, stop, console, about)
     except OSError as error:
         console.print(f"warning: nothing is sent to {config.store}: {error}", markup=False)
-        yield None
-        return
-    try:
-        yield sync
-    except KeyboardInterrupt:
-        # It sends the rest by itself, and ends.
-        sync.leave()
-        raise
-    except BaseException:
-        sync.finish()
-        raise
-    sync.finish()
+        return contextlib.nullcontext()
 
 
 class StoreSync:
@@ -184,11 +167,9 @@ class StoreSync:
         run_dir: RunDir,
         stop: StopRequest,
         console: Console,
-        *,
-        resumes: bool,
-        take_ended: bool,
+        about: dict[str, bool],
     ) -> None:
-        """Start it; see `kept_in_store`."""
+        """Start it; `about` is more of its ticket, see `Sender`."""
         from rlzoo_plus.analysis.progress import about_run
         from rlzoo_plus.store.mirror import RUNS
 
@@ -204,9 +185,8 @@ class StoreSync:
             "run": name,
             "path": str(run_dir.path.absolute()),
             "about": about_run(config),
-            "resumes": resumes,
-            "take_ended": take_ended,
             "parent": os.getpid(),
+            **about,
             **self.intervals,
         }
         self._process = subprocess.Popen(
@@ -220,6 +200,16 @@ class StoreSync:
         self._write(json.dumps(ticket).encode() + b"\n")
         self._listener = threading.Thread(target=self._listen, name="store", daemon=True)
         self._listener.start()
+
+    def __enter__(self) -> StoreSync:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            # It sends the rest by itself, and ends.
+            self.leave()
+        else:
+            self.finish()
 
     def finish(self) -> None:
         """Wait until the rest is sent, or given up; print where it is, or what to do."""

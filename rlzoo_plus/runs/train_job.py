@@ -106,15 +106,10 @@ def check_before_building(plan: Plan) -> str | None:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             is_file = path.is_file() or isinstance(error, FileExistsError)
-            raise ConfigError(
-                f"run_dir={plan.config.run_dir} cannot be made: "
-                f"{'it is a file' if is_file else error.strerror}. Choose another directory."
-            ) from error
+            reason = "it is a file" if is_file else error.strerror
+            raise ConfigError(f"run_dir={path}: {reason}. Choose another directory.") from error
         if not os.access(path, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"run_dir={plan.config.run_dir} cannot be written to. Choose another directory, or "
-                "change its permissions."
-            )
+            raise ConfigError(f"run_dir={path} cannot be written to. Choose another directory.")
     return facts.replay_problem
 
 
@@ -170,11 +165,11 @@ def run_plan(
     is_resumed = plan.start is Start.RESUME
     # A job of a sweep has the name of its content: the same one may be in the store already.
     may_replace = is_sweep or plan.start is not Start.NEW
-    keep = kept_in_store(
-        config, run_dir, request, console, resumes=is_resumed, take_ended=may_replace
-    )
     try:
         trust = trust_option(config, to_train=True)
+        keep = kept_in_store(
+            config, run_dir, request, console, resumes=is_resumed, take_ended=may_replace
+        )
         with keep as sync, _explained(run_dir, is_resumed=is_resumed, trust=trust):
             print_header(console, config, run_dir, problem)
             manager = ExpManager(
@@ -262,7 +257,6 @@ def move_aside(run_dir: RunDir) -> Path:
 
 
 def _provenance(config: RunConfig, problem: str | None) -> dict[str, Any]:
-
     # A file of each of the user's own packages; a folder without __init__.py stands for itself.
     files: list[Path] = []
     for name in own_modules(config):

@@ -14,7 +14,6 @@ from rlzoo_plus.artifacts.untrusted import one_line, printable
 from rlzoo_plus.config.own_code import own_code
 from rlzoo_plus.config.resolve import load_stored
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.store.cache import LARGEST_LIGHT_BYTES, LIGHT_FILES
 from rlzoo_plus.store.contract import ArtifactStore
 from rlzoo_plus.store.mirror import RUNS
@@ -96,7 +95,7 @@ def _check_code(here: Path, config: RunConfig) -> None:
         # It ended before it began.
         return
     try:
-        named = own_code(load_stored(run.read_config(), check_types))
+        named = own_code(load_stored(run.read_config()))
     except (OSError, ValueError) as error:
         raise DamagedFolderError(f"its configuration is damaged: {one_line(error)}") from error
     foreign = [name for name in named if name not in own_code(config)]

@@ -17,7 +17,6 @@ from rlzoo_plus.artifacts.untrusted import LONGEST_LINE, one_line, printable
 from rlzoo_plus.config.references import refuse_secrets
 from rlzoo_plus.config.resolve import config_hash, infra_of, load_stored
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import ConfigError
 
 # Their jobs run on this machine; what another machine has is not known here.
@@ -114,7 +113,7 @@ def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
         raise ConfigError(f"{sweep}: the ledger has no configuration of {printable(key)}.")
     placed = {**data, "run_dir": str(path), "sweep": str(sweep)}
     try:
-        config = load_stored(placed, check_types)
+        config = load_stored(placed)
     except ValueError as error:
         damage = f"the configuration of {printable(key)} is damaged: {one_line(error)}."
         raise ConfigError(f"{sweep}: {damage}") from error

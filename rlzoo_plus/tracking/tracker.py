@@ -76,11 +76,6 @@ class Tracker(Protocol):
 def load_package(tracker: str, package: str, environment: Mapping[str, str]) -> ModuleType:
     """Import a tracker's library on first use.
 
-    Args:
-        tracker: Name of the tracker, and of the extra of rlzoo-plus that installs the library.
-        package: The module to import.
-        environment: Variables set before the import, which reads them.
-
     Raises:
         ConfigError: The package is not installed.
     """
@@ -89,22 +84,14 @@ def load_package(tracker: str, package: str, environment: Mapping[str, str]) -> 
         return import_module(package)
     except ModuleNotFoundError as error:
         missing = (error.name or package).partition(".")[0]
-        raise ConfigError(
-            f"tracker={tracker} needs the package {missing}. "
-            f"Install it: pip install 'rlzoo-plus[{tracker}]'"
-        ) from error
+        how = f"Install it: pip install 'rlzoo-plus[{tracker}]'"
+        raise ConfigError(f"tracker={tracker} needs the package {missing}. {how}") from error
 
 
 def check_kwargs(
     where: str, kwargs: Mapping[str, Any], known: Iterable[str], taken: Mapping[str, str]
 ) -> None:
     """Refuse arguments that the service does not know, or that are set elsewhere.
-
-    Args:
-        where: The key that holds them, e.g. `tracker.kwargs`.
-        kwargs: The arguments.
-        known: The names that the service takes.
-        taken: Names that are set elsewhere, and where.
 
     Raises:
         ConfigError: A name is unknown or taken.

@@ -182,7 +182,7 @@ def test_the_second_picture_is_taken_where_the_episode_ends():
 def test_random_play_of_a_seed_is_the_same_each_time():
     first, second = (robot_env(), robot_env())
     pictures = [play_randomly(env, 1e-9) for env in (first, second)]
-    assert pictures[0].reward == pictures[1].reward
+    assert pictures[0].rewards == pictures[1].rewards
     first.close()
     second.close()
 

@@ -129,10 +129,7 @@ STRICT_YAML += ["[" * 200_000, "- " * 200_000, "{a: " * 200_000]
 
 
 @pytest.mark.parametrize("text", STRICT_YAML, ids=lambda text: text[:12])
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_yaml_is_parsed_strictly(text, is_fast, monkeypatch):
-    if not is_fast:
-        monkeypatch.setattr("rlzoo_plus.artifacts.untrusted._FAST", None)
+def test_yaml_is_parsed_strictly(text):
     with pytest.raises(ValueError, match=r".+"):
         parse_yaml(text.encode())
 

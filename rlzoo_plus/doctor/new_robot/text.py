@@ -85,27 +85,20 @@ def check_name(name: str, folder: Path) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         plain = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_0123456789")
         hint = f" Did you mean {plain!r}?" if plain and plain != name else ""
-        raise ConfigError(
-            f"{name!r} is no name for a module: it needs small letters, digits and _, a letter "
-            f"first, and must be no keyword of Python.{hint}"
-        )
+        rule = "small letters, digits and _, a letter first, and no keyword of Python"
+        raise ConfigError(f"{name!r} is no name for a module: it needs {rule}.{hint}")
     module, config = _paths(name, folder)
+    other = f"exists already, and yours would hide it. Choose another name, such as my_{name}."
     shipped = conf_dir() / "env" / f"{name}.yaml"
     if shipped.is_file() and shipped.resolve() != config.resolve():
-        raise ConfigError(
-            f"env={name} exists already, in {shipped.parent}, and yours would hide it. Choose "
-            f"another name, such as my_{name}."
-        )
+        raise ConfigError(f"env={name} {other}")
     try:
         spec = importlib.util.find_spec(name)
         origin = module.resolve() if spec is None else Path(spec.origin or "")
     except (ImportError, ValueError):
         origin = None
     if name in sys.stdlib_module_names or origin != module.resolve():
-        raise ConfigError(
-            f"a module {name} exists already, and one of the two would hide the other. Choose "
-            f"another name, such as my_{name}."
-        )
+        raise ConfigError(f"a module {name} {other}")
 
 
 def write_robot(
@@ -119,10 +112,8 @@ def write_robot(
     paths = _paths(new.module, new.folder)
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
-        raise ConfigError(
-            f"{' and '.join(existing)} exist{'s' if len(existing) == 1 else ''} already. Choose "
-            "another name, or replace it with --force."
-        )
+        fix = "Choose another name, or replace it with --force."
+        raise ConfigError(f"{' and '.join(existing)} exists already. {fix}")
     for path, text in zip(paths, _texts(new, urdf, robot), strict=True):
         try:
             write_atomic(path, text)
@@ -204,10 +195,7 @@ def _joint_lines(new: NewRobot, robot: RobotSurvey) -> Iterator[str]:
             values["turns"] = "True"
         inside = ", ".join(f"{key}={value}" for key, value in values.items())
         yield f"    # {_about(joint)}"
-        line = f"    {_quoted(joint.name)}: Joint({inside}),"
-        if len(line) > LINE_LENGTH:
-            line = f"    {_quoted(joint.name)}: Joint(\n        {inside}\n    ),"
-        yield line
+        yield _call(f"{_quoted(joint.name)}: Joint", inside)
 
 
 def _mimic_lines(robot: RobotSurvey) -> Iterator[str]:
@@ -218,12 +206,13 @@ def _mimic_lines(robot: RobotSurvey) -> Iterator[str]:
     yield "MIMIC = ("
     for one in robot.mimic:
         names = f"{_quoted(one.joint)}, {_quoted(one.leader)}"
-        line = f"    Mimic({names}, {_short(one.multiplier)}, {_short(one.offset)}),"
-        if len(line) > LINE_LENGTH:
-            inside = line.strip()[len("Mimic(") : -len("),")]
-            line = f"    Mimic(\n        {inside}\n    ),"
-        yield line
+        yield _call("Mimic", f"{names}, {_short(one.multiplier)}, {_short(one.offset)}")
     yield ")"
+
+
+def _call(name: str, inside: str) -> str:
+    line = f"    {name}({inside}),"
+    return line if len(line) <= LINE_LENGTH else f"    {name}(\n        {inside}\n    ),"
 
 
 def _scale(joint: JointSurvey, new: NewRobot, lowest: float, highest: float) -> float:

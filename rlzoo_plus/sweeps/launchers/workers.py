@@ -22,7 +22,6 @@ from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.config.resolve import validate_config
 from rlzoo_plus.config.schema import PositiveFloat, RunConfig, Section
-from rlzoo_plus.config.sections import check_types
 from rlzoo_plus.errors import EXIT_ENDED, EXIT_FAILED, EXIT_SIGTERM, ConfigError
 from rlzoo_plus.store.contract import StoreError, is_name, open_store
 from rlzoo_plus.store.download import append_log, bring_run
@@ -316,7 +315,7 @@ class WorkersHandle:
             submitter = self._launcher.submitter
             append_log(submitter.store, submitter.run(self.key), self._spec.log)
         else:
-            config = validate_config(self._spec.data["config"], check_types)
+            config = validate_config(self._spec.data["config"])
             self._launcher.bring(self.key, self._run_dir, config)
 
     def _end_of(self, live: LiveRecord) -> JobEnd:
