@@ -47,7 +47,7 @@ def _refused(config: RunConfig, spec: AlgorithmSpec) -> Iterator[tuple[str, Any,
         yield "freeze", config.freeze, "cannot keep parts as they are. Leave freeze out."
     if config.export.sb3_zip:
         yield "export.sb3_zip", "true", "would need pickled code. Use the bundles best/ or final/."
-    for callback in {*_OF_TORCH} & {*chosen_names(config, CALLBACKS)}:
+    for callback in sorted({*_OF_TORCH} & {*chosen_names(config, CALLBACKS)}):
         yield "callbacks", callback, "has no networks of torch. Leave it out."
     rate = config.algo.hyperparams.get("learning_rate")
     if isinstance(rate, str) and "learning_rate" not in spec.schedules:

@@ -25,10 +25,10 @@ from rlzoo_plus.sweeps.multirun import MULTIRUN, Multirun, is_search, several_sw
 from rlzoo_plus.sweeps.probe import ProbeResult
 from rlzoo_plus.sweeps.refusals import ON_THIS_MACHINE, Refusals
 from rlzoo_plus.sweeps.sweep_view import SweepView
-from rlzoo_plus.tuning.study_plan import StudyPlan, make_plan, study_mistakes
 
 if TYPE_CHECKING:
     from rlzoo_plus.config.composer import Composed
+    from rlzoo_plus.tuning.study_plan import StudyPlan
 
 DRAWS = 50
 _MOST_NAMED = 3
@@ -240,6 +240,9 @@ class _Jobs(Multirun):
 
     def tune(self, arguments: Sequence[str], compose: Callable[[Sequence[str]], Composed]) -> None:
         """Draw trials of the study; none is run."""
+        # Importing Optuna takes a second.
+        from rlzoo_plus.tuning.study_plan import make_plan, study_mistakes
+
         plan, notes = make_plan(self.arguments, compose)
         self.together += [*map(error, study_mistakes(plan)), *map(warning, notes)]
         self.found += [_draw(plan, number) for number in range(DRAWS)]

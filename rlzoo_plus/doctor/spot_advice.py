@@ -24,8 +24,8 @@ def notice_advice(
     if rate and steps is not None and steps / rate > NOTICE_S:
         yield (
             f"an iteration of {where} takes about {duration(steps / rate)} ({how}, at {rate:,.0f} "
-            f"steps/s), longer than a Spot machine's notice of two minutes: what was trained since "
-            "the last checkpoint is lost each time. Make it shorter, or set infra.spot=false."
+            "steps/s), longer than a Spot machine's notice of two minutes. Make it shorter, or set "
+            "infra.spot=false."
         )
     gap = _checkpoint_gap_s(config, rate)
     if gap is None:

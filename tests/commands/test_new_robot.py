@@ -52,7 +52,7 @@ def test_files_are_replaced_only_by_force(answer, tmp_path):
         (["mine", "--urdf", "plane.urdf"], ["no joint that moves"]),
         (["mine", "--urdf", "broken.urdf"], ["is not XML", "line 1"]),
         (["mine", "--urdf", "no_mesh.urdf"], ["cannot find 'gone.stl'", "beside it"]),
-        (["mine", "--urdf", "latin.urdf"], ["not UTF-8", "0xe9", "iconv"]),
+        (["mine", "--urdf", "latin.urdf"], ["not XML in UTF-8", "0xe9"]),
         (["mine", *URDF, "--mode", "velocty"], ["'velocty'", "'velocity'"]),
         (["mine", *URDF, "--mode", "pd"], ["--mode position", "docs/own_robot.md"]),
         (["mine", *URDF, "--rest", "hed=1"], ["--rest hed=1", "head_swivel"]),

@@ -110,10 +110,8 @@ def _load(simulation: Simulation, urdf: UrdfFile) -> int:
     # What follows a missing mesh, and what precedes it, is not the cause.
     causes = [line for line in lines if "cannot find" in line or "invalid mesh" in line] or lines
     reason = printable("; ".join(causes) or "it does not say why")
-    raise ConfigError(
-        f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. Fix the file; missing meshes "
-        "are looked for beside it."
-    )
+    fix = "Fix the file; missing meshes are looked for beside it"
+    raise ConfigError(f"--urdf {urdf.path}: PyBullet cannot load it: {reason}. {fix}.")
 
 
 def _joints(simulation: Simulation, body: int, urdf: UrdfFile) -> list[JointSurvey]:
@@ -165,10 +163,8 @@ def _at_rest(joints: list[JointSurvey], given: Sequence[str]) -> list[JointSurve
             raise ConfigError(f"--rest {text} matches no joint. Choose among: {names}.")
         for joint in joints:
             if matches(joint.name) and not joint.endless and not joint.lower <= rest <= joint.upper:
-                raise ConfigError(
-                    f"--rest {text}: {joint.name} moves from {joint.lower:g} to {joint.upper:g}. "
-                    "Choose a value in that range."
-                )
+                limits = f"from {joint.lower:g} to {joint.upper:g}"
+                raise ConfigError(f"--rest {text}: {joint.name} moves {limits}. Choose among them.")
         joints = [replace(joint, rest=rest) if matches(joint.name) else joint for joint in joints]
     return joints
 
@@ -210,9 +206,8 @@ def _check_motion(simulation: Simulation, body: int, joints: Sequence[int], urdf
     base = simulation.bind(pybullet.getBasePositionAndOrientation)(body)[0]
     if not np.isfinite([*positions, *base]).all():
         raise ConfigError(
-            f"--urdf {urdf.path}: PyBullet computes positions that are no numbers within "
-            f"{_STEPS_TO_SEE_IT_MOVE} steps. State the <mass> and <inertia> of every link that a "
-            "joint moves, all above 0."
+            f"--urdf {urdf.path}: PyBullet computes positions that are no numbers. State the "
+            "<mass> and <inertia> of every link that a joint moves, all above 0."
         )
 
 

@@ -55,10 +55,7 @@ def read_urdf(given: str) -> UrdfFile:
     kinds = {joint: element.get("type", "") for joint, element in joints.items()}
     _check_names(root, where)
     if not any(kind in _MOVABLE for kind in kinds.values()):
-        raise ConfigError(
-            f"{where} has no joint that moves: none of its {len(kinds)} joints is "
-            f"{', '.join(_MOVABLE[:-1])} or {_MOVABLE[-1]}. Give the URDF of a robot."
-        )
+        raise ConfigError(f"{where} has no joint that moves. Give the URDF of a robot.")
     links = {link.get("name", ""): link for link in root.findall("link")}
     if (problem := _tree_problem(joints, links)) is not None:
         raise ConfigError(
@@ -73,8 +70,7 @@ def read_urdf(given: str) -> UrdfFile:
         if _end(joints[joint], "parent") == "world" and "world" in without_mass:
             raise ConfigError(
                 f"{where}: joint {printable(joint)} is floating, and PyBullet would weld it to the "
-                "link world. Take both out: with the link below as its root the robot is free to "
-                "move."
+                "link world. Take both out: without them the robot is free to move."
             )
     moved = {_end(joint, "child") for joint in joints.values() if joint.get("type") in _MOVABLE}
     return UrdfFile(
@@ -95,8 +91,7 @@ def _check_names(root: ElementTree.Element, where: str) -> None:
         if tag == "joint" and len(names) > _MOST_JOINTS:
             raise ConfigError(
                 f"{where} has {len(names)} joints, fixed ones included, and PyBullet takes at most "
-                f"{_MOST_JOINTS}. Make one link of those that are fixed to each other, or take "
-                "parts away, such as fingers."
+                f"{_MOST_JOINTS}. Make one link of those that are fixed to each other."
             )
         for name, count in Counter(names).items():
             if count > 1 or not name.isprintable():
@@ -170,10 +165,8 @@ def _check_limit(limit: ElementTree.Element, kind: str, of_joint: str) -> None:
     lower, upper = given.get("lower", 0.0), given.get("upper", 0.0)
     # Nothing else in a URDF says that a joint slides without limits.
     if lower > upper and kind == "revolute":
-        raise ConfigError(
-            f"{of_joint} has lower={lower:g} above upper={upper:g}, which PyBullet takes for no "
-            "limits. Swap them; a joint without limits is of the type continuous."
-        )
+        limits = f"lower={lower:g} above upper={upper:g}"
+        raise ConfigError(f"{of_joint} has {limits}. Swap them, or make its type continuous.")
 
 
 def _numbers(where: str, what: str, text: str, *, is_limit: bool = False) -> list[float]:
@@ -207,10 +200,8 @@ def _mimic(joints: Mapping[str, ElementTree.Element], where: str) -> dict[str, M
             multiplier *= sum(_numbers(name, "multiplier", one.get("multiplier", "")) or [1.0])
             leader = one.get("joint", "")
         if leader in chain or leader not in movable:
-            raise ConfigError(
-                f"{where}: joint {printable(name)} mimics {printable(leader)!r}, which follows it "
-                "or is no joint that moves. Name another one in its <mimic>."
-            )
+            wrong = f"mimics {printable(leader)!r}, which follows it or does not move"
+            raise ConfigError(f"{where}: joint {printable(name)} {wrong}. Name another one.")
         found[name] = Mimic(name, leader, multiplier, offset)
     return found
 
@@ -229,10 +220,7 @@ def _find(given: str) -> tuple[Path, str | None]:
     known = [file.relative_to(shipped).as_posix() for file in shipped.rglob("*.urdf")]
     near = closest(given, known)
     hint = f" Did you mean {near!r} of pybullet_data?" if near else ""
-    raise ConfigError(
-        f"--urdf {given}: there is no such file, neither here nor in pybullet_data.{hint} "
-        "Give the path of a URDF."
-    )
+    raise ConfigError(f"--urdf {given}: no such file here or in pybullet_data.{hint}")
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -254,15 +242,10 @@ def _parse(path: Path) -> ElementTree.Element:
     if other:
         raise ConfigError(f"--urdf {path} is {other}, not URDF. Convert it to a URDF first.")
     if root.tag != "robot":
-        raise ConfigError(
-            f"--urdf {path} begins with <{printable(root.tag)}>, and a URDF with <robot>. Give "
-            "the path of a URDF."
-        )
+        tag = printable(root.tag)
+        raise ConfigError(f"--urdf {path} begins with <{tag}>, not <robot>. Name a URDF.")
     declared = [name.removeprefix("xmlns:") for name, uri in root.items() if "xacro" in uri]
     of_xacro = tuple(f"{prefix}:" for prefix in ("xacro", *declared))
     if path.suffix == ".xacro" or any(one.tag.startswith(of_xacro) for one in root.iter()):
-        raise ConfigError(
-            f"--urdf {path} is a xacro file. Expand it first: xacro {path.name} > "
-            f"{path.name.split('.')[0]}.urdf"
-        )
+        raise ConfigError(f"--urdf {path} is a xacro file. Expand it first: xacro IN > OUT.urdf")
     return root
