@@ -45,12 +45,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class Registry(dict[str, Any]):
-    """The objects of one kind: a mapping of shipped names to `module:attribute`, or to an object.
-
-    Attributes:
-        kind: Kind of object, e.g. `features_extractor`; part of the group of entry points.
-        key: Configuration key that chooses one, for errors.
-    """
+    """The objects of one kind: shipped names with their `module:attribute`, or with an object."""
 
     def __init__(
         self,
@@ -64,8 +59,8 @@ class Registry(dict[str, Any]):
         """Make a registry.
 
         Args:
-            kind: Kind of object.
-            key: Configuration key that chooses one.
+            kind: Kind of object, e.g. `features_extractor`; part of the group of entry points.
+            key: Configuration key that chooses one, for errors.
             shipped: The objects of this package by name.
             bases: Classes as `module:Class`; a class of the user must inherit from one.
             methods: Methods that a class of the user must have, if there are no bases.

@@ -61,11 +61,9 @@ class ZooImport:
     only: list[str] | None = None  # Ids to convert; None converts all
     # New ids of environments by their former id
     renamed: Mapping[str, str] = field(default_factory=dict)
-    # Whether an id without an environment file gets one, or is left out, as generic entries are
-    # then
+    # Whether an id without an environment file gets one; else it and generic entries are left out
     create_env_files: bool = True
-    # The content of each file that will be written
-    texts: dict[Path, str] = field(default_factory=dict)
+    texts: dict[Path, str] = field(default_factory=dict)  # Of each file that will be written
     written: list[Path] = field(default_factory=list)  # Paths in the order written
     # Paths of files that had this content already
     unchanged: list[Path] = field(default_factory=list)

@@ -58,9 +58,9 @@ class Candidate:
     """A finished run, as its worker recorded it; nothing of it is checked."""
 
     run: str  # Its name in the store
-    algo: str  # Name of the algorithm
-    env: str  # Name of the environment
-    seed: int | None  # Seed, None if it is not recorded
+    algo: str  # Its name
+    env: str  # Its name
+    seed: int | None  # None if it is not recorded
     steps: int | None  # Environment steps taken, None if they are not recorded
     recorded: float  # The metric of its best evaluation while it was trained
 
@@ -83,7 +83,7 @@ class Played:
 class Best:
     """The best run of a store."""
 
-    store: ArtifactStore  # The store
+    store: ArtifactStore
     metric: str  # A key of `METRICS`
     played: list[Played]  # The runs that played, best first
     n_tied: int  # How many of the first ones cannot be told apart; 1 if the first is the best

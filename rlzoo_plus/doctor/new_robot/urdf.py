@@ -28,7 +28,7 @@ _NUMBERS = {"axis": ("xyz",), "origin": ("xyz", "rpy"), "mimic": ("multiplier", 
 class UrdfFile:
     """The text of a URDF."""
 
-    path: Path  # Its path
+    path: Path
     name: str | None  # Its path inside `pybullet_data`, None for a file of the user
     endless: frozenset[str]  # Names of the joints without limits
     without_mass: tuple[str, ...]  # Names of the links for which PyBullet assumes 1 kg
