@@ -49,10 +49,10 @@ def before_torch(config: RunConfig) -> None:
     """Set what PyTorch reads as it is imported; a command calls it before that.
 
     Raises:
-        ConfigError: This process cannot compute as `fast` or `fast_math` says.
+        ConfigError: `fast` is set, and the room stays out.
     """
     if not _why_out("startup"):
-        _import("startup").before_torch(config)
+        _import("startup").before_torch()
     require(config)
 
 
@@ -63,34 +63,13 @@ def import_compiler_late() -> None:
 
 
 def require(config: RunConfig) -> None:
-    """Check that this process computes as `fast` and `fast_math` say, and switch it if it can.
+    """Check that a run can be as fast as `fast` says.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: `fast` is set, and the room stays out.
     """
-    for key, module in (("fast", "door"), ("fast_math", "fast_math")):
-        value = getattr(config, key)
-        if value and (reason := _why_out(module)):
-            raise ConfigError(f"{key}={str(value).lower()}: {reason}. Leave {key}=false.")
-    if not _why_out("fast_math"):
-        _import("fast_math").require(fast=config.fast_math)
-
-
-def computes_fast_math() -> bool:
-    """Return whether this process computes with `fast_math=true`."""
-    return not _why_out("fast_math") and bool(_import("fast_math").is_fast())
-
-
-def compile_fast_math() -> None:
-    """Compile the switch of `fast_math`, so that a server of processes that train can load it."""
-    if not _why_out("fast_math"):
-        _import("fast_math").prepare()
-
-
-def load_fast_math() -> None:
-    """Load the switch of `fast_math` if it is compiled; that must come before PyTorch."""
-    if not _why_out("fast_math"):
-        _import("fast_math").load_switch(compiles=False)
+    if config.fast and (reason := _why_out("door")):
+        raise ConfigError(f"fast={str(config.fast).lower()}: {reason}. Leave fast=false.")
 
 
 @cache

@@ -50,10 +50,9 @@ def parts(network: NetworkConfig) -> dict[str, Any]:
 
 def attach_accelerators(_agent: Any, config: RunConfig, spec: AlgorithmSpec) -> None:
     """Say which settings have no effect on a new agent."""
-    for key in ("fast", "fast_math"):
-        if value := getattr(config, key):
-            value = str(value).lower()
-            log.warning("%s=%s has no effect: %s computes with JAX", key, value, spec.name)
+    if config.fast:
+        value = str(config.fast).lower()
+        log.warning("fast=%s has no effect: %s computes with JAX", value, spec.name)
     if config.record_updates:
         log.info("updates are not recorded: %s compiles them with JAX", spec.name)
 

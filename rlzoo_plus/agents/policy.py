@@ -179,7 +179,7 @@ def acting_config(config: RunConfig) -> dict[str, Any]:
         ("hpo", "tracker", "run_dir", "sweep", "store", "init_from")
     )
     acting |= {"callbacks": [], "freeze": [], "infra": InfraConfig(name="local")}
-    acting |= {"record_updates": True, "fast": False, "fast_math": False, "profile": False}
+    acting |= {"record_updates": True, "fast": False, "profile": False}
     acting["eval"] = config.eval.model_copy(update={"beside": "auto"})
     acting["env"] = config.env.model_copy(update={"kwargs": {}})
     return config.model_copy(update=acting).model_dump(mode="json")

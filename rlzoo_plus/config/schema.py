@@ -54,6 +54,13 @@ def _one_line(value: str) -> str:
     return value
 
 
+def _removed(value: bool) -> bool:
+    # Stored configurations say `fast_math: false`.
+    if value:
+        raise ValueError("was removed. Use fast=true, or fast=bfloat16 where it is faster")
+    return value
+
+
 # A double counts exactly up to here, and no run takes as many steps.
 LARGEST = 10**15
 # Each reset is the beginning of an episode, before the first step.
@@ -399,7 +406,7 @@ class RunConfig(Section):
     num_threads: Annotated[Count, Field(le=MOST_THREADS)] | Literal["auto"]
     record_updates: bool = True
     fast: bool | Literal["bfloat16"] = False
-    fast_math: bool = False
+    fast_math: Annotated[bool, AfterValidator(_removed)] = False
     profile: bool | Literal["torch"] = False
     run_dir: Text | None
     sweep: Text | None = None

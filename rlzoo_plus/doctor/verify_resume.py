@@ -15,7 +15,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from rlzoo_plus import accelerators
 from rlzoo_plus.analysis.run_list import aligned
 from rlzoo_plus.artifacts.run_dir import FINISHED, RunDir
 from rlzoo_plus.config.catalog import get_algorithm
@@ -211,8 +210,6 @@ def _temporary_files(checkpoints: Path) -> set[str]:
 
 
 def _start(config: RunConfig, path: Path) -> BaseProcess:
-    if config.fast_math:
-        accelerators.compile_fast_math()
     process = _context().Process(target=_train, args=(config.model_dump(), str(path)))
     process.start()
     return process

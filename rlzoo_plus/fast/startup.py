@@ -9,12 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-from rlzoo_plus.fast import fast_math
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
+from typing import Any
 
 _COMPILER = "torch._dynamo"
 # How often an idle thread of PyTorch looks for work before it sleeps: some 40 microseconds, longer
@@ -24,14 +19,8 @@ SPINS = ("GOMP_SPINCOUNT", "2000")
 _OF_THE_USER = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
-def before_torch(config: RunConfig) -> None:
-    """Set what PyTorch reads as it is imported: how its threads wait, and `fast_math`.
-
-    Raises:
-        ConfigError: This process cannot compute as `fast_math` says.
-    """
-    if config.fast_math:
-        fast_math.load_switch(compiles=True)
+def before_torch() -> None:
+    """Set what PyTorch reads as it is imported: how its threads wait."""
     # The number of threads, and so the bits, stay the same.
     if "torch" not in sys.modules and os.environ.keys().isdisjoint(_OF_THE_USER):
         os.environ.update([SPINS])

@@ -3,13 +3,7 @@
 import contextlib
 import gc
 
-from rlzoo_plus.accelerators import load_fast_math
-from rlzoo_plus.errors import ConfigError
 from robots.quiet import native_output_hidden
-
-# Jobs may set it: before PyTorch is imported, and only where some run has asked for it.
-with contextlib.suppress(ConfigError):
-    load_fast_math()
 
 with native_output_hidden():
     import sb3_contrib  # noqa: F401

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rlzoo_plus.training.evaluation import Watch
 
 log = logging.getLogger(__name__)
-# No torch at the top: `fast_math` is set before it is imported, and mistakes are told at once.
+# No torch at the top: mistakes are told at once.
 
 
 def train(

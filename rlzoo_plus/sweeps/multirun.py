@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rlzoo_plus import accelerators
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.config.overrides import config_options, typed_values
 from rlzoo_plus.errors import ConfigError
@@ -234,8 +233,6 @@ def start_early(arguments: list[str], preload: Sequence[str] | None = None) -> N
     only_asks = any(argument.partition("=")[0] in asking for argument in arguments)
     if (elsewhere and "infra=local" not in arguments) or only_asks or not hasattr(os, "setsid"):
         return
-    if any(key == "fast_math" for key in typed_values(arguments)):
-        accelerators.compile_fast_math()
     start_server(PRELOAD if preload is None else preload)
 
 

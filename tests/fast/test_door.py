@@ -5,8 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from rlzoo_plus import accelerators, fast
 from rlzoo_plus.artifacts.run_dir import RunDir
 from rlzoo_plus.doctor.digests import run_digests
 from rlzoo_plus.errors import ConfigError
-from rlzoo_plus.fast.private_names import PRIVATE_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["eval.every_steps=null", "report.video=false", "report.plot=false", "seed=1"]
@@ -80,13 +77,6 @@ def test_nothing_else_imports_the_room():
     assert found == []
 
 
-@pytest.mark.parametrize(("name", "file", "test"), PRIVATE_NAMES)
-def test_private_names_are_still_there(name, file, test):
-    module, _, path = name.partition(":")
-    attrgetter(path)(import_module(module))
-    assert all((ROOT / place).is_file() for place in (f"rlzoo_plus/fast/{file}", test))
-
-
 @pytest.mark.usefixtures("fresh")
 def test_it_stays_out_for_versions_that_it_was_not_tested_with(monkeypatch, caplog):
     monkeypatch.setitem(fast.TESTED, "torch", ("1.9.",))
@@ -99,14 +89,17 @@ def test_it_stays_out_for_versions_that_it_was_not_tested_with(monkeypatch, capl
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize("key", ["fast", "fast_math"])
-def test_what_it_alone_can_do_is_refused_in_one_line_where_it_stays_out(monkeypatch, key):
+def test_what_it_alone_can_do_is_refused_in_one_line_where_it_stays_out(monkeypatch):
     monkeypatch.setitem(fast.TESTED, "stable-baselines3", ("1.",))
-    config = tiny_config("ppo", "CartPole-v1", f"{key}=true")
-    with pytest.raises(
-        ConfigError, match=rf"^{key}=true: .*stable-baselines3.*Leave {key}=false\.$"
-    ):
+    config = tiny_config("ppo", "CartPole-v1", "fast=true")
+    with pytest.raises(ConfigError, match=r"^fast=true: .*stable-baselines3.*Leave fast=false\.$"):
         accelerators.require(config)
+
+
+def test_a_setting_that_was_removed_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match=r"^fast_math=True: was removed\. Use fast=true, or .*$"):
+        tiny_config("ppo", "CartPole-v1", "fast_math=true")
+    assert "fast_math" not in tiny_config("ppo", "CartPole-v1", "fast_math=false").model_dump()
 
 
 @pytest.mark.training

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from rlzoo_plus import compose
 from rlzoo_plus.fast.startup import before_torch
 
 _TRAINED = """
@@ -76,7 +75,7 @@ def test_idle_threads_sleep_soon_unless_the_user_says_otherwise(own, expected, m
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    before_torch(compose(["env=cartpole"]))
+    before_torch()
     names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
     assert {name: os.environ[name] for name in names if name in os.environ} == expected
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rlzoo_plus.accelerators import computes_fast_math
 from rlzoo_plus.artifacts.provenance import PACKAGES, machine_fingerprint, package_version
 from rlzoo_plus.artifacts.untrusted import levels
 from rlzoo_plus.config.own_code import own_modules
@@ -53,7 +52,6 @@ def numeric_fingerprint(device: str, packages: Iterable[str] = ()) -> dict[str, 
         "threads": str(torch.get_num_threads()),
         "device": torch.cuda.get_device_name(device) if on_gpu else device,
         "code of rlzoo-plus": _hash_of_our_code(),
-        **({"matrix products": "fast_math=true"} if computes_fast_math() else {}),
         **{name: package_version(name) or "not installed" for name in names},
     }
 
