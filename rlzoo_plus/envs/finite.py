@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from math import isfinite
 from operator import attrgetter
@@ -84,18 +83,7 @@ def _parts(observations: Any) -> list[tuple[str, Any]]:
 
 def _is_finite(values: Any) -> bool:
     array = np.asarray(values)
-    if array.dtype.kind != "f":
-        return True
-    # NaN and infinity times zero are NaN: three times as fast as looking at each number.
-    with np.errstate(invalid="ignore"):
-        if array.ravel().dot(_zeros(array.size, array.dtype)) == 0.0:
-            return True
-    return bool(np.isfinite(array).all())
-
-
-@functools.lru_cache(maxsize=64)
-def _zeros(size: int, dtype: np.dtype) -> np.ndarray:
-    return np.zeros(size, dtype)
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def _first(values: Any) -> tuple[int, str]:
