@@ -5,12 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.fast.handwritten.fast_updates import FastUpdates
-from rlzoo_plus.fast.recorded.actions import RecordedActions
 from rlzoo_plus.fast.recorded.known_code import Accelerated
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates
 from rlzoo_plus.fast.recorded.rollouts import RecordedRollouts
@@ -29,11 +25,7 @@ def accelerate(agent: Any, config: RunConfig) -> None:
 
 def record(agent: Any) -> None:
     """Let an agent, whose class is `Accelerated`, record what it does again and again."""
-    agent.recorded, kind = RecordedUpdates(), type(agent)
-    if issubclass(kind, OnPolicyAlgorithm):
-        agent.rollouts = RecordedRollouts()
-    elif issubclass(kind, OffPolicyAlgorithm):
-        agent.actions = RecordedActions()
+    agent.recorded, agent.rollouts = RecordedUpdates(), RecordedRollouts(agent)
 
 
 def native_worlds() -> Any:

@@ -206,9 +206,11 @@ def random_observations(space, size):
 @pytest.mark.parametrize("algorithm", [SAC, TQC, TD3])
 def test_gradients_of_actors_and_critics_are_those_of_autograd(algorithm, number, monkeypatch):
     updates = {SAC: FastSACUpdate, TQC: FastTQCUpdate, TD3: FastTD3Update}
-    monkeypatch.setattr(
-        "rlzoo_plus.fast.handwritten.off_policy_gradients.make_fast_steps", in_one_pass
-    )
+    for name in (
+        "handwritten.off_policy_gradients.make_fast_steps",
+        "recorded.off_policy.make_steps",
+    ):
+        monkeypatch.setattr(f"rlzoo_plus.fast.{name}", in_one_pass)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.double)
     try:

@@ -16,7 +16,7 @@ from support.training import assert_same_tree
 
 from rlzoo_plus.agents.hooks import with_iteration_hook
 from rlzoo_plus.fast.door import Accelerated, record
-from rlzoo_plus.fast.recorded import actions
+from rlzoo_plus.fast.recorded import rollouts
 
 pytestmark = pytest.mark.training
 CONTINUOUS, DISCRETE = "Pendulum-v1", "CartPole-v1"
@@ -70,7 +70,7 @@ def test_actions_are_those_of_stable_baselines3(name):
     plain = outcome(train(CASES[name], recorded=False))
     agent = train(CASES[name], recorded=True)
     assert_same_tree(outcome(agent), plain)
-    assert not agent.actions.reason
+    assert not agent.rollouts.reason
 
 
 class Flipped(VecEnvWrapper):
@@ -86,7 +86,7 @@ def test_observations_may_be_in_any_order_in_memory():
     plain = outcome(train(CASES["sac"], recorded=False, wrap=Flipped))
     agent = train(CASES["sac"], recorded=True, wrap=Flipped)
     assert_same_tree(outcome(agent), plain)
-    assert not agent.actions.reason
+    assert not agent.rollouts.reason
 
 
 class Uneven(VecEnvWrapper):
@@ -105,7 +105,7 @@ def test_actions_between_uneven_limits_are_rounded_as_if_unscaled_and_scaled_aga
     plain = outcome(train(CASES[name], recorded=False, wrap=Uneven))
     agent = train(CASES[name], recorded=True, wrap=Uneven)
     assert_same_tree(outcome(agent), plain)
-    assert not agent.actions.reason
+    assert not agent.rollouts.reason
 
 
 def test_what_a_callback_changes_has_its_effect_at_once():
@@ -122,7 +122,7 @@ def test_what_a_callback_changes_has_its_effect_at_once():
     plain = outcome(train(case, recorded=False, callback=change))
     agent = train(case, recorded=True, callback=change)
     assert_same_tree(outcome(agent), plain)
-    assert "hooks" in agent.actions.reason
+    assert "hooks" in agent.rollouts.reason
 
 
 class Turned(SAC):
@@ -135,15 +135,15 @@ def test_a_predict_of_the_user_is_left_alone(caplog):
     caplog.set_level(logging.INFO)
     plain = outcome(train(CASES["sac"], recorded=False, base=Turned))
     assert_same_tree(outcome(train(CASES["sac"], recorded=True, base=Turned)), plain)
-    assert "actions are not recorded: Turned.predict" in caplog.text
+    assert "rollouts are not recorded: Turned.predict" in caplog.text
 
 
 def test_a_wrong_action_is_noticed_and_not_used(monkeypatch):
     plain = outcome(train(CASES["sac"], recorded=False))
-    replay = actions.RecordedFunction._replay
+    replay = rollouts.RecordedFunction._replay
     monkeypatch.setattr(
-        actions.RecordedFunction, "_replay", lambda *given: [r * 1.5 for r in replay(*given)]
+        rollouts.RecordedFunction, "_replay", lambda *given: [r * 1.5 for r in replay(*given)]
     )
     agent = train(CASES["sac"], recorded=True)
     assert_same_tree(outcome(agent), plain)
-    assert "differs from SB3" in agent.actions.reason
+    assert "differs from SB3" in agent.rollouts.reason

@@ -12,7 +12,6 @@ from rlzoo_plus.fast.handwritten.products import lacks_bfloat16
 from rlzoo_plus.fast.recorded.bit_comparison import State
 from rlzoo_plus.fast.recorded.known_code import owner_of
 from rlzoo_plus.fast.recorded.recorded_updates import RecordedUpdates, class_of
-from rlzoo_plus.fast.recorded.tape import NotRecordableError
 
 log = logging.getLogger(__name__)
 _ON_POLICY = "rlzoo_plus.fast.handwritten.on_policy_gradients"
@@ -73,7 +72,7 @@ class FastUpdates(RecordedUpdates):
         before = State(agent)
         update_class: Any = class_of(FAST[owner])
         options = {"rounds": True} if self._rounds and update_class.can_round else {}
-        try:
+        with self.failures() as reasons:
             update = self._update  # if there is one, it is current
             if update is None or not update.is_of_all_kinds:
                 update = update_class(agent, **options)
@@ -81,14 +80,9 @@ class FastUpdates(RecordedUpdates):
             agent.policy.set_training_mode(True)
             with torch.no_grad():
                 update.make(*args, **kwargs)
-        # Whatever another version of torch can raise: there is a slower way.
-        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+        if reasons:
             before.restore()
-            log.debug("why updates are not fast:", exc_info=True)
-            return f"{type(error).__name__}: {error}"
-        except NotRecordableError as error:
-            before.restore()
-            return str(error)
+            return reasons[0]
         if not self._checked:
             log.info("updates are fast: %s", _ROUNDED if options else _SAME)
             if self._rounds:

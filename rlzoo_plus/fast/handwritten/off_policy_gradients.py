@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,7 @@ from rlzoo_plus.fast.handwritten.adam_steps import FastPolyak, FusedAdam, make_f
 from rlzoo_plus.fast.handwritten.checks import require_same_gradients
 from rlzoo_plus.fast.handwritten.layers import Ensemble, Gradients, Perceptron
 from rlzoo_plus.fast.handwritten.products import full_precision
+from rlzoo_plus.fast.recorded.known_code import name_of
 from rlzoo_plus.fast.recorded.off_policy import (
     OffPolicyUpdate,
     SACUpdate,
@@ -60,6 +60,7 @@ class _FastOffPolicy(OffPolicyUpdate):
         super().__init__(agent)
         _require_known(agent, self.policies)
         self._begun = False
+        self._by_autograd: list[Sequence[Tensor]] = []
         self._critics = Ensemble(agent.critic.q_networks, rounds=rounds)
         if not isinstance(self._critic, FusedAdam) or len(self._critic.parameters) != len(
             list(agent.critic.parameters())
@@ -68,26 +69,23 @@ class _FastOffPolicy(OffPolicyUpdate):
         self._critic.places = self._critics.of_flat(self._critic.gradient)
         self._width = int(agent.critic.features_extractor.features_dim)
 
-    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
-        plain = super()._steps_of(optimizer, module)
-        name = f"steps{len(self.steps) - 1}"
-        self.steps[-1] = steps = make_fast_steps(optimizer, plain.parameters, name)
-        return steps
+    def _make_steps(self, *arguments: Any) -> PlainSteps:
+        return make_fast_steps(*arguments)
 
     def _step(
-        self, steps: PlainSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
-    ) -> Iterator[list[Tensor]]:
-        """Yield the gradients by autograd, for comparison."""
-        yield list(torch.autograd.grad(loss, list(steps.parameters)))
+        self, steps: FlatSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
+    ) -> None:
+        """Keep the gradients by autograd, for comparison."""
+        self._by_autograd.append(torch.autograd.grad(loss, list(steps.parameters)))
 
-    def _stepped(
-        self, steps: PlainSteps, gradients: Sequence[Tensor], numbers: SimpleNamespace
-    ) -> Iterator[list[Tensor]]:
-        """Make a step of an optimizer, or let one that is not recorded make it."""
-        if isinstance(steps, FlatSteps):
-            steps.apply(gradients, numbers)
-        else:
-            yield list(gradients)
+    def _gradients_by_autograd(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak] = ()
+    ) -> list[Sequence[Tensor]]:
+        """Return the gradients of each step; none is made."""
+        self._by_autograd = []
+        with torch.enable_grad():
+            super().update(batch, numbers, polyaks)
+        return self._by_autograd
 
     def _rows(self, observations: Tensor | Mapping[str, Tensor]) -> Tensor:
         """Return what the features extractor gives: a row of numbers for each observation."""
@@ -99,16 +97,15 @@ class _FastOffPolicy(OffPolicyUpdate):
 
     def _run(
         self,
-        parts: Any,
         batch: Mapping[str, Tensor],
         numbers: dict[str, Any],
         *others: Any,
     ) -> Sequence[Tensor]:
-        """Make the calls of a function and the steps of its optimizers."""
+        """Make the calls of `update`, after a comparison the first time."""
         if not self._begun:
             self._require_gradients(batch, numbers)
             self._begun = True
-        return super()._run(parts, batch, numbers, *others)
+        return super()._run(batch, numbers, *others)
 
     def _readable(self) -> list[Tensor]:
         tensors = [*self._critics.tensors(), *self._critic_targets.tensors()]
@@ -154,22 +151,22 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
         self._policy = actor_of(agent.actor, rounds=rounds)
 
     @torch.no_grad()
-    def parts(
+    def update(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> Iterator[list[Tensor]]:
-        """Step the entropy coefficient, the critic and the actor; yield what is logged of it."""
+    ) -> list[Tensor]:
+        """Step the entropy coefficient, the critic and the actor; return what is logged of it."""
         stages, logged = self.fast_parts(batch, numbers), []
         if self._entropy is not None:
             gradient, *logged = next(stages)
-            yield from self._stepped(self._entropy, [gradient], numbers)
+            self._entropy.apply([gradient], numbers)
         *gradients, critic_loss = next(stages)
-        yield from self._stepped(self._critic, gradients, numbers)
+        self._critic.apply(gradients, numbers)
         found = next(stages)
         n_gradients = len(self._actor.parameters)
-        yield from self._stepped(self._actor, found[:n_gradients], numbers)
+        self._actor.apply(found[:n_gradients], numbers)
         self._move(polyaks, numbers)
         loss, *noise = found[n_gradients:]
-        yield [loss, critic_loss, *logged, *noise]
+        return [loss, critic_loss, *logged, *noise]
 
     @torch.no_grad()
     def fast_parts(
@@ -232,10 +229,8 @@ class FastSACUpdate(_FastOffPolicy, SACUpdate):
         state = torch.get_rng_state()
         *my_entropy, mine, my_actor = (list(part) for part in self.fast_parts(batch, numbers))
         torch.set_rng_state(state)
-        with torch.enable_grad():
-            parts = list(super().parts(batch, numbers, ()))
+        *their_entropy, theirs, their_actor = self._gradients_by_autograd(batch, numbers)
         torch.set_rng_state(state)
-        *their_entropy, theirs, their_actor, _ = parts
         found = self._by_parameter(mine[:-1])
         expected = dict(zip(found, theirs, strict=True))
         found |= {f"actor.{n}": g for n, g in zip(actor, my_actor, strict=False)}
@@ -308,25 +303,23 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         self._first_critic = Perceptron(agent.critic.q_networks[0], rounds=rounds)
 
     @torch.no_grad()
-    def parts(
+    def update(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> Iterator[list[Tensor]]:
-        """Step the critic, and where target networks move, the actor; yield the losses."""
-        ((*gradients, critic_loss),) = self.fast_parts(batch, numbers)
-        yield from self._stepped(self._critic, gradients, numbers)
+    ) -> list[Tensor]:
+        """Step the critic, and where target networks move, the actor; return the losses."""
+        *gradients, critic_loss = self.critic_gradients(batch, numbers)
+        self._critic.apply(gradients, numbers)
         logged = [critic_loss]
         if polyaks:
-            ((*gradients, loss),) = self.fast_actor_parts(batch, numbers)
-            yield from self._stepped(self._actor, gradients, numbers)
+            *gradients, loss = self.actor_gradients(batch)
+            self._actor.apply(gradients, numbers)
             self._move(polyaks, numbers)
             logged.append(loss)
-        yield logged
+        return logged
 
     @torch.no_grad()
-    def fast_parts(
-        self, batch: SimpleNamespace, numbers: SimpleNamespace
-    ) -> Iterator[list[Tensor]]:
-        """Yield the gradients of the critics."""
+    def critic_gradients(self, batch: SimpleNamespace, numbers: SimpleNamespace) -> list[Tensor]:
+        """Return the gradients of the critics, and the loss."""
         following = self._rows(batch.next_observations)
         noise = batch.actions.clone().normal_(0, numbers.noise)
         noise = noise.clamp_(numbers.noise_low, numbers.noise_high)
@@ -339,13 +332,11 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         difference = current.result - target
         size = len(target)
         loss = (difference * difference).sum().mul_(1.0 / size)
-        yield [*self._critics.backward(current, difference.mul_(2.0 / size)), loss]
+        return [*self._critics.backward(current, difference.mul_(2.0 / size)), loss]
 
     @torch.no_grad()
-    def fast_actor_parts(
-        self, batch: SimpleNamespace, numbers: SimpleNamespace
-    ) -> Iterator[list[Tensor]]:
-        """Yield the gradients of the actor."""
+    def actor_gradients(self, batch: SimpleNamespace) -> list[Tensor]:
+        """Return the gradients of the actor, and the loss."""
         observations = self._rows(batch.observations)
         made = self._policy.forward(observations)
         current = self._first_critic.forward(torch.cat([observations, made.result], 1))
@@ -354,21 +345,23 @@ class FastTD3Update(_FastOffPolicy, TD3Update):
         assert of_given is not None
         gradients: Gradients = {}
         self._policy.backward(made, of_given[:, self._width :], gradients)
-        yield [*(gradients[id(p)] for p in self._actor.parameters), -current.result.mean()]
+        return [*(gradients[id(p)] for p in self._actor.parameters), -current.result.mean()]
 
     def both_gradients(
         self, batch: SimpleNamespace, numbers: SimpleNamespace
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the gradients of a batch by name, by formulas and by autograd."""
         state = torch.get_rng_state()
-        ((*of_critics, _),) = self.fast_parts(batch, numbers)
+        *of_critics, _ = self.critic_gradients(batch, numbers)
         torch.set_rng_state(state)
-        with torch.enable_grad():
-            critics, theirs = islice(super().parts(batch, numbers, self._targets), 2)
+        # The actor learns where target networks move; here none does.
+        still = Polyak(self._critic, (), ())
+        unmoved = SimpleNamespace(**vars(numbers) | {"tau": 0.0, "rest": 1.0})
+        critics, theirs = self._gradients_by_autograd(batch, unmoved, [still])
         torch.set_rng_state(state)
         found = self._by_parameter(of_critics)
         expected = dict(zip(found, critics, strict=True))
-        (mine,) = self.fast_actor_parts(batch, numbers)
+        mine = self.actor_gradients(batch)
         names = [name for name, p in self.agent.actor.named_parameters() if p.requires_grad]
         found |= {f"actor.{n}": g for n, g in zip(names, mine, strict=False)}
         expected |= {f"actor.{n}": g for n, g in zip(names, theirs, strict=False)}
@@ -382,7 +375,7 @@ def _require_known(agent: Any, policies: Sequence[str]) -> None:
         NotRecordableError: It is another one.
     """
     policy, space = agent.policy, agent.observation_space
-    if f"{type(policy).__module__}.{type(policy).__qualname__}" not in policies:
+    if name_of(type(policy)) not in policies:
         raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy or MultiInputPolicy")
     for part in (agent.actor, agent.critic, agent.critic_target):
         extractor = part.features_extractor

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from torch import Tensor
@@ -18,6 +17,7 @@ from rlzoo_plus.fast.handwritten.adam_steps import make_fast_steps
 from rlzoo_plus.fast.handwritten.checks import require_same_gradients
 from rlzoo_plus.fast.handwritten.distributions import distribution_of
 from rlzoo_plus.fast.handwritten.layers import Gradients, Perceptron
+from rlzoo_plus.fast.recorded.known_code import name_of
 from rlzoo_plus.fast.recorded.on_policy import A2CUpdate, OnPolicyUpdate, PPOUpdate
 from rlzoo_plus.fast.recorded.tape import NotRecordableError
 
@@ -217,7 +217,7 @@ def _require_known(agent: Any) -> None:
         NotRecordableError: It is another one.
     """
     policy = agent.policy
-    if type(policy) is not ActorCriticPolicy:
+    if name_of(type(policy)) != "stable_baselines3.common.policies.ActorCriticPolicy":
         raise NotRecordableError(f"{type(policy).__name__} is not MlpPolicy")
     for part in (policy.pi_features_extractor, policy.vf_features_extractor):
         if type(part) is not FlattenExtractor:

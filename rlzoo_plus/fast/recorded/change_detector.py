@@ -105,9 +105,6 @@ class ChangeDetector:
         self._shadowing = [
             (vars(o), method_names(o.__class__)) for o in (agent, *_buffers_of(agent))
         ]
-        self._modules = modules
-        # The modules that `set_training_mode` reaches.
-        self._switched: list[dict[str, Any]] | None = None
         self._training: object | None = None
         self._left = 0
 
@@ -146,21 +143,6 @@ class ChangeDetector:
         """Look if it is time to; return whether no change is known."""
         is_same = agent.policy is self.network
         return is_same and (not self.is_due(agent.trusted_code_token) or self.fits(agent))
-
-    def set_training(self, mode: bool) -> None:
-        """Do what `set_training_mode` of the network does, which leaves target networks alone."""
-        if self._switched is None:
-            self._switched = self._find_switched()
-        for own in self._switched:
-            own["training"] = mode
-
-    def _find_switched(self) -> list[dict[str, Any]]:
-        network: Any = self.network
-        seen = []
-        for mode in (True, False):
-            network.set_training_mode(mode)
-            seen.append([own["training"] for own in self._modules])
-        return [own for own, on, off in zip(self._modules, *seen, strict=True) if on and not off]
 
     def _parameters(self) -> list[int]:
         return [id(p) for groups in self._groups for group in groups for p in group["params"]]

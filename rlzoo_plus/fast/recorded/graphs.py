@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlzoo_plus.artifacts.atomic import map_leaves
 from rlzoo_plus.fast.recorded.memory import MemoryPlan
 from rlzoo_plus.fast.recorded.recording import Call, Number, Recording, Slot, leaves
 from rlzoo_plus.fast.recorded.scope import NotCompilableError, Scope
@@ -39,8 +40,8 @@ def compiled(
     recording: Recording,
     known: Mapping[Slot, Tensor],
     places: Mapping[str, int],
-) -> list[Callable[[list[Any]], Sequence[Tensor]]]:
-    """Return what makes the calls of each part.
+) -> Callable[[list[Any]], Sequence[Tensor]]:
+    """Return what makes the calls.
 
     Args:
         calls: What is left of a recording.
@@ -51,22 +52,18 @@ def compiled(
     Raises:
         NotCompilableError: TorchScript has no such call.
     """
-    parts = range(len(recording.outputs))
-    return [_Builder(calls, recording, known, places, part).build() for part in parts]
+    return _Builder(calls, recording, known, places).build()
 
 
 class _Graph:
-    """Makes the calls of a part.
+    """Makes the calls.
 
     Attributes:
-        function: Of TorchScript; it returns what is wanted of the part, and what is kept.
+        function: Of TorchScript; it returns what is wanted, and a number.
     """
 
-    def __init__(
-        self, function: Any, reads: Sequence[int], kept: Sequence[int], n_wanted: int
-    ) -> None:
-        self.function = function
-        self._read, self._kept, self._n_wanted = _getter(reads), kept, n_wanted
+    def __init__(self, function: Any, reads: Sequence[int]) -> None:
+        self.function, self._read = function, _getter(reads)
 
     def __call__(self, registers: list[Any]) -> Sequence[Tensor]:
         optimizes = torch._C._get_graph_executor_optimize()
@@ -76,9 +73,7 @@ class _Graph:
                 results = self.function(*self._read(registers))
         finally:
             torch._C._set_graph_executor_optimize(optimizes)
-        for slot, value in zip(self._kept, results[self._n_wanted :], strict=False):
-            registers[slot] = value
-        wanted: Sequence[Tensor] = results[: self._n_wanted]
+        wanted: Sequence[Tensor] = results[:-1]
         return wanted
 
 
@@ -90,7 +85,7 @@ def _getter(places: Sequence[int]) -> Callable[[list[Any]], Any]:
 
 
 class _Builder:
-    """Builds the graph of a part."""
+    """Builds the graph."""
 
     def __init__(
         self,
@@ -98,31 +93,21 @@ class _Builder:
         recording: Recording,
         known: Mapping[Slot, Tensor],
         places: Mapping[str, int],
-        part: int,
     ) -> None:
-        self._recording, self._places, self._part = recording, places, part
-        self._calls = [call for call in calls if call.part == part]
-        self._later = {slot for c in calls if c.part > part for slot in c.inputs}
-        self._later |= {slot for wanted in recording.outputs[part + 1 :] for slot in wanted}
-        self._memory, self._known = dict(known), known.keys()
+        self._calls, self._recording, self._places = calls, recording, places
+        self._memory = dict(known)
         self._at = Scope()
-        self._plan = MemoryPlan(self._calls, calls, recording, known, part)
+        self._plan = MemoryPlan(calls, recording, known)
 
     def build(self) -> _Graph:
         """Return what makes the calls."""
         for number, call in enumerate(self._calls):
             self._add(call)
             self._plan.free(number)
-        wanted = self._recording.outputs[self._part]
-        made = {slot for call in self._calls for slot in call.outs if slot is not None}
-        kept = sorted((made & self._later) - self._known)
-        return _Graph(self._finished([*wanted, *kept]), self._at.reads, kept, len(wanted))
-
-    def _finished(self, slots: Sequence[Slot]) -> Any:
-        """Return the function of the graph; it returns these tensors."""
-        results = [self._value(slot) for slot in slots]
+        results = [self._value(slot) for slot in self._recording.outputs]
         self._at.end([*results, self._at.count(results)])
-        return torch._C._create_function_from_graph("recorded", self._at.graph)
+        function = torch._C._create_function_from_graph("recorded", self._at.graph)
+        return _Graph(function, self._at.reads)
 
     def _add(self, call: Call) -> None:
         outs = call.outs
@@ -146,7 +131,10 @@ class _Builder:
 
     def _add_view(self, call: Call) -> None:
         """Make a view of memory that stays."""
-        args, kwargs = (_real(given, self._memory) for given in (call.args, call.kwargs))
+        args, kwargs = map_leaves(
+            (call.args, call.kwargs),
+            lambda leaf: self._memory[leaf] if isinstance(leaf, Slot) else leaf,
+        )
         result = call.func(*args, **kwargs)
         for slot, view in zip(call.outs, result if call.is_tuple else [result], strict=True):
             if slot is not None:
@@ -305,11 +293,3 @@ def _writing(func: Any) -> Any:
         if outs and len(outs) == len(schema.returns) and rest == plain and is_own:
             return found
     return None
-
-
-def _real(value: Any, memory: Mapping[Slot, Tensor]) -> Any:
-    if isinstance(value, dict):
-        return {key: _real(item, memory) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_real(item, memory) for item in value)
-    return memory[value] if isinstance(value, Slot) else value

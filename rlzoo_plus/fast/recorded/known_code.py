@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import sys
 from abc import ABC
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from rlzoo_plus.fast.recorded.change_detector import (
     methods_of,
     watched,
 )
+from rlzoo_plus.fast.recorded.tape import NotRecordableError
 
 log = logging.getLogger(__name__)
 # So often a change of the agent is followed; each time costs as much as several updates.
@@ -37,15 +40,13 @@ class Accelerated:
 
     Attributes:
         recorded: What makes the updates, None to leave them to the algorithm.
-        rollouts: What collects the experience of an on-policy algorithm, None as above.
-        actions: What collects that of an off-policy algorithm, None as above.
+        rollouts: What collects the experience, None as above.
         trusted_code_token: Identifies a training in which only known code has the agent, see
             `ChangeDetector.is_due`; None in any other, and when none is under way.
     """
 
     recorded: Any = None
     rollouts: Any = None
-    actions: Any = None
     trusted_code_token: object | None = None
 
     def learn(self, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -69,10 +70,9 @@ class Accelerated:
     def collect_rollouts(self, *args: Any, **kwargs: Any) -> Any:
         """Collect experience."""
         plain = super().collect_rollouts  # type: ignore[misc]
-        collector = self.rollouts or self.actions
-        if collector is None:
+        if self.rollouts is None:
             return plain(*args, **kwargs)
-        return collector.collect(self, plain, *args, **kwargs)
+        return self.rollouts.collect(self, plain, *args, **kwargs)
 
     def get_parameters(self) -> dict[str, Any]:
         """Return the parameters; each tensor has memory of its own, as files need it."""
@@ -82,7 +82,7 @@ class Accelerated:
         return parameters
 
     def _excluded_save_params(self) -> list[str]:
-        own = ("recorded", "rollouts", "actions", "trusted_code_token")
+        own = ("recorded", "rollouts", "trusted_code_token")
         return [*super()._excluded_save_params(), *own]  # type: ignore[misc]
 
 
@@ -184,6 +184,19 @@ class Recorder:
         if not self.reason:
             log.log(level, "%s are not recorded: %s", self.work, reason)
         self.reason, self.detector = reason, None
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[list[str]]:
+        """Let something be made with a recording; the list is then why it cannot be, if so."""
+        found: list[str] = []
+        try:
+            yield found
+        except NotRecordableError as error:
+            found.append(str(error))
+        # Whatever a network of another version of torch can raise: the algorithm goes on itself.
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+            log.debug("why %s are not recorded:", self.work, exc_info=True)
+            found.append(f"{type(error).__name__}: {error}")
 
     def why_not(self, agent: Any) -> str:
         """Return why an agent's work cannot be recorded, empty if it may be."""

@@ -15,28 +15,19 @@ _LARGEST = 2**24
 
 
 class MemoryPlan:
-    """Plans where the results of a part go."""
+    """Plans where the results of calls go."""
 
     def __init__(
-        self,
-        own: Sequence[Call],
-        calls: Sequence[Call],
-        recording: Recording,
-        known: Mapping[Slot, Tensor],
-        part: int,
+        self, calls: Sequence[Call], recording: Recording, known: Mapping[Slot, Tensor]
     ) -> None:
         self._recording = recording
         storage = recording.storage
-        slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in own]
+        slots = [[*c.inputs, *(slot for slot in c.outs if slot is not None)] for c in calls]
         self._last: dict[int, int] = {}
         for number, touched in enumerate(slots):
             for slot in touched:
                 self._last[storage(slot)] = number
-        others = [c for c in calls if c.part != part]
-        leaving = [*recording.inputs, *known, *(s for out in recording.outputs for s in out)]
-        for call in others:
-            leaving += [*call.inputs, *(slot for slot in call.outs if slot is not None)]
-        self._leaving = {storage(slot) for slot in leaving}
+        self._leaving = {storage(slot) for slot in (*recording.inputs, *known, *recording.outputs)}
         self._made: dict[int, Tensor] = {}
         self._ends: dict[int, list[int]] = {}
         for place, number in self._last.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,27 +35,33 @@ class OffPolicyUpdate(Update):
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         return ()
 
-    def _steps_of(self, optimizer: Any, module: Any) -> PlainSteps:
+    def _steps_of(self, optimizer: Any, module: Any) -> FlatSteps:
         """Return what makes the steps of an optimizer of a network."""
         learned = [p for group in optimizer.param_groups for p in group["params"]]
         parameters = [p for p in learned if p.requires_grad]
         own = {id(p) for p in module.parameters()}
         if not all(id(p) in own for p in parameters):
             raise NotRecordableError("an optimizer has parameters of another network")
-        steps = make_steps(optimizer, parameters, f"steps{len(self.steps)}")
+        return self._recorded(self._make_steps(optimizer, parameters, f"steps{len(self.steps)}"))
+
+    def _make_steps(self, *arguments: Any) -> PlainSteps:
+        return make_steps(*arguments)
+
+    def _recorded(self, steps: PlainSteps) -> FlatSteps:
+        """Return steps that can be a part of a recording."""
+        if not isinstance(steps, FlatSteps):
+            kind = type(steps.optimizer).__name__
+            raise NotRecordableError(f"{kind} is not one of the optimizers that can be, or not so")
         self.steps.append(steps)
         return steps
 
     def _step(
-        self, steps: PlainSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
-    ) -> Iterator[list[Tensor]]:
-        """Make a step of an optimizer, or yield the gradients of one that is not recorded."""
+        self, steps: FlatSteps, loss: Tensor, numbers: SimpleNamespace, *, clips: bool = False
+    ) -> None:
+        """Make a step of an optimizer."""
         gradients = torch.autograd.grad(loss, list(steps.parameters))
-        if isinstance(steps, FlatSteps):
-            with torch.no_grad():
-                steps.apply(gradients, numbers, clips=clips)
-        else:
-            yield list(gradients)
+        with torch.no_grad():
+            steps.apply(gradients, numbers, clips=clips)
 
     def _sample(self, batch_size: int, **more: Tensor) -> dict[str, Tensor]:
         """Return a batch from the replay buffer, by name."""
@@ -69,55 +75,48 @@ class OffPolicyUpdate(Update):
 
     def _run(
         self,
-        parts: Any,
         batch: Mapping[str, Tensor],
         numbers: dict[str, Any],
-        steps: Sequence[PlainSteps],
+        steps: Sequence[FlatSteps],
         polyaks: Sequence[Polyak] = (),
         max_norm: float | None = None,
     ) -> Sequence[Tensor]:
-        """Make the calls of a function, and the steps of its optimizers that are not recorded.
+        """Make the calls of `update`, and return what it does.
 
         Args:
-            parts: The function, of a batch.
             batch: The batch.
             numbers: For the function.
             steps: Those that it makes, in their order.
             polyaks: Target networks that it moves.
             max_norm: The norm to which gradients are clipped.
-
-        Returns:
-            What the last part yields.
         """
         for one in steps:
             one.begin()
             numbers |= one.next_numbers(max_norm)
-        tape = self._tape(parts, batch, tuple(numbers), steps, polyaks)
-        registers, part = tape.start(list(batch.values()), numbers), 0
-        for one in steps:
-            if not isinstance(one, FlatSteps):
-                one.step(tape.run(part, registers), max_norm)
-                part += 1
-        return tape.run(part, registers)
+        tape = self._tape(batch, tuple(numbers), steps, polyaks)
+        return tape.run(list(batch.values()), numbers)
+
+    def update(
+        self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
+    ) -> list[Tensor]:
+        """Make the steps of a batch, and return what is logged of it."""
+        raise NotImplementedError
 
     def _tape(
         self,
-        parts: Any,
         batch: Mapping[str, Tensor],
         numbers: Sequence[str],
-        steps: Sequence[PlainSteps],
+        steps: Sequence[FlatSteps],
         polyaks: Sequence[Polyak],
     ) -> Tape:
-        """Return the recording of a function of a batch."""
-        key = parts.__func__, len(polyaks), tuple((n, t.shape) for n, t in batch.items())
+        """Return the recording of `update`."""
+        key = len(polyaks), tuple((n, t.shape) for n, t in batch.items())
         if key not in self._tapes:
             names = list(batch)
 
-            def of_inputs(
-                inputs: Sequence[Tensor], numbers: SimpleNamespace
-            ) -> Iterator[Sequence[Tensor]]:
+            def of_inputs(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Sequence[Tensor]:
                 given = as_batch(zip(names, inputs, strict=True))
-                yield from parts(given, numbers, polyaks)
+                return self.update(given, numbers, polyaks)
 
             owners: list[Any] = [*steps, *polyaks]
             changed = [t for one in owners for t in one.changed]
@@ -127,7 +126,7 @@ class OffPolicyUpdate(Update):
         return self._tapes[key]
 
     def _readable(self) -> list[Tensor]:
-        """Return what `parts` reads beside its arguments."""
+        """Return what `update` reads beside its arguments."""
         return list(learned_tensors(self.agent).values())
 
     def _move(self, polyaks: Sequence[Polyak], numbers: SimpleNamespace) -> None:
@@ -150,10 +149,10 @@ class SACUpdate(OffPolicyUpdate):
         super().__init__(agent)
         self._actor = self._steps_of(agent.actor.optimizer, agent.actor)
         self._critic = self._steps_of(agent.critic.optimizer, agent.critic)
-        self._entropy: PlainSteps | None = None
+        self._entropy: FlatSteps | None = None
         if agent.ent_coef_optimizer is not None:
-            self._entropy = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
-            self.steps.append(self._entropy)
+            steps = make_steps(agent.ent_coef_optimizer, [agent.log_ent_coef], "entropy")
+            self._entropy = self._recorded(steps)
         critic, target = agent.critic.parameters(), agent.critic_target.parameters()
         self._polyak = Polyak(self._critic, list(critic), list(target))
 
@@ -161,10 +160,10 @@ class SACUpdate(OffPolicyUpdate):
         agent = self.agent
         return agent.use_sde, agent.ent_coef_optimizer is None
 
-    def parts(
+    def update(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> Iterator[list[Tensor]]:
-        """Step the entropy coefficient, the critic and the actor; yield what is logged of it."""
+    ) -> list[Tensor]:
+        """Step the entropy coefficient, the critic and the actor; return what is logged of it."""
         agent, entropy_steps = self.agent, self._entropy
         actor, logged = agent.actor, []
         if agent.use_sde:
@@ -177,7 +176,7 @@ class SACUpdate(OffPolicyUpdate):
             ent_coef = torch.exp(agent.log_ent_coef.detach())
             surplus = (log_prob + numbers.target_entropy).detach()
             loss = -(agent.log_ent_coef * surplus).mean()
-            yield from self._step(entropy_steps, loss, numbers)
+            self._step(entropy_steps, loss, numbers)
             logged = [loss.detach(), ent_coef]
         with torch.no_grad():
             next_actions, next_log_prob = actor.action_log_prob(batch.next_observations)
@@ -186,17 +185,17 @@ class SACUpdate(OffPolicyUpdate):
             target = self._next_target(batch, numbers, values, entropy)
         current = agent.critic(batch.observations, batch.actions)
         critic_loss = self._critic_loss(current, target)
-        yield from self._step(self._critic, critic_loss, numbers)
+        self._step(self._critic, critic_loss, numbers)
         value = self._value(agent.critic(batch.observations, actions))
         loss = (ent_coef * log_prob - value).mean()
         noise = []
         if agent.use_sde:
             distribution = actor.action_dist
             noise = [distribution.exploration_mat, distribution.exploration_matrices]
-        yield from self._step(self._actor, loss, numbers)
+        self._step(self._actor, loss, numbers)
         self._move(polyaks, numbers)
         logged = [loss.detach(), critic_loss.detach(), *logged]
-        yield [*logged, *(matrix.detach() for matrix in noise)]
+        return [*logged, *(matrix.detach() for matrix in noise)]
 
     def _next_target(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, values: Any, entropy: Tensor
@@ -229,7 +228,7 @@ class SACUpdate(OffPolicyUpdate):
             batch = self._sample(batch_size, **fixed)
             moves = step % agent.target_update_interval == 0
             polyaks = [self._polyak] if moves else []
-            results = self._run(self.parts, batch, numbers, order, polyaks)
+            results = self._run(batch, numbers, order, polyaks)
             logged.append(results[:n_logged])
             noise = results[n_logged:]
             if moves and agent.batch_norm_stats:
@@ -306,10 +305,10 @@ class TD3Update(OffPolicyUpdate):
         numbers = range(agent._n_updates + 1, agent._n_updates + gradient_steps + 1)
         return (any(number % agent.policy_delay == 0 for number in numbers),)
 
-    def parts(
+    def update(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> Iterator[list[Tensor]]:
-        """Step the critic, and where target networks move, the actor; yield the losses."""
+    ) -> list[Tensor]:
+        """Step the critic, and where target networks move, the actor; return the losses."""
         agent = self.agent
         with torch.no_grad():
             noise = batch.actions.clone().normal_(0, numbers.noise)
@@ -321,15 +320,15 @@ class TD3Update(OffPolicyUpdate):
         current = agent.critic(batch.observations, batch.actions)
         loss = sum(F.mse_loss(value, target) for value in current)
         assert isinstance(loss, Tensor)
-        yield from self._step(self._critic, loss, numbers)
+        self._step(self._critic, loss, numbers)
         logged = [loss.detach()]
         if polyaks:
             actions = agent.actor(batch.observations)
             loss = -agent.critic.q1_forward(batch.observations, actions).mean()
-            yield from self._step(self._actor, loss, numbers)
+            self._step(self._actor, loss, numbers)
             self._move(polyaks, numbers)
             logged.append(loss.detach())
-        yield logged
+        return logged
 
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what TD3's `train` does."""
@@ -346,7 +345,7 @@ class TD3Update(OffPolicyUpdate):
             moves = agent._n_updates % agent.policy_delay == 0
             steps = [self._critic, self._actor] if moves else [self._critic]
             polyaks = self._targets if moves else []
-            loss, *more = self._run(self.parts, batch, numbers, steps, polyaks)
+            loss, *more = self._run(batch, numbers, steps, polyaks)
             critic_losses.append(loss)
             actor_losses += more
             for part in ("critic", "actor") if moves else ():
@@ -371,10 +370,10 @@ class DQNUpdate(OffPolicyUpdate):
     def _structure(self, gradient_steps: int) -> tuple[Any, ...]:
         return (self.agent.max_grad_norm is None,)
 
-    def parts(
+    def update(
         self, batch: SimpleNamespace, numbers: SimpleNamespace, polyaks: Sequence[Polyak]
-    ) -> Iterator[list[Tensor]]:
-        """Step the network; yield its loss."""
+    ) -> list[Tensor]:
+        """Step the network; return its loss."""
         agent = self.agent
         with torch.no_grad():
             values, _ = agent.q_net_target(batch.next_observations).max(dim=1)
@@ -383,8 +382,8 @@ class DQNUpdate(OffPolicyUpdate):
         current = torch.gather(current, dim=1, index=batch.actions.long())
         loss = F.smooth_l1_loss(current, target)
         clips = agent.max_grad_norm is not None
-        yield from self._step(self._critic, loss, numbers, clips=clips)
-        yield [loss.detach()]
+        self._step(self._critic, loss, numbers, clips=clips)
+        return [loss.detach()]
 
     def make(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Do what DQN's `train` does."""
@@ -394,7 +393,7 @@ class DQNUpdate(OffPolicyUpdate):
         for _ in range(gradient_steps):
             batch = self._sample(batch_size)
             numbers, steps = {"gamma": agent.gamma}, [self._critic]
-            (loss,) = self._run(self.parts, batch, numbers, steps, (), agent.max_grad_norm)
+            (loss,) = self._run(batch, numbers, steps, (), agent.max_grad_norm)
             losses.append(loss)
         self._critic.publish()
         agent._n_updates += gradient_steps

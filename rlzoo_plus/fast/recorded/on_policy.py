@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,10 +54,12 @@ class OnPolicyUpdate(Update):
                 self._flatten(self._batch(columns, rows), SimpleNamespace(**numbers))
             steps = self.steps[0]
             steps.begin()
-            names = (*numbers, *steps.numbers)
+            is_recorded = self._records_steps()
+            names = (*numbers, *(steps.numbers if is_recorded else ()))
+            changed = steps.changed if is_recorded else ()
             readable = learned_tensors(self.agent).values()
             inputs = [*columns, rows]
-            self._tapes[size] = Tape(self._parts, inputs, names, readable, steps.changed)
+            self._tapes[size] = Tape(self._update, inputs, names, readable, changed)
         return self._tapes[size], self.steps[0]
 
     def _batch(self, columns: Sequence[Tensor], rows: Tensor) -> list[Any]:
@@ -66,20 +67,16 @@ class OnPolicyUpdate(Update):
         observations, others = self._observed.join([c.index_select(0, rows) for c in columns])
         return [observations, *others]
 
-    def _parts(self, inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[list[Tensor]]:
-        """Yield what is logged of a minibatch, then make the step, unless it is not recorded."""
+    def _update(self, inputs: Sequence[Tensor], numbers: SimpleNamespace) -> list[Tensor]:
+        """Make a step, and return what is logged; of one that is not recorded, gradients too."""
         *columns, rows = inputs
         gradients, logged = self.gradients(self._batch(columns, rows), numbers)
-        steps = self.steps[0]
-        if not isinstance(steps, FlatSteps):
-            yield [*gradients, *logged]
-            return
-        if self._may_stop():
-            yield logged
-            logged = []
+        steps: Any = self.steps[0]
+        if not self._records_steps():
+            return [*gradients, *logged]
         with torch.no_grad():
             steps.apply(gradients, numbers, clips=True)
-        yield logged
+        return logged
 
     def gradients(
         self, batch: Sequence[Any], numbers: SimpleNamespace
@@ -88,9 +85,9 @@ class OnPolicyUpdate(Update):
         loss, *logged = self.loss(batch, numbers)
         return torch.autograd.grad(loss, self._parameters), [loss.detach(), *logged]
 
-    def _may_stop(self) -> bool:
-        """Return whether a step may be left out."""
-        return False
+    def _records_steps(self) -> bool:
+        """Return whether steps are a part of the recording: none of them may be left out."""
+        return isinstance(self.steps[0], FlatSteps)
 
     def _minibatch(
         self, columns: Sequence[Tensor], rows: Tensor, numbers: dict[str, Any]
@@ -98,17 +95,14 @@ class OnPolicyUpdate(Update):
         """Make an update with some rows of a rollout, and return what is logged of it."""
         tape, steps = self._tape(columns, rows, numbers)
         max_norm = self.agent.max_grad_norm
-        registers = tape.start([*columns, rows], numbers | steps.next_numbers(max_norm))
-        results = tape.run(0, registers)
-        if not isinstance(steps, FlatSteps):
-            count = len(self._parameters)
-            gradients, results = results[:count], results[count:]
-            if not self._stops(results):
-                steps.step(gradients, max_norm)
-        elif self._stops(results):
-            steps.steps -= 1
-        elif self._may_stop():
-            tape.run(1, registers)
+        given = [*columns, rows]
+        if self._records_steps():
+            return tape.run(given, numbers | steps.next_numbers(max_norm))
+        results = tape.run(given, numbers)
+        count = len(self._parameters)
+        gradients, results = results[:count], results[count:]
+        if not self._stops(results):
+            steps.step(gradients, max_norm)
         return results
 
     def _stops(self, results: Sequence[Tensor]) -> bool:
@@ -174,27 +168,12 @@ class OnPolicyUpdate(Update):
 class PPOUpdate(OnPolicyUpdate):
     """The update of PPO."""
 
-    @classmethod
-    @contextlib.contextmanager
-    def first_part(cls, agent: Any) -> Iterator[bool]:
-        """Let `train` make the first epoch alone; later ones make the same calls on other rows."""
-        n_epochs = agent.n_epochs
-        # Any epoch may be the last one if there is a limit.
-        if n_epochs < 2 or agent.target_kl is not None:
-            yield False
-            return
-        agent.n_epochs = 1
-        try:
-            yield True
-        finally:
-            agent.n_epochs = n_epochs
-
     def _structure(self) -> tuple[Any, ...]:
         agent = self.agent
         return agent.batch_size, agent.clip_range_vf is None, agent.target_kl is None
 
-    def _may_stop(self) -> bool:
-        return self.agent.target_kl is not None
+    def _records_steps(self) -> bool:
+        return self.agent.target_kl is None and super()._records_steps()
 
     def _stops(self, results: Sequence[Tensor]) -> bool:
         target = self.agent.target_kl
@@ -236,7 +215,7 @@ class PPOUpdate(OnPolicyUpdate):
         columns = self._rollout()
         logged: list[Sequence[Tensor]] = []
         n_before, goes_on = 0, True
-        for epoch in range(agent.n_epochs):
+        for _ in range(agent.n_epochs):
             n_before = len(logged)
             order = torch.from_numpy(np.random.permutation(len(columns[0])))
             for rows in order.split(agent.batch_size):  # type: ignore[no-untyped-call]
@@ -247,21 +226,6 @@ class PPOUpdate(OnPolicyUpdate):
             agent._n_updates += 1
             if not goes_on:
                 break
-            if epoch == 0 and self.compare is not None:
-                self._end(logged, n_before, ranges)
-                self.compare()
-        self._end(logged, n_before, ranges)
-
-    def _end(
-        self, logged: Sequence[Sequence[Tensor]], n_before: int, ranges: dict[str, float]
-    ) -> None:
-        """Leave the optimizer, and log, as `train` does when it ends.
-
-        Args:
-            logged: What is logged of each minibatch.
-            n_before: Minibatches before the last epoch.
-            ranges: Clip ranges by name.
-        """
         self.steps[0].publish()
         self._log(
             *("entropy_loss", "policy_gradient_loss", "value_loss", "approx_kl", "clip_fraction"),

@@ -1,13 +1,12 @@
 """`RecordedUpdates`: updates the networks of an algorithm of Stable-Baselines3 from recordings.
 
-The first update of each kind is made by the algorithm itself, of several epochs the first one. It
-is then repeated from a recording and compared, bit for bit: weights, averages of the optimizers,
-counters, logged values and random generators. What differs, or cannot be recorded, is never used.
+The first update of each kind is made by the algorithm itself. It is then repeated from a recording
+and compared, bit for bit: weights, averages of the optimizers, counters, logged values and random
+generators. What differs, or cannot be recorded, is never used.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from importlib import import_module
@@ -60,16 +59,6 @@ class Update:
     def __init__(self, agent: BaseAlgorithm) -> None:
         self.agent: Any = agent
         self.steps: list[PlainSteps] = []
-        # Called once the part that `first_part` leaves has been made.
-        self.compare: Callable[[], None] | None = None
-
-    @classmethod
-    def first_part(cls, agent: Any) -> contextlib.AbstractContextManager[bool]:
-        """Let an agent's `train` make a first part alone, where the rest makes the same calls.
-
-        The context is whether it does.
-        """
-        return contextlib.nullcontext(False)
 
     def kind(self, *args: Any, **kwargs: Any) -> Any:
         """Return what decides which calls an update makes; another one is recorded anew."""
@@ -114,8 +103,7 @@ class RecordedUpdates(Recorder):
         if self._update is not None and self._is_current(agent):
             kind = self._update.kind(*args, **kwargs)
             if kind in self._checked:
-                assert self.detector is not None
-                self.detector.set_training(True)
+                agent.policy.set_training_mode(True)
                 with torch.no_grad():
                     self._update.make(*args, **kwargs)
                 self.n_recorded += 1
@@ -132,10 +120,7 @@ class RecordedUpdates(Recorder):
             agent.trusted_code_token = object()
 
     def _check(self, agent: Any, plain: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Let the algorithm update itself, then do the same from a recording, and compare.
-
-        Where a first part of an update tells as much as the whole, only that is made twice.
-        """
+        """Let the algorithm update itself, then do the same from a recording, and compare."""
         self._update = None  # its memory is free for the new one
         before = State(agent)
         update_class = class_of(UPDATES[owner_of(type(agent), "train")])
@@ -145,38 +130,18 @@ class RecordedUpdates(Recorder):
             self.refuse(str(error))
             plain(*args, **kwargs)
             return
-        with update_class.first_part(agent) as is_part:
-            plain(*args, **kwargs)
+        plain(*args, **kwargs)
         after = State(agent)
         before.restore()
-
-        def compare() -> None:
-            difference = after.difference(State(agent))
-            if difference:
-                raise NotRecordableError(f"{difference} differs from SB3")
-
-        reason = ""
-        try:
+        with self.failures() as reasons:
             update = update_class(agent)
-            update.compare = compare if is_part else None
             with torch.no_grad():
                 update.make(*args, **kwargs)
-            if not is_part:
-                compare()
-            update.compare = None
-        except NotRecordableError as error:
-            reason = str(error)
-        # Whatever a network of another version of torch can raise: the algorithm goes on itself.
-        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
-            log.debug("why updates are not recorded:", exc_info=True)
-            reason = f"{type(error).__name__}: {error}"
-        if reason:
-            self.refuse(reason)
-            if is_part:
-                before.restore()
-                plain(*args, **kwargs)
-            else:
-                after.restore()
+            if difference := after.difference(State(agent)):
+                reasons.append(f"{difference} differs from SB3")
+        if reasons:
+            self.refuse(reasons[0])
+            after.restore()
             return
         if not self._checked:
             log.debug("updates are recorded: the first one came out the same, bit for bit")

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlzoo_plus.artifacts.atomic import map_leaves
+
 aten = torch.ops.aten
-# Yields, after each part, the tensors that are needed of it; between parts, weights may change.
-Parts = Callable[[Sequence[Tensor], SimpleNamespace], Iterator[Sequence[Tensor]]]
+# Returns the tensors that are wanted, given inputs and numbers.
+Function = Callable[[Sequence[Tensor], SimpleNamespace], Sequence[Tensor]]
 _SAME = (aten.detach.default, aten.alias.default)
 _READING = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "masked_select")
 # They change the shape of a handle, not of the numbers behind it.
@@ -24,11 +26,6 @@ _RESHAPING = ("squeeze_", "t_", "transpose_", "swapaxes_", "resize_", "set_", "a
 _LARGE = 2**16
 # How many there are of a tensor, in Python (as one) and in C++; several where torch cannot tell.
 _owners: Callable[[Tensor], int] = getattr(Tensor, "_use_count", lambda tensor: 2)
-# What they return depends on the shapes of their arguments only.
-_OF_SHAPES = (
-    *("ones", "zeros", "full", "arange", "scalar_tensor"),
-    *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
-)
 
 
 class NotRecordableError(Exception):
@@ -52,7 +49,6 @@ class Call:
     kwargs: dict[str, Any]
     outs: list[Slot | None]
     is_tuple: bool
-    part: int
 
     @property
     def name(self) -> str:
@@ -77,12 +73,6 @@ class Call:
             given = self.args[place] if place < len(self.args) else self.kwargs.get(name)
             found += [leaf for leaf in leaves(given) if isinstance(leaf, Slot)]
         return found
-
-    @property
-    def is_view(self) -> bool:
-        """Whether it returns other handles of the same memory."""
-        info = [r.alias_info for r in self.func._schema.returns]
-        return bool(info) and all(i is not None and not i.is_write for i in info)
 
 
 @cache
@@ -114,13 +104,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.tensors: list[Tensor] = []
         self.constants: set[Slot] = set()
-        self.part = 0
         self.spans: list[tuple[int, int, int]] = []
         self.n_bytes: list[int] = []
         self._slots: dict[int, Slot] = {}
         self._kept: list[Any] = []
         self._large: dict[int, tuple[Tensor, Slot]] = {}
-        self._fixed: set[Slot] = set()
         # By address: the number of the memory there, and how many handles of it are kept.
         self._memory: dict[int, list[int]] = {}
         self._n_forgotten = 0
@@ -149,11 +137,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _may_be_forgotten(self, call: Call, results: Iterable[Tensor | None]) -> None:
         """Note large results whose numbers nobody needs but the function."""
-        inputs = call.inputs
-        # What is computed once, `hoisted` will want.
-        if call.name in _OF_SHAPES or (inputs and self._fixed.issuperset(inputs)):
-            self._fixed |= {slot for slot in call.outs if slot is not None}
-            return
         lasting = {self.spans[slot][0] for slot in (*self.inputs, *self.constants)}
         for slot, result in zip(call.outs, results, strict=True):
             if slot is None or result is None or self.spans[slot][0] in lasting:
@@ -216,7 +199,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if reshaped is not None:
             # The handle's new shape is a new value; the slot of the old one keeps the old shape.
             func = aten.unsqueeze.default
-            call = Call(func, *given, [self.new_slot(result)], is_tuple=False, part=self.part)
+            call = Call(func, *given, [self.new_slot(result)], is_tuple=False)
             self.tensors[given[0][0]] = reshaped
             self.calls.append(call)
             return result
@@ -224,7 +207,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         results = list(result or ()) if is_tuple else [result]
         if not all(r is None or isinstance(r, Tensor) for r in results):
             raise NotRecordableError(f"{name} returns no tensor")
-        call = Call(func, *given, [], is_tuple=is_tuple, part=self.part)
+        call = Call(func, *given, [], is_tuple=is_tuple)
         if call.changed:
             fixed = self.constants.intersection(call.changed)
             own = all(_memory(self.tensors[slot]) in self._changeable for slot in fixed)
@@ -247,7 +230,7 @@ class Recording:
         tensors: What was in each slot.
         constants: Slots of what is read beside the inputs.
         inputs: Slots of the inputs.
-        outputs: What is wanted of each part.
+        outputs: What is wanted.
         changeable: Memory that the function may change.
         spans: Where each slot is, see `span`.
         n_bytes: How large the memory is of which each slot has a part.
@@ -257,14 +240,14 @@ class Recording:
     tensors: list[Tensor]
     constants: set[Slot]
     inputs: list[Slot]
-    outputs: list[list[Slot]]
+    outputs: list[Slot]
     changeable: set[int]
     spans: list[tuple[int, int, int]]
     n_bytes: list[int]
 
-    def let_go(self, kept: Iterable[Slot] = ()) -> None:
-        """Keep numbers of inputs, constants and these only, and shapes of the others."""
-        left = {*kept, *self.constants, *self.inputs}
+    def let_go(self) -> None:
+        """Keep numbers of inputs and constants only, and shapes of the others."""
+        left = {*self.constants, *self.inputs}
         self.tensors = [
             tensor if slot in left else _shape_of(tensor)
             for slot, tensor in enumerate(self.tensors)
@@ -286,7 +269,7 @@ class Recording:
 
 
 def record(
-    function: Parts,
+    function: Function,
     inputs: Sequence[Tensor],
     numbers: Mapping[str, float],
     readable: Iterable[Tensor],
@@ -308,14 +291,12 @@ def record(
     validates, state = distribution._validate_args, torch.get_rng_state()
     recorder = _Recorder(inputs, readable, changed)
     before = [t.detach().clone() for t in changed]
-    outputs = []
     # It reads values; whatever is invalid gives NaN, which is found after the update.
     distribution.set_default_validate_args(False)
     try:
         with torch.enable_grad(), recorder:
-            for wanted in function(list(inputs), SimpleNamespace(**numbers)):
-                outputs.append([recorder.slot_of(tensor) for tensor in wanted])
-                recorder.part += 1
+            wanted = function(list(inputs), SimpleNamespace(**numbers))
+            outputs = [recorder.slot_of(tensor) for tensor in wanted]
     finally:
         distribution.set_default_validate_args(validates)
         torch.set_rng_state(state)
@@ -352,7 +333,7 @@ def _shape_of(tensor: Tensor) -> Tensor:
 def require_same(first: Recording, second: Recording) -> None:
     """Check that two recordings with different numbers hold the same calls."""
     plain = [
-        [(c.func, _plain(c.args), _plain(c.kwargs), c.outs, c.part) for c in recording.calls]
+        [(c.func, _plain(c.args), _plain(c.kwargs), c.outs) for c in recording.calls]
         for recording in (first, second)
     ]
     if plain[0] != plain[1] or first.outputs != second.outputs:
@@ -362,36 +343,9 @@ def require_same(first: Recording, second: Recording) -> None:
             raise NotRecordableError("a constant depends on numbers")
 
 
-def without_repetitions(recording: Recording) -> list[Call]:
-    """Leave out calls that were made before with the same arguments, in the same part."""
-    touched = {recording.storage(slot) for c in recording.calls for slot in c.changed}
-    versions = dict.fromkeys(touched, 0)
-    same: dict[Slot, Slot] = {}
-    seen: dict[Any, Call] = {}
-    calls = []
-    for call in recording.calls:
-        call.args, call.kwargs = _renamed(call.args, same), _renamed(call.kwargs, same)
-        for slot in call.changed:
-            versions[recording.storage(slot)] += 1
-        outs = {recording.storage(slot) for slot in call.outs if slot is not None}
-        is_pure = not (call.is_random or call.changed or "empty" in call.name)
-        if is_pure and (recording.is_view(call) or touched.isdisjoint(outs)):
-            read = [versions.get(recording.storage(slot)) for slot in call.inputs]
-            read = [] if recording.is_view(call) else read
-            key = repr((call.part, id(call.func), read, _plain(call.args), _plain(call.kwargs)))
-            if key in seen:
-                pairs = zip(call.outs, seen[key].outs, strict=True)
-                same |= {a: b for a, b in pairs if a is not None and b is not None}
-                continue
-            seen[key] = call
-        calls.append(call)
-    recording.outputs = [[same.get(slot, slot) for slot in part] for part in recording.outputs]
-    return calls
-
-
 def needed(calls: Sequence[Call], recording: Recording) -> list[Call]:
     """Leave out what no output depends on; random numbers are drawn nevertheless."""
-    wanted = {slot for part in recording.outputs for slot in part}
+    wanted = set(recording.outputs)
     memory = {recording.storage(slot) for slot in wanted} | recording.changeable
     needed = []
     for call in reversed(calls):
@@ -401,32 +355,6 @@ def needed(calls: Sequence[Call], recording: Recording) -> list[Call]:
             wanted |= set(call.inputs)
             memory |= {recording.storage(slot) for slot in call.inputs}
     return needed[::-1]
-
-
-def hoisted(calls: Sequence[Call], recording: Recording) -> tuple[set[Slot], list[Call]]:
-    """Return what is the same each time, and the other calls.
-
-    These are views of parameters, and what depends on shapes and constants alone.
-    """
-    touched = {recording.storage(slot) for call in calls for slot in call.changed}
-    known = set(recording.constants)  # the memory is the same each time
-    frozen: set[Slot] = set()  # the numbers are, too
-    left = []
-    for call in calls:
-        outs = [slot for slot in call.outs if slot is not None]
-        arguments = list(leaves([call.args, call.kwargs]))
-        is_free = not call.is_random and not call.changed and not call.is_tuple
-        is_free = is_free and not any(isinstance(leaf, Number) for leaf in arguments)
-        is_fixed = not any(recording.storage(slot) in touched for slot in outs)
-        of_shapes = call.name in _OF_SHAPES
-        all_frozen = bool(call.inputs) and frozen.issuperset(call.inputs)
-        if is_free and is_fixed and (of_shapes or all_frozen) and "empty" not in call.name:
-            frozen |= set(outs)
-        elif is_free and call.is_view and call.inputs and known.issuperset(call.inputs):
-            known |= set(outs)
-        else:
-            left.append(call)
-    return (known | frozen) - recording.constants, left
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -440,27 +368,16 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same lists, tuples and dictionaries of changed leaves."""
-    if isinstance(value, dict):
-        return {key: mapped(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(mapped(item, change) for item in value)
-    return change(value)
-
-
 def _mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
-    return mapped(value, lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf)
+    return map_leaves(value, lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
 def _named(value: Any, names: Mapping[float, Number]) -> Any:
-    return mapped(value, lambda leaf: names.get(leaf, leaf) if isinstance(leaf, float) else leaf)
-
-
-def _renamed(value: Any, same: Mapping[Slot, Slot]) -> Any:
-    return mapped(value, lambda leaf: same.get(leaf, leaf) if isinstance(leaf, Slot) else leaf)
+    return map_leaves(
+        value, lambda leaf: names.get(leaf, leaf) if isinstance(leaf, float) else leaf
+    )
 
 
 def _plain(value: Any) -> Any:
     """Return arguments that can be compared: a slot is no number, 1 is not 1.0."""
-    return mapped(value, lambda leaf: (type(leaf).__name__, leaf))
+    return map_leaves(value, lambda leaf: (type(leaf).__name__, leaf))

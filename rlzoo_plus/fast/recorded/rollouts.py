@@ -1,41 +1,47 @@
-"""`RecordedRollouts`: lets an on-policy algorithm of Stable-Baselines3 act from recordings.
+"""`RecordedRollouts`: lets the policy of an algorithm of Stable-Baselines3 act from recordings.
 
-Experience is collected with the effects of `OnPolicyAlgorithm.collect_rollouts`, in their order.
-The policy's calls are recorded and made again; the first results of a recording are compared, bit
-for bit, with those of the policy. What differs, or cannot be recorded, is never used.
+Experience is collected by the algorithm's own `collect_rollouts`. What its policy computes there is
+recorded and made again; the first results of a recording are compared, bit for bit, with those of
+the policy. What differs, or cannot be recorded, is never used.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
-from stable_baselines3.common.utils import obs_as_tensor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from rlzoo_plus.fast.recorded.bit_comparison import bits, learned_tensors
 from rlzoo_plus.fast.recorded.change_detector import ChangeDetector
-from rlzoo_plus.fast.recorded.known_code import (
-    Recorder,
-    name_of,
-    owner_of,
-)
+from rlzoo_plus.fast.recorded.known_code import Recorder, owner_of
 from rlzoo_plus.fast.recorded.parts import Parts
-from rlzoo_plus.fast.recorded.tape import NotRecordableError, Tape
+from rlzoo_plus.fast.recorded.tape import Tape
 
 log = logging.getLogger(__name__)
-_OWNER = "stable_baselines3.common.on_policy_algorithm.OnPolicyAlgorithm"
-_BUFFERS = "stable_baselines3.common.buffers"
-_KNOWN = (f"{_BUFFERS}.RolloutBuffer", f"{_BUFFERS}.DictRolloutBuffer")
+_COMMON = "stable_baselines3.common"
+_OFF_POLICY = f"{_COMMON}.off_policy_algorithm.OffPolicyAlgorithm"
+# Who may collect, and who may predict: known code that calls the policy as is recorded here.
+_KNOWN = {
+    "collect_rollouts": (_OFF_POLICY, f"{_COMMON}.on_policy_algorithm.OnPolicyAlgorithm"),
+    "predict": (
+        f"{_COMMON}.base_class.BaseAlgorithm",
+        *("stable_baselines3.dqn.dqn.DQN", "sb3_contrib.qrdqn.qrdqn.QRDQN"),
+    ),
+}
 # So many results of a recording are compared with those of the policy.
 _COMPARED = 16
+# The actions of all environments, and the values of all and of one.
+_MOST_FUNCTIONS = 3
+# What collects the experience of a policy, by the policy's identity.
+_collecting: dict[int, RecordedRollouts] = {}
 
 
 class RecordedRollouts(Recorder):
@@ -47,13 +53,16 @@ class RecordedRollouts(Recorder):
 
     work = "rollouts"
 
-    def __init__(self) -> None:
+    def __init__(self, agent: Any) -> None:
+        """Let the policy of an agent, whose class is `Accelerated`, act from recordings."""
         super().__init__()
         self.n_recorded = 0
-        self._acting: _Acting | None = None
+        self._agent = agent
+        self._functions: dict[Any, RecordedFunction] = {}
+        agent.policy.__class__ = _acting_class(agent.policy.__class__)
 
-    def collect(self, agent: Any, plain: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
-        """Collect a rollout.
+    def collect(self, agent: Any, plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Collect experience.
 
         Args:
             agent: The agent.
@@ -61,126 +70,142 @@ class RecordedRollouts(Recorder):
             *args: For it.
             **kwargs: For it.
         """
-        # Updates that are not recorded, such as TRPO's, may have moved the weights in memory.
-        if not self.reason and not (self.detector and self.detector.fits(agent)):
-            self._renew(agent)
-        if self.reason:
+        with torch.no_grad():  # as where the policy acts
+            # Updates that are not recorded, such as TRPO's, may have moved the weights in memory.
+            if isinstance(agent, OnPolicyAlgorithm) or self.detector is None:
+                self._look_at(agent, is_same=bool(self.detector and self.detector.fits(agent)))
+        self.n_recorded += not self.reason
+        key = id(agent.policy)
+        _collecting[key] = self
+        try:
             return plain(*args, **kwargs)
-        self.n_recorded += 1
-        return self._collect(agent, *args, **kwargs)
+        finally:
+            _collecting.pop(key, None)
 
-    def _renew(self, agent: Any) -> None:
-        """Record what is not recorded yet, or not any more."""
+    def can_act(self, policy: Any) -> bool:
+        """Return whether a policy may act from recordings now; looks at its agent if it is due."""
+        if self.reason or policy.training or torch.is_grad_enabled():
+            return False
+        assert self.detector is not None
+        self._look_at(self._agent, is_same=self.detector.fits_if_due(self._agent))
+        return not self.reason
+
+    def act(self, name: str, method: Callable[[Any], Any], observations: Any) -> Sequence[Tensor]:
+        """Return what a method of the policy gives, which is recorded under a name."""
+
+        def results_for(*given: Tensor) -> Sequence[Tensor]:
+            joined, noise = self._parts.join(given)
+            before = self._matrices()
+            self._set_noise(noise)
+            results = method(joined)
+            self._set_noise(before)
+            return [results] if isinstance(results, Tensor) else results
+
+        noise = (matrix.detach() for matrix in self._matrices())
+        given = *self._parts.split(observations), *noise
+        key = name, *((tensor.shape, tensor.stride(), tensor.dtype) for tensor in given)
+        if key not in self._functions and len(self._functions) < _MOST_FUNCTIONS:
+            with self.failures() as reasons:
+                made = RecordedFunction(results_for, given, self._readable, self.refuse)
+                self._functions[key] = made
+            for reason in reasons:
+                self.refuse(reason)
+        function = self._functions.get(key)
+        return results_for(*given) if function is None else function(*given)
+
+    def _look_at(self, agent: Any, *, is_same: bool = False) -> None:
+        """Begin anew with an agent that is not the same as before."""
+        if is_same or self.reason:
+            return
         self.forget()
         if reason := self.why_not(agent):
             self.refuse(reason, logging.INFO)
             return
-        was_training = agent.policy.training
-        agent.policy.set_training_mode(False)
-        try:
-            self._acting = _Acting(agent, self.refuse)
-            self.detector = ChangeDetector(agent)
-        except NotRecordableError as error:
-            self.refuse(str(error))
-        # Whatever a network of another version of torch can raise: the policy acts itself.
-        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
-            log.debug("why rollouts are not recorded:", exc_info=True)
-            self.refuse(f"{type(error).__name__}: {error}")
-        agent.policy.set_training_mode(was_training)
+        self.detector = ChangeDetector(agent)
+        self._readable = list(learned_tensors(agent).values())
+        self._parts = Parts(agent.observation_space)
+        acting = getattr(agent.policy, "actor", None) or agent.policy
+        distribution = getattr(acting, "action_dist", None)
+        has_noise = isinstance(distribution, StateDependentNoiseDistribution)
+        self._noisy: Any = distribution if has_noise else None
+
+    def _matrices(self) -> Sequence[Tensor]:
+        """Return the matrices of gSDE's noise, if the policy has them."""
+        noisy = self._noisy
+        return () if noisy is None else (noisy.exploration_mat, noisy.exploration_matrices)
+
+    def _set_noise(self, noise: Sequence[Tensor]) -> None:
+        if noise:
+            self._noisy.exploration_mat, self._noisy.exploration_matrices = noise
 
     def forget(self) -> None:
         """Give up what has been recorded: the agent has changed."""
         super().forget()
-        self._acting = None
+        self._functions.clear()
 
     def refuse(self, reason: str, level: int = logging.WARNING) -> None:
         """Record nothing any more."""
         super().refuse(reason, level)
-        self._acting = None
+        self._functions.clear()
 
     def why_not(self, agent: Any) -> str:
         """Return why an agent's rollouts cannot be recorded, empty if they may be."""
-        owner = owner_of(type(agent), "collect_rollouts")
-        if owner != _OWNER:
-            return f"{owner.rpartition('.')[2]}.collect_rollouts is not one of those that can be"
-        kind = type(agent.rollout_buffer)
-        if name_of(kind) not in _KNOWN:
-            return f"{kind.__name__} is not the buffer that is known"
+        for method, known in _KNOWN.items():
+            owner = owner_of(type(agent), method)
+            if owner not in known:
+                return f"{owner.rpartition('.')[2]}.{method} is not one of those that can be"
         return super().why_not(agent)
 
-    def _collect(
-        self, agent: Any, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int
-    ) -> bool:
-        """Do what `OnPolicyAlgorithm.collect_rollouts` does, with the names that it has."""
-        assert agent._last_obs is not None, "No previous observation was provided"
-        self._set_evaluation_mode(agent)
-        n_steps = 0
-        rollout_buffer.reset()
-        if agent.use_sde:
-            self._reset_noise(agent, env.num_envs)
-        callback.on_rollout_start()
-        # What callbacks see, as far as it stays the same.
-        seen = {"self": agent, "env": env, "callback": callback, "rollout_buffer": rollout_buffer}
-        seen["n_rollout_steps"] = n_rollout_steps
-        while n_steps < n_rollout_steps:
-            if agent.use_sde and agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0:
-                self._reset_noise(agent, env.num_envs)
-            obs_tensor = obs_as_tensor(agent._last_obs, agent.device)
-            actions, values, log_probs = self._forward(agent, obs_tensor)
-            clipped_actions = clipped(agent, actions)
-            new_obs, rewards, dones, infos = env.step(clipped_actions)
-            agent.num_timesteps += env.num_envs
-            seen |= {"n_steps": n_steps, "obs_tensor": obs_tensor, "actions": actions}
-            seen |= {"values": values, "log_probs": log_probs, "clipped_actions": clipped_actions}
-            seen |= {"new_obs": new_obs, "rewards": rewards, "dones": dones, "infos": infos}
-            callback.update_locals(seen)
-            if not callback.on_step():
-                return False
-            agent._update_info_buffer(infos, dones)
-            n_steps += 1
-            _add_value_of_truncated(agent, rewards, dones, infos)
-            starts = agent._last_episode_starts
-            rollout_buffer.add(agent._last_obs, actions, rewards, starts, values, log_probs)
-            agent._last_obs, agent._last_episode_starts = new_obs, dones
-        values = self._last_values(agent, new_obs)
-        rollout_buffer.compute_returns_and_advantage(last_values=values, dones=dones)
-        callback.update_locals(seen | {"values": values, "n_steps": n_steps})
-        callback.on_rollout_end()
-        return True
 
-    def _current(self, agent: Any) -> _Acting | None:
-        """Return the recordings, if no callback has changed the policy since."""
-        if self.detector is not None and not self.detector.fits_if_due(agent):
-            self._renew(agent)
-        return None if agent.policy.training else self._acting
+class _ActsFromRecordings:
+    """Mixin for a policy: it comes before it. Copies are without it."""
 
-    def _set_evaluation_mode(self, agent: Any) -> None:
-        if self.detector is None:
-            agent.policy.set_training_mode(False)
-        else:
-            self.detector.set_training(False)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        reduced: Any = super().__reduce_ex__(protocol)
+        function, (_, *arguments), *state = reduced
+        return function, (type(self).__bases__[1], *arguments), *state
 
-    def _forward(self, agent: Any, observations: Any) -> tuple[np.ndarray, Tensor, Tensor]:
+
+class _ActorCritic(_ActsFromRecordings):
+    """The mixin of on-policy algorithms."""
+
+    def forward(self, obs: Any, *args: Any, **kwargs: Any) -> Any:
         """Return actions, values and log probabilities."""
-        acting = self._current(agent)
-        with torch.no_grad():
-            forward = agent.policy if acting is None else acting.forward
-            actions, values, log_probs = forward(observations)
-        return actions.cpu().numpy(), values, log_probs
+        plain: Any = super().forward  # type: ignore[misc]
+        if args or kwargs or (acting := _acting(self)) is None:
+            return plain(obs, *args, **kwargs)
+        return acting.act("forward", plain, obs)
 
-    def _last_values(self, agent: Any, observations: Any) -> Tensor:
-        acting = self._current(agent)
-        with torch.no_grad():
-            predict_values = agent.policy.predict_values if acting is None else acting.values
-            return predict_values(obs_as_tensor(observations, agent.device))
+    def predict_values(self, obs: Any) -> Any:
+        """Return the values."""
+        plain: Any = super().predict_values  # type: ignore[misc]
+        acting = _acting(self)
+        return plain(obs) if acting is None else acting.act("predict_values", plain, obs)[0]
 
-    def _reset_noise(self, agent: Any, n_envs: int) -> None:
-        acting = self._current(agent)
-        if acting is None:
-            agent.policy.reset_noise(n_envs)
-        else:
-            with torch.no_grad():
-                acting.reset_noise(n_envs)
+
+class _Actor(_ActsFromRecordings):
+    """The mixin of off-policy algorithms."""
+
+    def _predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+        plain: Any = super()._predict  # type: ignore[misc]
+        explores = not args and kwargs == {"deterministic": False}
+        if not explores or (acting := _acting(self)) is None:
+            return plain(observation, *args, **kwargs)
+        return acting.act("_predict", partial(plain, **kwargs), observation)[0]
+
+
+def _acting(policy: Any) -> RecordedRollouts | None:
+    """Return what lets a policy act from recordings now, None if it acts by itself."""
+    collecting = _collecting.get(id(policy))
+    return collecting if collecting is not None and collecting.can_act(policy) else None
+
+
+@cache
+def _acting_class(kind: type) -> type:
+    """Return a subclass of a policy's class with the mixin, under its own name."""
+    mixin = _ActorCritic if hasattr(kind, "predict_values") else _Actor
+    own = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    return type(kind.__name__, (mixin, kind), own)
 
 
 class RecordedFunction:
@@ -192,7 +217,6 @@ class RecordedFunction:
         example: Sequence[Tensor],
         readable: Sequence[Tensor],
         give_up: Callable[[str], None],
-        expected: Callable[..., Sequence[Tensor]] | None = None,
     ) -> None:
         """Record a function.
 
@@ -201,23 +225,18 @@ class RecordedFunction:
             example: Its arguments; later ones have the same shapes and types.
             readable: What else it reads.
             give_up: Is told why the recording must not be used any more.
-            expected: What gives the results that are right, if it is not the function itself.
         """
 
-        def parts(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Iterator[Sequence[Tensor]]:
+        def results_for(inputs: Sequence[Tensor], numbers: SimpleNamespace) -> Sequence[Tensor]:
             with _PlainDraws():
-                results = plain(*inputs)
-            yield results
+                return plain(*inputs)
 
-        self._plain, self._give_up = expected or plain, give_up
-        self._tape = Tape(parts, example, (), readable)
-        self._kinds = _kinds(example)
+        self._plain, self._give_up = plain, give_up
+        self._tape = Tape(results_for, example, (), readable)
         self._left = _COMPARED
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """Return what the policy would, gradients being disabled."""
-        if _kinds(inputs) != self._kinds:
-            return self._plain(*inputs)
         if not self._left:
             return self._replay(inputs)
         self._left -= 1
@@ -232,7 +251,7 @@ class RecordedFunction:
         return expected
 
     def _replay(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        return self._tape.run(0, self._tape.start(inputs, {}))
+        return self._tape.run(inputs, {})
 
 
 class _PlainDraws(TorchFunctionMode):
@@ -249,95 +268,3 @@ class _PlainDraws(TorchFunctionMode):
             noise = torch.empty_like(weights).exponential_()
             return torch.argmax(weights / noise, dim=-1, keepdim=True)
         return func(*args, **(kwargs or {}))
-
-
-class _Acting:
-    """What a policy computes in rollouts, from recordings."""
-
-    def __init__(self, agent: Any, give_up: Callable[[str], None]) -> None:
-        policy = self._policy = agent.policy
-        has_noise = isinstance(policy.action_dist, StateDependentNoiseDistribution)
-        self._noisy: Any = policy.action_dist if has_noise else None
-        self._readable, self._give_up = list(learned_tensors(agent).values()), give_up
-        self._parts, noise = Parts(agent.observation_space), self._noise()
-        parts = self._parts.split(obs_as_tensor(agent._last_obs, agent.device))
-        self._forward = self._function(self._act, (*parts, *noise))
-        self._values = self._function(self._value, parts)
-        self._n_envs = agent.n_envs if has_noise else 0
-        if has_noise:
-            self._reset = self._function(self._new_noise, ())
-            self._set_noise(noise)
-
-    def forward(self, observations: Any) -> Sequence[Tensor]:
-        """Return actions, values and log probabilities."""
-        return self._forward(*self._parts.split(observations), *self._noise())
-
-    def values(self, observations: Any) -> Tensor:
-        """Return the values."""
-        return self._values(*self._parts.split(observations))[0]
-
-    def reset_noise(self, n_envs: int) -> None:
-        """Do what the policy's `reset_noise` does."""
-        if n_envs == self._n_envs:
-            self._set_noise(self._reset())
-        else:
-            self._policy.reset_noise(n_envs)
-
-    def _function(
-        self, plain: Callable[..., Sequence[Tensor]], example: Sequence[Tensor]
-    ) -> RecordedFunction:
-        return RecordedFunction(plain, example, self._readable, self._give_up)
-
-    def _act(self, *given: Tensor) -> Sequence[Tensor]:
-        observations, noise = self._parts.join(given)
-        before = self._matrices()
-        self._set_noise(noise)
-        results: Sequence[Tensor] = self._policy(observations)
-        self._set_noise(before)
-        return results
-
-    def _value(self, *parts: Tensor) -> Sequence[Tensor]:
-        return [self._policy.predict_values(self._parts.join(parts)[0])]
-
-    def _new_noise(self) -> Sequence[Tensor]:
-        self._policy.reset_noise(self._n_envs)
-        return self._noise()
-
-    def _matrices(self) -> Sequence[Tensor]:
-        """Return the matrices of gSDE's noise, if the policy has them."""
-        noisy = self._noisy
-        return () if noisy is None else (noisy.exploration_mat, noisy.exploration_matrices)
-
-    def _noise(self) -> Sequence[Tensor]:
-        return [matrix.detach() for matrix in self._matrices()]
-
-    def _set_noise(self, noise: Sequence[Tensor]) -> None:
-        if noise:
-            self._noisy.exploration_mat, self._noisy.exploration_matrices = noise
-
-
-def _kinds(tensors: Sequence[Tensor]) -> list[Any]:
-    return [(tensor.shape, tensor.dtype) for tensor in tensors]
-
-
-def clipped(agent: Any, actions: np.ndarray) -> np.ndarray:
-    """Return actions as the environments take them."""
-    space = agent.action_space
-    if not isinstance(space, spaces.Box):
-        return actions
-    if agent.policy.squash_output:
-        actions = agent.policy.unscale_action(actions)
-        return actions
-    return actions.clip(space.low, space.high)
-
-
-def _add_value_of_truncated(
-    agent: Any, rewards: np.ndarray, dones: np.ndarray, infos: Sequence[Mapping[str, Any]]
-) -> None:
-    """Add the value of the last observation to the reward of an episode that was cut."""
-    for index in np.flatnonzero(dones).tolist():
-        last = infos[index].get("terminal_observation")
-        if last is not None and infos[index].get("TimeLimit.truncated", False):
-            with torch.no_grad():
-                value = agent.policy.predict_values(agent.policy.obs_to_tensor(last)[0])[0]
-            rewards[index] += agent.gamma * value

@@ -17,13 +17,13 @@ from torch import Tensor
 from rlzoo_plus.fast.recorded import recording as recordings
 from rlzoo_plus.fast.recorded.graphs import compiled
 from rlzoo_plus.fast.recorded.recording import (
+    Function,
     NotRecordableError,
-    Parts,
     Recording,
     record,
 )
 
-__all__ = ["NotRecordableError", "Parts", "Tape"]
+__all__ = ["NotRecordableError", "Tape"]
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +42,7 @@ class Tape:
 
     def __init__(
         self,
-        function: Parts,
+        function: Function,
         inputs: Sequence[Tensor],
         numbers: Sequence[str],
         readable: Iterable[Tensor],
@@ -51,7 +51,7 @@ class Tape:
         """Record a function.
 
         Args:
-            function: Yields the tensors that are wanted of each of its parts.
+            function: Returns the tensors that are wanted.
             inputs: An example; later ones have the same shapes and types.
             numbers: Names of the numbers that it uses.
             readable: What else it reads: parameters and buffers, changed in place only.
@@ -68,32 +68,26 @@ class Tape:
         self._numbers = tuple(numbers)
         self._build(made[1])
 
-    def start(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> list[Any]:
-        """Return registers with these inputs and numbers."""
+    def run(self, inputs: Sequence[Tensor], numbers: Mapping[str, float]) -> Sequence[Tensor]:
+        """Make the calls with these inputs and numbers, in order; gradients must be disabled."""
         registers = self._registers.copy()
         registers[: len(inputs)] = inputs
         for slot, name in zip(self._number_slots, self._numbers, strict=True):
             number = numbers[name]
             registers[slot] = None if number is None else float(number)
-        return registers
-
-    def run(self, part: int, registers: list[Any]) -> Sequence[Tensor]:
-        """Make the calls of a part, in order; gradients must be disabled."""
-        return self._parts[part](registers)
+        return self._calls(registers)
 
     def _build(self, recording: Recording) -> None:
-        calls = recordings.without_repetitions(recording)
-        calls = recordings.needed(calls, recording)
-        fixed, calls = recordings.hoisted(calls, recording)
-        known = {s: recording.tensors[s].detach() for s in (*recording.constants, *fixed)}
-        recording.let_go(fixed)
+        calls = recordings.needed(recording.calls, recording)
+        known = {slot: recording.tensors[slot].detach() for slot in recording.constants}
+        recording.let_go()
         n_slots = len(recording.tensors)
         self._number_slots = [n_slots + k for k in range(len(self._numbers))]
         self._registers: list[Any] = [None] * (n_slots + len(self._numbers))
         places = dict(zip(self._numbers, self._number_slots, strict=True))
         self.n_calls = len(calls)
         try:
-            self._parts = compiled(calls, recording, known, places)
+            self._calls = compiled(calls, recording, known, places)
         # Whatever torch raises for a call that TorchScript does not have.
         except Exception as error:
             raise NotRecordableError(f"TorchScript cannot make its calls: {error}") from error

@@ -33,7 +33,7 @@ _NOT_STATE = {
     *("start_time", "verbose", "tensorboard_log", "log_every", "_custom_logger"),
     *("policy_kwargs", "replay_buffer_kwargs", "rollout_buffer_kwargs"),
     *("before_iteration", "resume_from", "_total_timesteps", "_num_timesteps_at_start"),
-    *("recorded", "rollouts", "actions", "trusted_code_token", "held"),
+    *("recorded", "rollouts", "trusted_code_token", "held"),
 }
 
 
