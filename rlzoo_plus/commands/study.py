@@ -20,11 +20,7 @@ from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.presence import living_controllers
 from rlzoo_plus.tuning.experiment_file import winner_options
 from rlzoo_plus.tuning.stored_study import FEWEST_TRIALS, importances, open_stored
-from rlzoo_plus.tuning.study_plots import (
-    Overview,
-    plot_study,
-    plot_with_optuna,
-)
+from rlzoo_plus.tuning.study_plots import OVERVIEW, Drawn, plot_study
 from rlzoo_plus.tuning.study_report import counts, number_text
 from rlzoo_plus.tuning.study_view import (
     importance_table,
@@ -82,23 +78,15 @@ def _show(stored: KnownStudy, options: argparse.Namespace, console: Console) -> 
 
 
 def _plot(stored: KnownStudy, options: argparse.Namespace, console: Console) -> int:
-    study, hpo = stored.study, stored.hpo
-    views = study.trials()
-    count = 1 if len(hpo.objectives) == 1 else len(views)
-    overview = Overview(
+    name = "study" if options.kind == OVERVIEW else options.kind
+    drawn = Drawn(
         title=f"Study {stored.name}",
-        trials=views,
-        objectives=hpo.objectives,
+        study=stored.study.optuna_study,
+        objectives=list(stored.hpo.objectives),
         importances=_importances(stored),
-        front=[view.number for view in study.best(max(count, 1))],
-        seeds=hpo.seeds,
     )
     with _forged_trials_refused(stored):
-        if options.kind == "overview":
-            out = plot_study(overview, options.out or stored.folder / "study.png")
-        else:
-            file = options.out or stored.folder / f"{options.kind}.png"
-            out = plot_with_optuna(options.kind, study.optuna_study, overview, file)
+        out = plot_study(drawn, options.out or stored.folder / f"{name}.png", options.kind)
     console.print(f"wrote {out}", markup=False)
     return 0
 
@@ -216,7 +204,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         add("study", metavar="STUDY", help="name below outputs/studies, or a path")
         add("--trust", action="store_true", help="connect to its database on another machine")
         if action is _plot:
-            add("--kind", default="overview", metavar="PLOT", help=f"overview (default), {kinds}")
+            add("--kind", default=OVERVIEW, metavar="PLOT", help=f"overview (default), {kinds}")
             add("--out", type=Path, metavar="PNG", help="default: study.png, or PLOT.png, in it")
         else:
             add("--json", action="store_true", help="print JSON, for programs")
