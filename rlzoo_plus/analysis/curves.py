@@ -12,6 +12,7 @@ import numpy as np
 from rlzoo_plus.analysis.clocks import AXIS_LABELS, Axis, positions
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS
 from rlzoo_plus.analysis.index import RunEntry, read_run
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.analysis.series import TRAINING_RETURN, Series, load_evaluations, load_series
 from rlzoo_plus.analysis.statistics import smooth, stratified_bootstrap_ci
 from rlzoo_plus.analysis.style import (
@@ -116,7 +117,7 @@ class Group:
     @property
     def size(self) -> str:
         """The number of runs and seeds, as text."""
-        seeds = f"{self.n_seeds} seed{'s' if self.n_seeds > 1 else ''}"
+        seeds = counted(self.n_seeds, "seed")
         n_runs = len(self.curves)
         return seeds if n_runs == self.n_seeds else f"{n_runs} runs, {seeds}"
 

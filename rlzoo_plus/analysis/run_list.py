@@ -232,6 +232,11 @@ def _number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 run`, `2,000 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Return a time with its two largest units: `5s`, `12m03s`, `3h20m`, `2d04h`."""
     minutes, rest = divmod(round(seconds), 60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rlzoo_plus.analysis.comparison_report import decided_best
 from rlzoo_plus.analysis.estimates import ENOUGH_SEEDS, Estimate, estimate, few_seeds_text, shown
@@ -50,9 +50,7 @@ def table(sides: Sequence[Side], kind: str) -> str:
         lines.append(cells)
     note = few_seeds_text([n for _, _, n, *_ in rows])
     if kind == "md":
-        heads = [" | ".join(HEADS), " | ".join("---" for _ in HEADS)]
-        text = [f"| {line} |" for line in (*heads, *(" | ".join(cells) for cells in lines))]
-        return "\n".join([*text, *(["", note] if note else [])]) + "\n"
+        return "\n".join([*markdown_table(HEADS, lines), *(["", note] if note else [])]) + "\n"
     head, *body = [f"  {' & '.join(cells)} \\\\" for cells in (map(_tex_text, HEADS), *lines)]
     begin = [r"% \usepackage{booktabs}", *([f"% {note}"] if note else [])]
     begin += [r"\begin{tabular}{llrll}", r"  \toprule", head, r"  \midrule"]
@@ -73,6 +71,11 @@ def _csv(rows: Sequence[_Row]) -> str:
 def _cell(text: str) -> str:
     # A spreadsheet would run it as a formula.
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of Markdown, whose cells are safe already."""
+    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
 
 
 def markdown_cell(text: str) -> str:

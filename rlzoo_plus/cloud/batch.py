@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.account import sizes_of
@@ -163,8 +164,8 @@ class BatchLauncher(CloudLauncher):
     def stop_machines(self) -> list[str]:
         """Cancel the jobs that have not begun; the workers of the others end by themselves."""
         count = len(self.jobs.cancel_waiting("rlzoo-plus sweep cancel"))
-        jobs = "1 job" if count == 1 else f"{count:,} jobs"
-        return [f"cancelled {jobs} of AWS Batch that had not begun"] if count else []
+        told = f"cancelled {counted(count, 'job')} of AWS Batch that had not begun"
+        return [told] if count else []
 
     def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
         """Return how the jobs are in Batch, and what helps those that wait or have failed."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.cloud import aws
 from rlzoo_plus.cloud.account import sizes_of
@@ -28,7 +29,7 @@ from rlzoo_plus.cloud.fleets import (
 from rlzoo_plus.cloud.image import WorkerImage, worker_image
 from rlzoo_plus.cloud.project import project_tags
 from rlzoo_plus.cloud.quota import check_quota
-from rlzoo_plus.cloud.settings import FleetSettings, counted
+from rlzoo_plus.cloud.settings import FleetSettings
 from rlzoo_plus.cloud.user_data import MachineScript, user_data
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlzoo_plus.analysis.run_list import duration
+from rlzoo_plus.analysis.run_list import counted, duration
 from rlzoo_plus.cloud.budget import deal, least_share
 from rlzoo_plus.cloud.prices import HOURS_A_MONTH, HourPrice, Prices, load_prices
-from rlzoo_plus.cloud.settings import CloudSettings, counted
+from rlzoo_plus.cloud.settings import CloudSettings
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.sweeps.estimate import job_times, longest_episodes, makespan, probe_jobs
 

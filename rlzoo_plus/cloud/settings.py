@@ -39,8 +39,3 @@ class FleetSettings(CloudSettings):
     largest_vcpus: ClassVar[int] = 1
     slots: Count | Literal["auto"] = "auto"
     ami: Line | None = None
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 run`, `2,000 runs`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

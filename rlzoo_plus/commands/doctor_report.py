@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import IN_CLOUD
 from rlzoo_plus.doctor.advice import slots_for
@@ -34,7 +35,7 @@ def examine(overrides: list[str], probe_s: float, *, as_json: bool) -> int:
 def _print_outcome(outcome: Outcome) -> None:
     n_jobs, configs = outcome.n_jobs, outcome.configs
     _print_findings(outcome.findings, n_jobs)
-    what = f"{n_jobs} job{'s' if n_jobs != 1 else ''}" if outcome.is_sweep else "1 run"
+    what = counted(n_jobs, "job") if outcome.is_sweep else "1 run"
     if outcome.draws is not None:
         what = f"the study, checked with {outcome.draws} draws"
     if outcome.is_sweep and configs and configs[0].infra.name in ON_THIS_MACHINE:

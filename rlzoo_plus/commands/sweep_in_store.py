@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.commands.sweep_machines import (
     about_machines,
@@ -56,7 +57,7 @@ def _status(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
         console.print(f"{n_cancelled:,} of those that wait are cancelled, until `sweep resume`")
     count = n_workers(views)
     if count:
-        console.print(f"{_counted(count, 'worker')} at work")
+        console.print(f"{counted(count, 'worker')} at work")
     elif is_over(views) or machines:
         console.print("no worker at work")
     else:
@@ -108,10 +109,10 @@ def _cancel(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
     changed = sweep.cancel(views, "sweep cancel")
     asked, cancelled = changed.answers.count(RUNNING), changed.answers.count(CANCELLED)
     if cancelled:
-        console.print(f"cancelled {_counted(cancelled, 'run')} that no worker trains")
+        console.print(f"cancelled {counted(cancelled, 'run')} that no worker trains")
     if asked:
         console.print(
-            f"asked the workers of {_counted(asked, 'run')} to stop: within half a minute or so "
+            f"asked the workers of {counted(asked, 'run')} to stop: within half a minute or so "
             "they write a checkpoint and send it"
         )
     for line in stop_machines(sweep):
@@ -144,9 +145,9 @@ def _resume(sweep: StoreSweep, options: argparse.Namespace, console: Console) ->
     waiting = [v for v in views if v.state is JobState.WAITING and not v.is_cancelled]
     if reopened:
         which = "failed" if retries else "cancelled"
-        console.print(f"workers may take {_counted(reopened, f'{which} run')} again")
+        console.print(f"workers may take {counted(reopened, f'{which} run')} again")
     if reopened or waiting:
-        console.print(f"{_counted(reopened + len(waiting), 'run')} wait for a worker")
+        console.print(f"{counted(reopened + len(waiting), 'run')} wait for a worker")
         if launch is None:
             console.print(f"next: {_workers(sweep)}", markup=False)
     else:
@@ -176,10 +177,6 @@ def _prune(sweep: StoreSweep, options: argparse.Namespace, console: Console) -> 
 
 def _workers(sweep: StoreSweep) -> str:
     return f"rlzoo-plus worker {printable(sweep.url)}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _say_error(error: StoreError | None, console: Console) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ON_WORKERS
 from rlzoo_plus.store.mirror import is_sent
@@ -62,7 +63,7 @@ def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed
     from rlzoo_plus.tuning import study as studies
 
     study, launcher, more = studies.begin_study(plan, arguments)
-    console, many = make_console(), retraining.many
+    console = make_console()
     for note in dict.fromkeys(filter(None, [samplers.pruning_note(plan.hpo), *notes, *more])):
         console.print(f"[yellow]note:[/] {note}")
     view = TuningView(console, plan, study, is_live=not launcher.shows_output)
@@ -70,8 +71,8 @@ def _run_study(arguments: list[str], compose: Callable[[Sequence[str]], Composed
     before = f", {over} already finished" if over else ""
     seeds = "" if plan.hpo.seeds == 1 else f" of {plan.hpo.seeds} seeds"
     view.say(
-        f"study {plan.folder}: {many(plan.hpo.n_trials, 'trial')}{seeds}{before}, "
-        f"{launcher.slots} at once, {many(len(plan.space.dimensions), 'value')} to find, "
+        f"study {plan.folder}: {counted(plan.hpo.n_trials, 'trial')}{seeds}{before}, "
+        f"{launcher.slots} at once, {counted(len(plan.space.dimensions), 'value')} to find, "
         f"{plan.trial_timesteps:,} steps each"
     )
     search = tuner.Tuner(plan, study, launcher, view.ended, view.tick)

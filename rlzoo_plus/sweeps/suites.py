@@ -13,7 +13,7 @@ from rlzoo_plus.analysis.estimates import estimate, few_seeds_text, shown
 from rlzoo_plus.analysis.index import RunEntry, load_runs
 from rlzoo_plus.analysis.scores import make_sides, published_scores
 from rlzoo_plus.analysis.style import thousands
-from rlzoo_plus.analysis.tables import markdown_cell
+from rlzoo_plus.analysis.tables import markdown_cell, markdown_table
 from rlzoo_plus.errors import ConfigError, unknown_name
 from rlzoo_plus.sweeps.sweep import sweep
 
@@ -94,8 +94,7 @@ def suite_table(folders: Sequence[Path]) -> tuple[str, list[str]]:
                     "-" if known is None else f"{known[1]:.4g}",
                 )
             )
-    lines = [HEADS, tuple("---" for _ in HEADS), *(tuple(map(markdown_cell, row)) for row in rows)]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    table = "\n".join(markdown_table(HEADS, [[*map(markdown_cell, row)] for row in rows]))
     warning = few_seeds_text([int(row[3]) for row in rows])
     return table + (f"\n\n{warning}" if warning else "") + "\n", notes
 

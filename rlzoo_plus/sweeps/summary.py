@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.estimates import Estimate, estimate, few_seeds_text, shown
+from rlzoo_plus.analysis.tables import markdown_table
 from rlzoo_plus.analysis.variants import settings_labels, variant_key, variant_values
 from rlzoo_plus.artifacts.atomic import write_atomic, write_json
 from rlzoo_plus.artifacts.untrusted import printable
 from rlzoo_plus.sweeps.states import JobState, JobView, tell_causes
 
+_HEADS = (
+    *("environment", "algorithm", "settings", "done", "failed", "open"),
+    *("best", "final", "best run"),
+)
 # Environment, algorithm, and the variant's key.
 _Key = tuple[str, str, str]
 
@@ -130,6 +135,12 @@ def as_table(rows: list[Row]) -> list[dict[str, Any]]:
     return table
 
 
+def _cells(row: Row) -> list[str]:
+    cells = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
+    cells += [shown(row.best), shown(row.final), row.best_run or ""]
+    return [str(cell).replace("|", "\\|") for cell in cells]
+
+
 def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
     lines = [
         f"# Sweep {printable(sweep.name)}",
@@ -137,13 +148,8 @@ def _markdown(sweep: Path, views: list[JobView], rows: list[Row]) -> str:
         "Mean returns of evaluations: interquartile mean over seeds [95 % bootstrap interval].",
         *([note] if (note := few_seeds_note(rows)) else []),
         "",
-        "| environment | algorithm | settings | done | failed | open | best | final | best run |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *markdown_table(_HEADS, map(_cells, rows)),
     ]
-    for row in rows:
-        cells = [row.env, row.algo, row.settings, row.n_done, row.n_failed, row.n_open]
-        cells += [shown(row.best), shown(row.final), row.best_run or ""]
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     failed = [view for view in views if view.state is JobState.FAILED]
     if failed:
         lines += ["", "## Failed", ""]

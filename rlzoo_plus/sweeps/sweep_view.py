@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rlzoo_plus.analysis.estimates import shown
 from rlzoo_plus.analysis.progress import Progress
-from rlzoo_plus.analysis.run_list import duration
+from rlzoo_plus.analysis.run_list import counted, duration
 from rlzoo_plus.analysis.variants import settings_labels, variant_values
 from rlzoo_plus.config.cadence import trained_steps
 from rlzoo_plus.sweeps.controller import Controller, Entry
@@ -305,7 +305,7 @@ def headline(
     left += [usual_s] * counts[JobState.WAITING]
     if None not in left and any(left):
         text += f"; about {duration(sum(filter(None, left)) / max(workers, 1))} left"
-    return f"{total:,} job{'s' if total > 1 else ''}: {text}"
+    return f"{counted(total, 'job')}: {text}"
 
 
 def job_line(view: JobView, number: int, total: int, settings: str = "") -> str:

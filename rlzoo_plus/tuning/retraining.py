@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.analysis.series import finite
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import read_json
@@ -32,11 +33,6 @@ from rlzoo_plus.tuning.study_report import (
 from rlzoo_plus.tuning.study_view import TuningView
 from rlzoo_plus.tuning.trial_job import EXAMINATION, EXAMINED, PRELOAD
 from rlzoo_plus.tuning.trials import TrialView
-
-
-def many(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 trial`, `2 trials`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def conclude(
@@ -67,7 +63,7 @@ def conclude(
         job = _best_job(pairs[again.index(winner)][1])
     if job is not None:
         episodes = plan.hpo.retrain.episodes
-        view.say(f"the winner plays {many(episodes, 'held-out episode')}")
+        view.say(f"the winner plays {counted(episodes, 'held-out episode')}")
         try:
             held_out = examine(job, episodes, launcher)
         except JobsStopped as stopped:
@@ -129,7 +125,7 @@ def _retrain(plan: StudyPlan, jobs: list[SweepJob], launcher: Launcher, view: Tu
     unique = list({job.key: job for job in jobs}.values())
     count = len({job.command.split(" seed=")[0] for job in jobs})
     view.say(
-        f"the best {count} again, {many(plan.hpo.retrain.seeds, 'fresh seed')} each, "
+        f"the best {count} again, {counted(plan.hpo.retrain.seeds, 'fresh seed')} each, "
         f"{plan.base.n_timesteps:,} steps"
     )
     unique[0].sweep.mkdir(parents=True, exist_ok=True)

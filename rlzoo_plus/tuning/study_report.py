@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlzoo_plus.analysis.estimates import Estimate, estimate, shown
 from rlzoo_plus.analysis.series import finite as known_number
+from rlzoo_plus.analysis.tables import markdown_table
 from rlzoo_plus.artifacts.atomic import finite, write_atomic, write_json
 from rlzoo_plus.artifacts.provenance import command_line
 from rlzoo_plus.artifacts.untrusted import printable
@@ -246,7 +247,8 @@ def _best(report: StudyReport) -> list[str]:
         return ["No trial keeps the constraints." if done else "No trial is done yet."]
     title = "Best trials" if len(report.objectives) == 1 else "Pareto front"
     more = [name for name in RETURNS if name not in report.objectives]
-    lines = [f"## {title}", "", *_table(*best_table(report, "fresh seeds", more)), ""]
+    heads, *rows = best_table(report, "fresh seeds", more)
+    lines = [f"## {title}", "", *markdown_table(heads, rows), ""]
     lines.append(
         "`chosen by` is what the trial's own runs gave: the best of many trials, and too "
         "optimistic for that reason. `fresh seeds` are runs trained again: interquartile mean "
@@ -307,7 +309,7 @@ def _values(report: StudyReport) -> list[str]:
         return []
     heads = ["value", *(f"trial {view.number}" for view in views)]
     rows = [[_code(name), *(_cell(param_text(view, name)) for view in views)] for name in names]
-    return ["## Values", "", *_table(heads, *rows)]
+    return ["## Values", "", *markdown_table(heads, rows)]
 
 
 def _commands(report: StudyReport) -> list[str]:
@@ -323,7 +325,7 @@ def _commands(report: StudyReport) -> list[str]:
 
 def _space(report: StudyReport) -> list[str]:
     rows = [[_code(key), _code(value)] for key, value in report.hpo.space.items()]
-    return ["## Search space", "", *_table(["key", "values"], *rows)] if rows else []
+    return ["## Search space", "", *markdown_table(["key", "values"], rows)] if rows else []
 
 
 def _problems(report: StudyReport) -> list[str]:
@@ -332,10 +334,6 @@ def _problems(report: StudyReport) -> list[str]:
     more = len(failed) - _MOST_REASONS
     lines += [f"- and {more} more"] if more > 0 else []
     return ["## Failed trials", "", *lines] if lines else []
-
-
-def _table(heads: Sequence[str], *rows: Iterable[str]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
 
 
 def _cell(text: object) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rlzoo_plus.analysis.run_list import duration
+from rlzoo_plus.analysis.run_list import counted, duration
 from rlzoo_plus.store.attempts import LOST, Attempt, Spent, dollars, read_attempts, sum_known
 from rlzoo_plus.store.lease import RELEASED
 from rlzoo_plus.store.live import LiveRecord
@@ -75,20 +75,20 @@ def lines_of(runs: Mapping[str, RunCosts]) -> list[str]:
     costs = costs_of_sweep([*runs.values()])
     told = sorted(runs.items(), key=lambda item: -item[1].n_interrupted)[:_MOST_TOLD]
     lines = [
-        f"interrupted: {key}: {_counted(run.n_interrupted, 'time')}, {_interruption(run)}"
+        f"interrupted: {key}: {counted(run.n_interrupted, 'time')}, {_interruption(run)}"
         for key, run in told
         if run.interrupted
     ]
     if costs.interruptions:
         ended = _amount(costs.interrupted_seconds, costs.interrupted_usd)
-        count = _counted(costs.interruptions, "time")
+        count = counted(costs.interruptions, "time")
         lines.append(
-            f"{_counted(costs.interrupted_runs, 'run')} interrupted, {count}: those attempts took "
+            f"{counted(costs.interrupted_runs, 'run')} interrupted, {count}: those attempts took "
             f"{ended}"
         )
     if costs.changed_processor:
         lines.append(
-            f"{_counted(costs.changed_processor, 'run')} changed processor: `exact` is false in "
+            f"{counted(costs.changed_processor, 'run')} changed processor: `exact` is false in "
             "their results"
         )
     if costs.usd is not None:
@@ -105,7 +105,3 @@ def _interruption(run: RunCosts) -> str:
 
 def _amount(seconds: float, usd: float | None) -> str:
     return duration(seconds) + ("" if usd is None else f" and {dollars(usd)}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
