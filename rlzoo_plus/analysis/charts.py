@@ -67,11 +67,7 @@ def scores_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
 
 
 def profile_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
-    """Return the share of runs above each normalised score, with 95 % bands.
-
-    Raises:
-        ConfigError: The sides were not measured alike.
-    """
+    """Return the share of runs above each normalised score, with 95 % bands."""
     scaled, source = _scaled(sides, which)
     every = np.concatenate([task for tasks in scaled for task in tasks])
     low, high = float(every.min()), float(every.max())
@@ -97,11 +93,7 @@ def profile_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
 
 
 def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
-    """Return a table in colours: how probably a run of the row scores above one of the column.
-
-    Raises:
-        ConfigError: There is one side, or they were not measured alike.
-    """
+    """Return a table in colours: how probably a run of the row scores above one of the column."""
     if len(sides) < 2:
         raise ConfigError("one variant alone improves on nothing. Name the runs of at least two.")
     scaled, _ = _scaled(sides, which)
@@ -135,12 +127,7 @@ def improvement_figure(sides: Sequence[Side], which: Which = "final") -> Figure:
 def threshold_figure(sides: Sequence[Side], threshold: float | None = None) -> Figure:
     """Return after how many steps evaluations first reach a mean return.
 
-    Args:
-        sides: The sides.
-        threshold: The mean return; without it, that from which on each environment is solved.
-
-    Raises:
-        ConfigError: An environment has no such return, and none is given.
+    Without a threshold, it is that from which on each environment is solved.
     """
     envs = _envs(sides)
     limits = {env: threshold if threshold is not None else _solved(sides, env) for env in envs}

@@ -93,11 +93,7 @@ class Report:
 
 
 def compare_sides(sides: Sequence[Side], which: Which = "final") -> Report:
-    """Compare each side with each other.
-
-    Raises:
-        ConfigError: They were not measured alike.
-    """
+    """Compare each side with each other."""
     check_comparable(sides)
     envs = list(sides[0].runs)
     scales = {env: scale_of(env, sides) for env in envs}

@@ -150,11 +150,7 @@ def load_curves(
 
 
 def group_curves(curves: Iterable[Curve], by: str | None = None) -> list[Group]:
-    """Group curves by variant (None), by `algo`, by `env`, or keep every `seed` apart.
-
-    Raises:
-        ConfigError: `by` is none of these.
-    """
+    """Group curves by variant (None), by `algo`, by `env`, or keep every `seed` apart."""
     if by not in SHARED:
         raise ConfigError(unknown_name("grouping", str(by), [name for name in SHARED if name]))
     everything, found = list(curves), dict[tuple[str, ...], list[Curve]]()
@@ -234,19 +230,10 @@ def plot_curves(
 ) -> Path:
     """Draw a metric over environment steps, episodes or hours, as PNG, SVG or PDF.
 
-    One run is drawn with the spread of its episodes, its best evaluation and its training curve.
-    Of many, each variant gets its interquartile mean over seeds with a 95 % bootstrap interval, and
-    each environment its own axes.
-
-    Args:
-        runs: The runs; those without the metric are left out.
-        out: The file, ending in .png, .svg or .pdf.
-        metric: A name that `load_series` knows.
-        by: How runs are grouped, see `group_curves`.
-        axis: `steps`, `episodes` or `hours`.
-
-    Raises:
-        ConfigError: No run has the metric, or the file has another suffix.
+    One run is drawn with the spread of its episodes, its best evaluation and its training curve. Of
+    many, each variant gets its interquartile mean over seeds with a 95 % bootstrap interval, and
+    each environment its own axes. Runs without the metric are left out; it is a name that
+    `load_series` knows. For `by` see `group_curves`.
     """
     return save_plot(curves_figure(runs, metric, by, axis), out)
 

@@ -36,9 +36,7 @@ def estimate(values: Sequence[float | None]) -> Estimate | None:
 def shown(estimate: Estimate | None, *, with_n: bool = True) -> str:
     """Return an estimate as text: `180.2 [171.0, 188.4]`, or `180.2 (n=4)` without an interval.
 
-    Args:
-        estimate: The estimate, None if there is none.
-        with_n: Whether to add the number of seeds; False where a column has it.
+    Without `with_n`, the number of seeds is left out, as where a column has it.
     """
     if estimate is None:
         return "-"

@@ -135,11 +135,7 @@ def _policy_inside(path: Path) -> Place | None:
 
 
 def read_config(place: Place) -> RunConfig:
-    """Read the configuration of a run or of a bundle.
-
-    Raises:
-        ConfigError: It is damaged.
-    """
+    """Read the configuration of a run or of a bundle."""
     run = RunDir(place.path)
     file = place.path if place.is_bundle else run.config_file
     try:
@@ -160,9 +156,6 @@ def require_trust(
         url: Where it is in a store, if `path` is a copy.
         trust: Whether the user trusts all of it, beside what the trust file has.
         to_train: Its callbacks, tracker and store count, too.
-
-    Raises:
-        ConfigError: The run needs trust.
     """
     if trust or not foreign_code_of(config, to_train=to_train):
         import_packages(config)
@@ -196,10 +189,7 @@ def trust_option(config: RunConfig, *, to_train: bool) -> str:
 def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
     """Return what a run would import that this project does not ship.
 
-    Args:
-        config: The run.
-        to_train: To train it, not only to evaluate it; then where it sends metrics and files
-            counts, too.
+    To train it, not only to evaluate it, where it sends metrics and files counts, too.
     """
     names = own_code(config, "play")
     names += [f"the variable {name}" for name in variables_in(config.env.model_dump())]
@@ -213,11 +203,7 @@ def foreign_code_of(config: RunConfig, *, to_train: bool = True) -> list[str]:
 
 
 def stored_config(run_dir: RunDir) -> RunConfig:
-    """Read the configuration that a run was started with.
-
-    Raises:
-        ConfigError: It is damaged.
-    """
+    """Read the configuration that a run was started with."""
     try:
         return read_config(Place(run_dir.path))
     except ConfigError as error:

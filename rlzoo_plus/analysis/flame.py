@@ -14,8 +14,7 @@ _NARROWEST = 0.5
 def flame_graph(times: Mapping[tuple[str, ...], float]) -> str:
     """Return an SVG; the outermost functions are at the top, and a name is shown where it fits.
 
-    Args:
-        times: How long each stack of functions was seen [s], the outermost function first.
+    `times` says how long each stack of functions was seen [s], the outermost function first.
     """
     total = sum(times.values())
     rows: list[str] = []

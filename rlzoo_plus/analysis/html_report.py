@@ -62,10 +62,8 @@ figure { display: inline-block; margin: 0 1rem 1rem 0; max-width: 30rem; vertica
 def html_report(title: str, runs: Sequence[RunEntry], folders: Iterable[Path] = ()) -> str:
     """Return the report as HTML.
 
-    Args:
-        title: What the runs are.
-        runs: The runs; damaged ones are listed with their reason.
-        folders: Sweeps whose failed jobs are listed, too.
+    Damaged runs are listed with their reason, and so are the failed jobs of folders that are
+    sweeps.
     """
     secrets = values_of_variables()
     sides, notes = make_sides({"": runs})

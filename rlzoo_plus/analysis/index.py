@@ -79,9 +79,7 @@ class RunIndex:
     def __init__(self, folders: Iterable[Path], *, keep: bool = True) -> None:
         """Read what is kept of the folders.
 
-        Args:
-            folders: Runs, or folders of runs.
-            keep: Whether what is read is kept in the user's cache.
+        Folders are runs, or have runs below; with `keep`, what is read is kept in the user's cache.
         """
         self._folders = list(folders)
         name = hash_of("\n".join(os.path.abspath(folder) for folder in self._folders))
@@ -98,9 +96,6 @@ class RunIndex:
         Args:
             budget_s: Leave out runs that were never read once this time [s] is over; the next call
                 goes on with them.
-
-        Raises:
-            ConfigError: A folder does not exist.
         """
         entries, stored, has_changed = [], {}, False
         began, self.n_left = time.monotonic(), 0

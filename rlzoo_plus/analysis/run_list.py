@@ -50,9 +50,6 @@ def find_runs(paths: Iterable[Path]) -> list[RunDir]:
     """Return the runs at or below each path, each once, sorted by path below each.
 
     Hidden folders, linked folders and folders of runs are not searched.
-
-    Raises:
-        ConfigError: A path does not exist.
     """
     found: dict[Path, RunDir] = {}
     for path in paths:
@@ -88,10 +85,8 @@ def summarise(
 ) -> RunSummary:
     """Return what is known of a run; one that cannot be read is `damaged`, never an error.
 
-    Args:
-        run: The run.
-        known: What `identity` returns, if that was called before.
-        evaluations: What `load_evaluations` returns, if that was called before.
+    `known` and `evaluations` are what `identity` and `load_evaluations` returned, if they were
+    called.
     """
     try:
         if known is None:
@@ -192,9 +187,7 @@ def _whole(value: Any) -> int | None:
 def cells(run: RunSummary, url: str | None = None) -> tuple[str, ...]:
     """Return what each of `COLUMNS` shows of a run, safe to print.
 
-    Args:
-        run: The run.
-        url: Where it is if its directory is a copy of a run in a store.
+    `url` is where it is if its directory is a copy of a run in a store.
     """
     steps = "-" if run.steps is None else thousands(run.steps)
     # Training ends after a whole rollout, which may be above `n_timesteps`.

@@ -139,11 +139,7 @@ def _name(sides: Mapping[tuple[str, str], Side]) -> None:
 
 
 def check_comparable(sides: Sequence[Side]) -> None:
-    """Check that sides were measured alike.
-
-    Raises:
-        ConfigError: They have other environments, steps or evaluation episodes; it names the keys.
-    """
+    """Check that sides were measured alike."""
     first = sides[0]
     for side in sides[1:]:
         if set(side.runs) != set(first.runs):

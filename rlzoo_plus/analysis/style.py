@@ -123,11 +123,7 @@ def is_picture(out: Path) -> bool:
 
 
 def save_plot(figure: Figure, out: Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by the file's suffix, in one step; return the file.
-
-    Raises:
-        ConfigError: The file's name has another suffix, or it cannot be written.
-    """
+    """Write a figure as PNG, SVG or PDF, by the file's suffix, in one step; return the file."""
     kind = out.suffix.lower().removeprefix(".")
     if kind not in _NO_DATE:
         raise ConfigError(

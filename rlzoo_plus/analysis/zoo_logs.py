@@ -60,9 +60,6 @@ def load_zoo_runs(folder: Path) -> list[RunEntry]:
 
     A run is a folder with evaluations.npz, as `--eval-freq` leaves it. One that cannot be read is
     `damaged`, with its reason.
-
-    Raises:
-        ConfigError: There is none.
     """
     if not folder.is_dir():
         raise ConfigError(f"--zoo {printable(folder)}: no such folder. Name rl_zoo3's log folder.")

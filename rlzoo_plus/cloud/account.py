@@ -39,11 +39,7 @@ class Network:
 
 
 def find_account() -> Account:
-    """Return who AWS takes us for.
-
-    Raises:
-        ConfigError: There are no credentials, no region, or AWS does not take them.
-    """
+    """Return who AWS takes us for."""
     region = aws.region()
     with aws.errors("ask AWS whose credentials these are"):
         found = aws.client("sts").get_caller_identity()
@@ -54,12 +50,7 @@ def find_account() -> Account:
 def find_network(family: str, subnets: Sequence[str] = ()) -> Network:
     """Return the network that machines of an instance family start in.
 
-    Args:
-        family: The family, such as `c7a`.
-        subnets: Ids of the subnets to use; none for those of the default VPC.
-
-    Raises:
-        ConfigError: There is none, or no zone of it has the family.
+    `subnets` are ids of those to use; none for those of the default VPC.
     """
     ec2 = aws.client("ec2")
     with aws.errors("look for the network of the machines"):
@@ -101,8 +92,7 @@ def find_network(family: str, subnets: Sequence[str] = ()) -> Network:
 def sizes_of(names: Collection[str]) -> dict[str, dict[str, int]]:
     """Return the types of each family in this region, with their vCPUs; x86 processors only.
 
-    Args:
-        names: Families, such as `c7a`, or single types, such as `g6.12xlarge`.
+    Names are families, such as `c7a`, or single types, such as `g6.12xlarge`.
     """
     values = [name if "." in name else f"{name}.*" for name in names]
     sizes: dict[str, dict[str, int]] = {}
@@ -122,9 +112,6 @@ def small_types(names: Collection[str], largest_vcpus: int) -> dict[str, int]:
 
     Returns:
         The vCPUs of each type.
-
-    Raises:
-        ConfigError: The region has none of the families, or AWS cannot be asked.
     """
     found: dict[str, int] = {}
     for kinds in sizes_of(names).values():

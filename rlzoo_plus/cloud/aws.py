@@ -1,6 +1,6 @@
 """Clients of AWS, and its errors as one line with a mend.
 
-Whatever asks AWS may raise a `CloudError`, which is a `ConfigError`: it is not said each time.
+Whatever asks AWS may raise a `CloudError`, which is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,7 @@ class CloudError(ConfigError):
 
 @cache
 def session() -> boto3.Session:
-    """Return the session of this process; profile, region and credentials are AWS's usual ones.
-
-    Raises:
-        ConfigError: The extra `aws` is not installed, or the settings are wrong.
-    """
+    """Return the session of this process; profile, region and credentials are AWS's usual ones."""
     try:
         import boto3
         from botocore.exceptions import BotoCoreError
@@ -73,11 +69,7 @@ def session() -> boto3.Session:
 
 
 def region() -> str:
-    """Return the region that AWS's settings name.
-
-    Raises:
-        ConfigError: They name none.
-    """
+    """Return the region that AWS's settings name."""
     # boto3 itself reads AWS_DEFAULT_REGION only.
     found = os.environ.get("AWS_REGION") or session().region_name
     if found is None:
@@ -90,11 +82,7 @@ def region() -> str:
 
 @cache
 def client(service: str) -> Any:
-    """Return a client of a service, such as `batch`; nothing is requested yet.
-
-    Raises:
-        ConfigError: There is no region, or the extra `aws` is not installed.
-    """
+    """Return a client of a service, such as `batch`; nothing is requested yet."""
     from botocore.config import Config
 
     settings = Config(
@@ -107,8 +95,7 @@ def client(service: str) -> Any:
 def errors(doing: str) -> Iterator[None]:
     """Turn AWS's errors into a `CloudError`: what was tried, why it failed, what helps.
 
-    Args:
-        doing: What is tried, as in "cannot {doing}": `start the jobs`.
+    `doing` is what is tried, as in "cannot {doing}": `start the jobs`.
     """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
     from botocore.parsers import ResponseParserError

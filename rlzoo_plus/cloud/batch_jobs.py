@@ -104,11 +104,7 @@ class BatchJobs:
         return covered
 
     def cancel_waiting(self, reason: str) -> set[str]:
-        """Cancel the jobs that have not begun; return the keys of their runs.
-
-        Args:
-            reason: Why, for the console.
-        """
+        """Cancel the jobs that have not begun; return the keys of their runs."""
         active = (job for job in self.find() if job.is_active and not job.is_cancelled)
         return {key for job in active for key in self._cancel(job, reason)}
 

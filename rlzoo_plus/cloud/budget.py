@@ -30,9 +30,6 @@ def deal(
         spent: What each run has cost so far [$], finished and cancelled ones among them.
         unfinished: The keys of the runs that go on.
         least_usd: A part below it is of no use: it would not pay for a start [$].
-
-    Raises:
-        ConfigError: The budget is spent, or too small for so many runs.
     """
     if not unfinished:
         return {}

@@ -100,11 +100,7 @@ class CloudLauncher(WorkersLauncher):
         return []
 
     def prepare_study(self, config: RunConfig) -> None:
-        """Check all that the machines of a study's trials will need; each trial is a launch.
-
-        Raises:
-            ConfigError: They could not be started, or a setting is for sweeps.
-        """
+        """Check all that the machines of a study's trials will need; each trial is a launch."""
         for key, given in (("max_usd", self.settings.max_usd), ("dry_run", self.settings.dry_run)):
             if given:
                 raise ConfigError(
@@ -148,9 +144,6 @@ class CloudLauncher(WorkersLauncher):
         """The most that an hour of a run can cost [$], None if no price is known.
 
         That is its whole machine, the dearest that it may get: the last run on one pays for all.
-
-        Raises:
-            ConfigError: No price is known, and there is a budget.
         """
         prices, region, spot = load_prices(), aws.region(), self.settings.spot
         highest = 0.0
@@ -175,11 +168,7 @@ class CloudLauncher(WorkersLauncher):
         return [*words, "--trust"] if self.trust else words
 
     def check_store(self) -> None:
-        """Check that the machines may use the store.
-
-        Raises:
-            ConfigError: It is not that of the project, or AWS cannot be asked.
-        """
+        """Check that the machines may use the store."""
         if self.url.rstrip("/") != self.project.store.rstrip("/"):
             raise ConfigError(
                 f"store={self.url}: the machines of project {self.project.name} may use no store "
@@ -187,11 +176,7 @@ class CloudLauncher(WorkersLauncher):
             )
 
     def check_secrets(self) -> None:
-        """Check that secrets are named, and that the machines may read them.
-
-        Raises:
-            ConfigError: One cannot be a variable, or is no parameter of the project.
-        """
+        """Check that secrets are named, and that the machines may read them."""
         # No other parameter may be read by the roles of the project.
         parameter = rf"/rlzoo/{self.project.name}(/[A-Za-z0-9_.-]+)+"
         for name, source in self.settings.secrets.items():
@@ -211,12 +196,7 @@ class CloudLauncher(WorkersLauncher):
     ) -> list[str]:
         """Return what would be started, and what it would cost, as lines; asks nobody.
 
-        Args:
-            configs: The configurations of the runs by their keys.
-            spent: What each run of the sweep has cost so far [$].
-
-        Raises:
-            ConfigError: No price is known, or the budget is too small.
+        `spent` is what each run of the sweep has cost so far [$].
         """
         # First without a measurement, which takes long: a mistake is told at once.
         threads = self.options.threads_per_job
@@ -266,9 +246,8 @@ class CloudLauncher(WorkersLauncher):
     def explain(self, unbegun: Collection[str], sweep: str) -> list[str]:
         """Return lines for `sweep status`: how the machines are, and what helps.
 
-        Args:
-            unbegun: The keys of the runs that wait, and that nobody has cancelled.
-            sweep: What commands call the sweep.
+        `unbegun` are the keys of the runs that wait, and that nobody has cancelled; `sweep` is what
+        commands call it.
         """
         return []
 

@@ -54,9 +54,6 @@ def find_image(project: Project, *, gpu: bool = False) -> str | None:
 
     Returns:
         The image by its digest: `REPOSITORY@sha256:...`.
-
-    Raises:
-        ConfigError: AWS cannot be asked, or there is no repository.
     """
     prefix = tag_prefix(gpu=gpu)
     ours = [image for image in images(project) if any(t.startswith(prefix) for t in image.tags)]
@@ -73,11 +70,7 @@ class PushedImage:
 
 
 def images(project: Project) -> list[PushedImage]:
-    """Return all images in the repository of a project.
-
-    Raises:
-        ConfigError: AWS cannot be asked, or there is no repository.
-    """
+    """Return all images in the repository of a project."""
     registry, name = registry_of(project)
     request = {"registryId": registry.partition(".")[0], "repositoryName": name}
     with aws.errors(f"look for images in {name}"):

@@ -58,11 +58,7 @@ class Recipe:
 
 
 def write_context(folder: Path, recipe: Recipe) -> None:
-    """Write all that a build of the image reads into a folder.
-
-    Raises:
-        ConfigError: The folder has other files.
-    """
+    """Write all that a build of the image reads into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty. Name a new folder.")
@@ -76,11 +72,7 @@ def write_context(folder: Path, recipe: Recipe) -> None:
 
 
 def find_tool(asked: str | None = None) -> str:
-    """Return the first tool that works on this machine, or the one that was asked for.
-
-    Raises:
-        ConfigError: None works.
-    """
+    """Return the first tool that works on this machine, or the one that was asked for."""
     problems = []
     for tool in [asked] if asked else TOOLS:
         problem = _problem_of(tool)
@@ -93,13 +85,7 @@ def find_tool(asked: str | None = None) -> str:
 def log_in(tool: str, project: Project, authfile: Path) -> None:
     """Log a tool in to the registry of a project, for twelve hours.
 
-    Args:
-        tool: The tool.
-        project: The project.
-        authfile: Where podman and buildah keep the login; docker keeps it where it keeps all.
-
-    Raises:
-        ConfigError: AWS gives no token, or the registry refuses it.
+    podman and buildah keep the login in `authfile`; docker keeps it where it keeps all.
     """
     registry, _ = registry_of(project)
     with aws.errors("log in to the project's registry"):
@@ -135,16 +121,9 @@ def build(
 ) -> None:
     """Build the image; the tool prints what it does.
 
-    Args:
-        tool: The tool.
-        recipe: What goes into the image.
-        reference: Name and tag of the image.
-        pip_config: A pip.conf for the build alone, such as one that names a mirror; no layer has
-            it, so that it may have a password.
-        more: More arguments of the tool's own.
-
-    Raises:
-        ConfigError: The build failed.
+    `reference` is name and tag; `pip_config` is a pip.conf for the build alone, such as one that
+    names a mirror: no layer has it, so that it may have a password; `more` are arguments of the
+    tool's own.
     """
     arguments = ["build", "--platform", PLATFORM, "--tag", reference]
     # Else buildah makes one layer of all, and nothing is reused.
@@ -159,11 +138,7 @@ def build(
 
 
 def push(tool: str, reference: str, authfile: Path) -> None:
-    """Push an image; the tool prints what it does.
-
-    Raises:
-        ConfigError: The registry has not taken it.
-    """
+    """Push an image; the tool prints what it does."""
     _run("push the image", [tool, "push", reference], _environment(authfile))
 
 

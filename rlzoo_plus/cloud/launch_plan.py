@@ -55,9 +55,6 @@ def plan_lines(
         vcpus: VCPUs for each run.
         what: What starts the machines, as in "on {what}".
         spent: What each run of the sweep has cost before [$]; the times are of whole runs anyway.
-
-    Raises:
-        ConfigError: No price is known, or the budget is too small.
     """
     prices, families = load_prices(), _families_of(settings)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None

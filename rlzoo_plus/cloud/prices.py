@@ -85,9 +85,6 @@ class Prices(_Table):
             spot: Whether it is a Spot machine.
             bid: The highest Spot price that is paid, in percent of the on-demand price.
             region: Where it is; None for the region of the table.
-
-        Raises:
-            ConfigError: No price is known for the family, its GPUs, or the region.
         """
         name = family.partition(".")[0]
         whole = self._on_demand(name, vcpus, gpus) * self._factor(name, region)
@@ -122,11 +119,7 @@ class Prices(_Table):
         return self._hour(whole, spot, bid)
 
     def types_of(self, family: str) -> dict[str, int]:
-        """Return the types of a family with their vCPUs, the smallest first.
-
-        Raises:
-            ConfigError: The family is not known.
-        """
+        """Return the types of a family with their vCPUs, the smallest first."""
         if family in self.machines:
             found = {f"{family}.{size}": m.vcpus for size, m in self.machines[family].items()}
         else:
@@ -185,11 +178,7 @@ def _vcpus(size: str) -> int:
 
 
 def load_prices() -> Prices:
-    """Return the shipped prices, with those of the user's file in their place.
-
-    Raises:
-        ConfigError: A file cannot be read, or is no table of prices.
-    """
+    """Return the shipped prices, with those of the user's file in their place."""
     return _load(os.environ.get(VARIABLE) or None)
 
 

@@ -50,11 +50,7 @@ class Project:
 
 
 def stack_name(project: str) -> str:
-    """Return the name of a project's stack.
-
-    Raises:
-        ConfigError: It is no name of a project.
-    """
+    """Return the name of a project's stack."""
     if not _NAME.fullmatch(project):
         raise ConfigError(
             f"{printable(project)!r} is no name of a project. Use 3 to 21 lower-case letters, "
@@ -74,11 +70,7 @@ def has_tags(tags: Mapping[str, str], project: str) -> bool:
 
 
 def project_name(asked: str | None = None) -> str:
-    """Return the name of the project to use: what was asked for, $RLZOO_PROJECT, or `cloud use`.
-
-    Raises:
-        ConfigError: Nothing says which.
-    """
+    """Return the name of the project to use: what was asked for, $RLZOO_PROJECT, or `cloud use`."""
     found = asked or os.environ.get(VARIABLE) or read_json(_file()).get("project")
     if not isinstance(found, str):
         raise ConfigError(
@@ -89,12 +81,7 @@ def project_name(asked: str | None = None) -> str:
 
 
 def use_project(name: str, *, unless_chosen: bool = False) -> None:
-    """Let this user's commands use a project.
-
-    Args:
-        name: The project.
-        unless_chosen: Leave it if another one is in use.
-    """
+    """Let this user's commands use a project."""
     path = _file()
     if unless_chosen and read_json(path).get("project") is not None:
         return
@@ -103,11 +90,7 @@ def use_project(name: str, *, unless_chosen: bool = False) -> None:
 
 
 def read_project(asked: str | None = None) -> Project:
-    """Return a project as its stack is now.
-
-    Raises:
-        ConfigError: There is no such stack, it is not ready, or AWS cannot be asked.
-    """
+    """Return a project as its stack is now."""
     name = project_name(asked)
     stack = find_stack(name)
     if stack is None:

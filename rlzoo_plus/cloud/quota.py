@@ -23,11 +23,7 @@ def vcpu_quota(*, spot: bool, gpu: bool = False) -> int:
 
 
 def check_quota(vcpus: int, *, spot: bool, gpu: bool = False) -> str:
-    """Check that machines for one run may start; return a note if that cannot be known, else "".
-
-    Raises:
-        ConfigError: The quota is too small.
-    """
+    """Check that machines for one run may start; return a note if that cannot be known, else ""."""
     try:
         quota = vcpu_quota(spot=spot, gpu=gpu)
     except aws.CloudError as error:

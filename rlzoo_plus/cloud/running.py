@@ -34,9 +34,7 @@ class Item:
 def find_items(project: str, bucket: str = "") -> list[Item]:
     """Return what a project has now that costs money, or starts what does.
 
-    Args:
-        project: The project; its stack need not exist.
-        bucket: Its bucket, whose size is asked for, if it is known.
+    The stack need not exist. The size of the bucket is asked for, if it is known.
     """
     prices = load_prices()
     with aws.errors(f"look for what project {project!r} has"):

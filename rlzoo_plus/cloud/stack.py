@@ -33,11 +33,8 @@ def parameters_of(stack: Mapping[str, Any] | None) -> dict[str, str]:
 def deploy(project: str, values: Mapping[str, str], tell: Tell) -> bool:
     """Create or update the stack of a project, and wait for it.
 
-    Args:
-        project: The project.
-        values: Parameters of the template; of others, an update keeps the value, and a new stack
-            has the template's default.
-        tell: Called with a line for each resource that is made, changed or removed.
+    Of parameters that are not given, an update keeps the value, and a new stack has the template's
+    default. A line is told for each resource that is made, changed or removed.
 
     Returns:
         Whether anything had to be changed.
@@ -83,11 +80,7 @@ def deploy(project: str, values: Mapping[str, str], tell: Tell) -> bool:
 
 
 def remove(project: str, tell: Tell) -> bool:
-    """Delete the stack of a project, and wait; its bucket stays. Return whether there was one.
-
-    Raises:
-        ConfigError: It cannot be deleted.
-    """
+    """Delete the stack of a project, and wait; its bucket stays. Return whether there was one."""
     stack = find_stack(project)
     if stack is None:
         return False

@@ -36,11 +36,7 @@ class MachineScript:
 
 
 def user_data(script: MachineScript) -> str:
-    """Return the script, for bash; the machine has to terminate when it is shut down.
-
-    Raises:
-        ConfigError: A variable cannot be one, or the script is longer than AWS takes.
-    """
+    """Return the script, for bash; the machine has to terminate when it is shut down."""
     for name in script.secrets:
         if not _VARIABLE.fullmatch(name):
             raise ConfigError(

@@ -24,11 +24,7 @@ _ABOUT = "Wheel-Version: 1.0\nGenerator: rlzoo_plus\nRoot-Is-Purelib: true\nTag:
 
 @cache
 def package_files() -> dict[str, bytes]:
-    """Return the files of the package by their names in a wheel, without its metadata.
-
-    Raises:
-        ConfigError: rlzoo_plus is neither installed nor a checkout.
-    """
+    """Return the files of the package by their names in a wheel, without its metadata."""
     root = Path(__file__).resolve().parents[2]
     is_checkout = (root / "pyproject.toml").is_file() and (root / "conf").is_dir()
     files = _of_checkout(root) if is_checkout else _of_installation()

@@ -38,11 +38,7 @@ def add_policy(parser: ArgumentParser) -> None:
 
 
 def opened(options: Namespace) -> tuple[rlzoo_plus.Run, rlzoo_plus.Policy]:
-    """Open the policy that the arguments name, and limit torch to one thread.
-
-    Raises:
-        ConfigError: There is none, it is damaged, or it needs trust.
-    """
+    """Open the policy that the arguments name, and limit torch to one thread."""
     run = open_to_play(options.run, options.which, trust=options.trust)
     run.require_trust()
     import torch
@@ -56,13 +52,7 @@ def opened(options: Namespace) -> tuple[rlzoo_plus.Run, rlzoo_plus.Policy]:
 def open_to_play(name: str, which: str | None, *, trust: bool) -> rlzoo_plus.Run:
     """Open the run whose policy is to be played; print which it is where that was not typed.
 
-    Args:
-        name: RUN as it was typed.
-        which: `--which`, None if it was not typed.
-        trust: Whether the user trusts the run.
-
-    Raises:
-        ConfigError: There is no such run.
+    `which` is None if it was not typed.
     """
     # torch is imported here, when the arguments are known to be right.
     run = rlzoo_plus.Run.open(name, trust=trust, wanted=which or "")
@@ -76,15 +66,7 @@ def open_to_play(name: str, which: str | None, *, trust: bool) -> rlzoo_plus.Run
 
 
 def require_display(verb: str, instead: str) -> None:
-    """Refuse to open a window where there is no display: PyBullet would kill the process.
-
-    Args:
-        verb: What needs it.
-        instead: What to do without one.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Refuse to open a window where there is no display: PyBullet would kill the process."""
     has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not has_display and sys.platform.startswith("linux"):
         raise ConfigError(

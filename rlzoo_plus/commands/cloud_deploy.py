@@ -81,11 +81,7 @@ def add_to(verbs: Any) -> None:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something happens that costs or removes.
-
-    Raises:
-        ConfigError: The answer is no, or there is no terminal to ask at.
-    """
+    """Ask before something happens that costs or removes."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -38,12 +38,7 @@ def complete(arguments: list[str]) -> bool:
 
 
 def choices_of(verb: str, line: str) -> list[str]:
-    """Return what may follow at the end of a line; empty where Hydra knows more.
-
-    Args:
-        verb: One of the verbs.
-        line: What was typed after it.
-    """
+    """Return what may follow at the end of a line; empty where Hydra knows more."""
     *before, last = line.split(" ")
     has_sub_commands = verb in ("sweep", "study", "cloud") and not any(before)
     if last.startswith("-") or has_sub_commands:

@@ -64,14 +64,7 @@ def main(arguments: list[str]) -> int:
 def run_of(file: Path, about: dict[str, Any], name: str | None, *, trust: bool) -> rlzoo_plus.Run:
     """Open the run that played a saved episode.
 
-    Args:
-        file: The episode's.
-        about: What it says about what played it.
-        name: The run that the user names, if any.
-        trust: Whether the user trusts the run.
-
-    Raises:
-        ConfigError: It is not there.
+    `about` is what the file says about what played it, `name` the run that the user names, if any.
     """
     if name is not None:
         return rlzoo_plus.Run.open(name, trust=trust)

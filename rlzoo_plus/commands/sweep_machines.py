@@ -53,12 +53,7 @@ def stop_machines(sweep: StoreSweep) -> list[str]:
 
 
 def newest_launch(sweep: StoreSweep) -> Launch | None:
-    """Return what was launched last, None if nothing was.
-
-    Raises:
-        StoreError: A request failed.
-        ConfigError: The launch is damaged.
-    """
+    """Return what was launched last, None if nothing was."""
     return next(_newest(sweep), None)
 
 
@@ -73,14 +68,8 @@ def restart(
 ) -> Changed | None:
     """Start machines for the runs that are not done, with the settings of a launch.
 
-    Args:
-        sweep: The sweep.
-        launch: Its newest launch.
-        views: Its runs.
-        chosen: Those that have ended and are to go on.
-        states: In which of these states of a lease.
-        options: `overrides` of `infra`, and `trust`.
-        console: Where lines go.
+    `chosen` are those of the runs that have ended in one of some states of a lease, and are to go
+    on.
 
     Returns:
         What became of the `chosen` ones, None if only a plan was printed.

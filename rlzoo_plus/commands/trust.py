@@ -55,11 +55,7 @@ def _list() -> None:
 
 
 def _path_of(code: str) -> Path:
-    """Return the path of a package, a module, or a path as it was typed.
-
-    Raises:
-        ConfigError: There is no such module.
-    """
+    """Return the path of a package, a module, or a path as it was typed."""
     if os.sep in code or code.endswith(".py") or code in (".", ".."):
         return Path(os.path.abspath(code))
     path = path_of_module(code)
@@ -72,11 +68,7 @@ def _path_of(code: str) -> Path:
 
 
 def _remove(code: str) -> None:
-    """Remove an entry, also of a module that is no longer there.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Remove an entry, also of a module that is no longer there."""
     named = [path for path in trusted_paths() if code in (path.name, path.stem)]
     found = named if len(named) == 1 else [_path_of(code)]
     for path in found:

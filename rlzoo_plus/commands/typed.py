@@ -38,11 +38,7 @@ class CommandParser(ArgumentParser):
         return f"{text}\nExample: {self.example}\n" if self.example else text
 
     def parse_known_args(self, *args: Any, **options: Any) -> Any:
-        """Parse, and refuse the address of a store where a path of this machine is meant.
-
-        Raises:
-            ConfigError: There is one.
-        """
+        """Parse, and refuse the address of a store where a path of this machine is meant."""
         found, rest = super().parse_known_args(*args, **options)
         for value in vars(found).values():
             # A path has lost one of the slashes.

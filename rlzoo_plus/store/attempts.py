@@ -150,8 +150,7 @@ class Account:
     def data(self, end: str | None) -> dict[str, Any]:
         """Return `attempts` and `spent` as a record has them; nothing if there was no attempt.
 
-        Args:
-            end: How this attempt has ended, None if it has not.
+        `end` is how this attempt has ended, None if it has not.
         """
         attempts, spent = self._attempts, self._before
         if self._machine is not None:

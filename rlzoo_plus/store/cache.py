@@ -30,11 +30,7 @@ _PATIENCE_S = 600.0
 
 
 def split_run_url(url: str) -> tuple[str, str]:
-    """Return store and name of the run at `STORE/runs/NAME`.
-
-    Raises:
-        ConfigError: It is no such URL.
-    """
+    """Return store and name of the run at `STORE/runs/NAME`."""
     store, separator, run = url.rstrip("/").partition(f"/{RUNS}/")
     if not separator or not is_name(run):
         raise ConfigError(
@@ -48,9 +44,6 @@ def mirror_light_files(store: ArtifactStore) -> Path:
     """Bring the light files of all runs of a store here, and return their folder.
 
     Only files that changed since the last call are downloaded.
-
-    Raises:
-        StoreError: A request failed.
     """
     folder = cache_of(store.url) / "light"
     with _lock(folder):

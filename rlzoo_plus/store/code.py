@@ -33,19 +33,11 @@ def send_code(store: ArtifactStore, sweep: str, paths: Sequence[str | Path]) -> 
 
     Of a folder, what git tracks is sent, as it is now; outside of a repository, all plain files.
     Hidden files and compiled modules stay. One note names what has changed since the last commit,
-    and what is not sent because git does not track it.
-
-    Args:
-        store: The store.
-        sweep: The sweep that needs them.
-        paths: Relative to the working directory, as their modules are imported from there.
+    and what is not sent because git does not track it. Paths are relative to the working directory,
+    as their modules are imported from there.
 
     Returns:
         The hash of the zip, for `fetch_code`; the same files have the same one.
-
-    Raises:
-        ConfigError: A path is missing, elsewhere or a link, or there is too much.
-        StoreError: A request failed.
     """
     data = zip_files(_read(sorted(set(islice(_files_of(paths), MOST_FILES + 1)))))
     sha = hashlib.sha256(data).hexdigest()
@@ -59,12 +51,8 @@ def fetch_code(store: ArtifactStore, sweep: str, sha: str, folder: Path) -> Path
     """Bring the code of a sweep here, unless it is here; return the folder to import it from.
 
     Nothing of it is executed. Several workers may share the folder: code appears when it is whole.
-
-    Args:
-        store: The store.
-        sweep: The sweep.
-        sha: What `send_code` returned; checked, as somebody else may have written it.
-        folder: Where the code of each hash has a folder of its own.
+    `sha`, which `send_code` returned, is checked, as somebody else may have written it; the code of
+    each has a folder of its own.
 
     Raises:
         StoreError: It is not in the store, or a request failed.

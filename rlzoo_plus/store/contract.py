@@ -183,11 +183,8 @@ def in_parallel(act: Callable[[T], R], items: Iterable[T]) -> list[R]:
 def honours_conditions(store: ArtifactStore, owner: str) -> bool:
     """Return whether a store refuses to create an object twice, as leases need it.
 
-    Some servers that speak S3 ignore the condition of a write.
-
-    Args:
-        store: The store.
-        owner: A text that no other process uses; names the object that is written.
+    Some servers that speak S3 ignore the condition of a write. `owner` is a text that no other
+    process uses; it names the object that is written.
 
     Raises:
         StoreError: It could not be tried.

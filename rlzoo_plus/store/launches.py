@@ -41,9 +41,7 @@ class Launches:
     def add(self, jobs: Sequence[str], infra: Mapping[str, Any]) -> Launch:
         """Write a launch; machines that are given its name find their runs there.
 
-        Args:
-            jobs: The keys of the runs.
-            infra: The settings of the launcher, without secrets.
+        The settings of the launcher have no secrets.
         """
         numbers = [int(name.partition("-")[0]) for name in self.names()]
         name = f"{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}"
@@ -61,11 +59,7 @@ class Launches:
         return sorted(name for name in found if _NAME.fullmatch(name))
 
     def read(self, name: str) -> Launch:
-        """Return a launch.
-
-        Raises:
-            ConfigError: There is none of that name, or it is damaged.
-        """
+        """Return a launch."""
         where = f"{self._store.url} has no launch {printable(name)!r} of {printable(self.sweep)}"
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{where}: it is no such name.")

@@ -221,11 +221,7 @@ def reopen(
 
 
 def holder(store: ArtifactStore, run: str, expires_s: float = EXPIRES_S) -> str | None:
-    """Return the id of the worker that has a run now, None if anyone may take it.
-
-    Raises:
-        StoreError: A request failed.
-    """
+    """Return the id of the worker that has a run now, None if anyone may take it."""
     entry = list_leases(store, run.rpartition("/")[0]).get(lease_name(run))
     found = None if entry is None else store.get(entry.name, LARGEST_BYTES)
     if entry is None or found is None or entry.age_s >= expires_s:
@@ -278,11 +274,7 @@ def lease_name(run: str) -> str:
 
 
 def list_leases(store: ArtifactStore, folder: str) -> dict[str, Entry]:
-    """Return all leases below a folder of runs by their object's name; a request for each 1,000.
-
-    Raises:
-        StoreError: The request failed.
-    """
+    """Return all leases below a folder of runs by their object's name; a request for each 1,000."""
     return {entry.name: entry for entry in store.list(f"{FOLDER}/{folder}/")}
 
 

@@ -60,10 +60,8 @@ class LiveRecords:
     ) -> None:
         """Name the records; nothing is requested yet.
 
-        Args:
-            store: The store.
-            folder: The first part of the runs' names, such as a sweep; None for all.
-            on_disk: Keep them for the next process. They lack `evaluations` then.
+        A folder is the first part of the runs' names, such as a sweep. On disk, they are kept for
+        the next process, without `evaluations`.
         """
         self._store, self._on_disk = store, on_disk
         self._prefix = f"{FOLDER}/" if folder is None else f"{FOLDER}/{folder}/"

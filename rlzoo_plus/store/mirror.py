@@ -116,11 +116,7 @@ class RunMirror:
         return Sent(self._count, self._size, max(in_store, default=None))
 
     def is_ahead(self) -> bool:
-        """Return whether the directory has all that the store has: nobody else sent anything.
-
-        Raises:
-            StoreError: The request failed.
-        """
+        """Return whether the directory has all that the store has: nobody else sent anything."""
         name = f"{self._state}/{HEAD}"
         found = self._store.get(name, LARGEST_MANIFEST_BYTES)
         if found is None:
@@ -150,9 +146,7 @@ class RunMirror:
     def note_state(self, step: int, head: bytes) -> None:
         """Let the next push leave out a checkpoint that came from the store just now, and is whole.
 
-        Args:
-            step: The step of the checkpoint.
-            head: The content of the store's list of checkpoints.
+        `head` is the content of the store's list of checkpoints.
         """
         self._sent[f"{self._state}/{HEAD}"] = hashlib.sha256(head).hexdigest()
         folder, name = self._checkpoint(step)

@@ -154,20 +154,12 @@ def _pull_state(store: ArtifactStore, run: str, here: Path, head: bytes) -> int 
 
 
 def has_state(store: ArtifactStore, run: str) -> bool:
-    """Return whether a store has a list of checkpoints of a run, whole or damaged.
-
-    Raises:
-        StoreError: The request failed.
-    """
+    """Return whether a store has a list of checkpoints of a run, whole or damaged."""
     return store.get(f"{STATE}/{run}/{HEAD}", LARGEST_MANIFEST_BYTES) is not None
 
 
 def newest_step(store: ArtifactStore, run: str) -> int | None:
-    """Return the step of the newest checkpoint that a store lists for a run, None without any.
-
-    Raises:
-        StoreError: The request failed.
-    """
+    """Return the step of the newest checkpoint that a store lists for a run, None without any."""
     found = store.get(f"{STATE}/{run}/{HEAD}", LARGEST_MANIFEST_BYTES)
     listed = [] if found is None else _read_head(found[0])
     return int(listed[0][0]) if listed else None

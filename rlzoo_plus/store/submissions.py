@@ -28,11 +28,7 @@ _NAME = re.compile(r"(?P<number>[0-9]{6})\.jsonl")
 
 
 def split_sweep_url(url: str) -> tuple[str, str]:
-    """Return store and name of the sweep at `STORE/SWEEP`.
-
-    Raises:
-        ConfigError: It is no such URL.
-    """
+    """Return store and name of the sweep at `STORE/SWEEP`."""
     store, _, sweep = url.rstrip("/").rpartition("/")
     if not is_name(sweep) or not store or store.endswith((":", "/")):
         raise ConfigError(

@@ -36,10 +36,7 @@ def zip_files(files: Mapping[str, bytes]) -> bytes:
 def unzip(path: Path, folder: Path, *, nested: bool = False) -> None:
     """Write the files of an untrusted zip into a new folder.
 
-    Args:
-        path: The zip.
-        folder: It must not exist.
-        nested: Whether files may be in folders.
+    The folder must not exist; with `nested`, files may be in folders of it.
 
     Raises:
         DamagedFolderError: It is no zip as `zip_files` makes it: names must be plain, sizes no

@@ -99,10 +99,8 @@ class JobLoader:
     ) -> None:
         """Name a sweep.
 
-        Args:
-            sweep: Its directory, which need not exist.
-            name: What it is called in warnings, None for the directory.
-            is_key: Returns whether a run can be called so, beside what `load_job` asks for.
+        The directory need not exist; `name` stands for it in warnings. `is_key` returns whether a
+        run can be called so, beside what `load_job` asks for.
         """
         self._sweep, self._name, self._is_key = sweep, name or str(sweep), is_key
         self._damaged: set[str] = set()
@@ -126,11 +124,7 @@ class JobLoader:
 
 
 def open_sweep(name: str) -> Ledger:
-    """Return the ledger of a sweep that exists; a name is looked up below outputs/sweeps.
-
-    Raises:
-        ConfigError: There is none, or its ledger is a link.
-    """
+    """Return the ledger of a sweep that exists; a name is looked up below outputs/sweeps."""
     for path in (Path(name), sweep_dir(name)):
         if (path / NAME).is_file():
             check_inside(path, path / NAME)

@@ -41,14 +41,8 @@ def print_logs(
 ) -> None:
     """Print the last lines of the logs of jobs; of many jobs, the first.
 
-    Args:
-        views: The jobs of a sweep.
-        part: A part of the path of those that are meant; None for those that run or have failed.
-        read: Returns the last lines of a job's log, None if there is none.
-        console: Where to.
-
-    Raises:
-        ConfigError: No job has that part.
+    `part` is a part of the path of those that are meant, None for those that run or have failed;
+    `read` returns the last lines of a job's log, None if there is none.
     """
     states = (JobState.RUNNING, JobState.FAILED)
     chosen = [v for v in views if (v.state in states if part is None else part in v.job.key)]

@@ -77,8 +77,7 @@ class Multirun:
     def execute(self, compose: Compose | None = None) -> None:
         """Compose, check and run all jobs.
 
-        Args:
-            compose: Calls `collect` with each job; Hydra's command line by default.
+        `compose` calls `collect` with each job; by default that is Hydra's command line.
 
         Raises:
             ConfigError: It names all mistakes, in any job; none has begun.

@@ -104,10 +104,6 @@ def tell_causes(texts: Iterable[str], total: int) -> list[str]:
     """Return a line for each cause: how many jobs have it, and the first text of it.
 
     Texts that differ only in numbers are one cause.
-
-    Args:
-        texts: What is wrong with each job that has something wrong; each line is its own cause.
-        total: Number of all jobs.
     """
     causes: dict[str, list[str]] = {}
     for text in texts:

@@ -51,12 +51,8 @@ def submit_jobs(
 ) -> int:
     """Submit the jobs that are not done, and wait for their end if asked to.
 
-    Args:
-        jobs: The jobs; they are in their sweep's ledger.
-        launcher: The store that they go to.
-        view: Shows the progress.
-        waits: Whether to wait for their end.
-        takes_signals: See `Scheduler`; a signal ends the waiting only.
+    The jobs are in their sweep's ledger. A signal ends the waiting only; for `takes_signals` see
+    `Scheduler`.
 
     Returns:
         0; 1 if one failed; 75 or 130 if the waiting was stopped.
@@ -97,11 +93,7 @@ def submit_jobs(
 
 
 def prepare(jobs: list[SweepJob], launcher: WorkersLauncher, view: SweepView) -> bool:
-    """Check what machines need before anything is submitted; return whether to end with that.
-
-    Raises:
-        ConfigError: The machines could not be started.
-    """
+    """Check what machines need before anything is submitted; return whether to end with that."""
     configs = {job.key: job.config for job in jobs if not job.is_finished()}
     is_dry = bool(getattr(launcher.settings, "dry_run", False))
     if is_dry:

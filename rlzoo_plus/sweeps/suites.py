@@ -57,9 +57,6 @@ def run_suite(name: str, seeds: Sequence[int], overrides: Sequence[str] = ()) ->
         seeds: The seeds of each run.
         overrides: For all runs, e.g. `n_timesteps=10000` or `infra.workers=4`; other steps are
             other runs.
-
-    Raises:
-        ConfigError: There is no such suite, or an override is wrong.
     """
     if name not in SUITES:
         raise ConfigError(unknown_name("suite", name, SUITES))

@@ -96,11 +96,7 @@ def make_job(config: RunConfig, command: str = "") -> SweepJob:
 
 
 def load_job(sweep: Path, record: dict[str, Any]) -> SweepJob:
-    """Make a job from what `SweepJob.record` returned.
-
-    Raises:
-        ConfigError: It is no job, or names a place outside the sweep.
-    """
+    """Make a job from what `SweepJob.record` returned."""
     key, data = record.get("job"), record.get("config")
     # A run that is named here may be removed: it must be a folder of this sweep.
     parts = key.split("/") if isinstance(key, str) else []
@@ -129,14 +125,7 @@ def busy_cores(config: RunConfig) -> int:
 def placed_again(jobs: list[SweepJob], overrides: Sequence[str], *, trust: bool) -> list[SweepJob]:
     """Return jobs of a stored sweep as they may run again.
 
-    Args:
-        jobs: The jobs.
-        overrides: Where they run: `infra.KEY=VALUE`.
-        trust: Whether the sweep may import code and name a launcher.
-
-    Raises:
-        ConfigError: An untrusted sweep needs code that this package does not ship, or a launcher on
-            other machines; or an override is wrong.
+    Overrides are `infra.KEY=VALUE`; with `trust`, the sweep may import code and name a launcher.
     """
     foreign = dict.fromkeys(name for job in jobs for name in foreign_code_of(job.config))
     if foreign and not trust:
@@ -194,11 +183,7 @@ def _stored(job: SweepJob, given: dict[str, Any], *, trust: bool) -> dict[str, A
 
 
 def parse_infra(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the values of `infra.KEY=VALUE` by their keys.
-
-    Raises:
-        ConfigError: One is no such override.
-    """
+    """Return the values of `infra.KEY=VALUE` by their keys."""
     values = {}
     for override in overrides:
         key, equals, text = override.partition("=")

@@ -284,11 +284,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parse_entry(key: str, entry: Any) -> Dimension:
-    """Read an entry of `hpo.space`: a sweep, or a mapping of `space`, `when` and limits.
-
-    Raises:
-        ConfigError: It names the key, what it was given, and the rule.
-    """
+    """Read an entry of `hpo.space`: a sweep, or a mapping of `space`, `when` and limits."""
     if not isinstance(entry, Mapping):
         return parse_sweep(key, entry)
     for part in entry:

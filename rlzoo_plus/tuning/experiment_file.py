@@ -66,9 +66,6 @@ def write_experiment(
         config: A checked configuration, with `num_threads` as the run had it.
         header: Lines of the comment at the beginning.
         overwrite: Whether to replace an existing file.
-
-    Raises:
-        ConfigError: The file cannot be written, or the name or the configuration not be used.
     """
     target = target.absolute()
     name, root = target.stem, target.parent.parent

@@ -27,11 +27,7 @@ _MOST = {_STUDY: 100, 2: 5_000, 3: 5_000, 5: 5_000, 7: 10_000, 8: 5_000, 9: 5_00
 
 
 def open_journal(folder: Path, create: bool) -> optuna.storages.JournalStorage:
-    """Open the journal in a study's directory; with `create`, create it if there is none.
-
-    Raises:
-        ConfigError: There is none, it is no file, damaged, or far larger than any study's.
-    """
+    """Open the journal in a study's directory; with `create`, create it if there is none."""
     path = folder / JOURNAL
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ConfigError(f"{path} is no plain file, so it is no journal of a study.")

@@ -28,11 +28,7 @@ _NO_OPTIONS = (
 
 
 def check_options(where: str, given: Mapping[str, Any], *targets: type) -> list[dict[str, Any]]:
-    """Return the options of each class; one is for the first class that has it.
-
-    Raises:
-        ConfigError: A name is unknown, or a value is of the wrong kind; `where` is their key.
-    """
+    """Return the options of each class; one is for the first class that has it."""
     known = [_option_types(target) for target in targets]
     checked: list[dict[str, Any]] = [{} for _ in targets]
     for name, value in given.items():
@@ -102,11 +98,7 @@ class PlainCmaEsSampler(optuna.samplers.CmaEsSampler):
         trial: FrozenTrial,
         search_space: dict[str, optuna.distributions.BaseDistribution],
     ) -> dict[str, Any]:
-        """Draw several values together.
-
-        Raises:
-            ConfigError: The storage holds something else than Optuna has written there.
-        """
+        """Draw several values together."""
         try:
             return super().sample_relative(study, trial, search_space)
         # Optuna does not check the attributes of trials.

@@ -28,11 +28,7 @@ T = TypeVar("T")
 
 
 def check_storage(name: str) -> str:
-    """Return a storage's name, `journal` or a URL of PostgreSQL, as it may be stored and shown.
-
-    Raises:
-        ConfigError: It is another kind of storage, no URL, or holds a password.
-    """
+    """Return a storage's name, `journal` or a URL of PostgreSQL, as it may be stored and shown."""
     if name == JOURNAL_STORAGE:
         return name
     scheme, is_url, rest = name.partition("://")
@@ -80,11 +76,8 @@ def open_storage(
 ) -> optuna.storages.BaseStorage:
     """Open a study's storage: the journal in the study's directory, or the database.
 
-    Args:
-        name: As in `hpo.storage`.
-        folder: The study's directory.
-        heartbeat_s: In PostgreSQL, a trial is stale after four times this time without heartbeat.
-        create: Create the journal, or Optuna's tables, if there are none.
+    In PostgreSQL, a trial is stale after four times `heartbeat_s` without a heartbeat. With
+    `create`, the journal, or Optuna's tables, are made if there are none.
     """
     name = check_storage(name)
     if name == JOURNAL_STORAGE:
@@ -191,9 +184,6 @@ def foreign_host(name: str) -> str | None:
 
     It looks at the arguments that the driver would be given, not at the text: two parsers of URLs
     may take different parts for the host.
-
-    Raises:
-        ConfigError: It is no URL of a database that could be used.
     """
     name = check_storage(name)
     try:

@@ -52,11 +52,7 @@ class Drawn:
 
 
 def plot_study(drawn: Drawn, out: Path, kind: str = OVERVIEW) -> Path:
-    """Draw the overview of a study, or one of `OPTUNA_PLOTS`, as a PNG and return the file.
-
-    Raises:
-        ConfigError: There is no such plot, no trial has a value yet, or the file cannot be written.
-    """
+    """Draw the overview of a study, or one of `OPTUNA_PLOTS`, as a PNG and return the file."""
     if kind not in (OVERVIEW, *OPTUNA_PLOTS):
         raise ConfigError(unknown_name("plot", kind, [OVERVIEW, *OPTUNA_PLOTS]))
     kinds = _overview_kinds(drawn) if kind == OVERVIEW else [kind] if drawn.done else []

@@ -71,11 +71,7 @@ class Tuner(Scheduler[TrialRun]):
         self._looked = self._beaten = float("-inf")
 
     def run(self) -> int:
-        """Run trials; return 0, 1 if all failed, 75 or 130 if it was stopped.
-
-        Raises:
-            ConfigError: The space gives nothing that could be run.
-        """
+        """Run trials; return 0, 1 if all failed, 75 or 130 if it was stopped."""
         with Presence(self.plan.folder) as self._presence:
             self._owner = f"{self._here}{self._presence.name}"
             self.run_loop()

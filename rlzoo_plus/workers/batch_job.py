@@ -29,11 +29,7 @@ class BatchJob:
 
 
 def this_batch_job(environ: Mapping[str, str] = os.environ) -> BatchJob | None:
-    """Return the job that this process runs in, None if it is no job of Batch.
-
-    Raises:
-        ConfigError: The variables are none of Batch.
-    """
+    """Return the job that this process runs in, None if it is no job of Batch."""
     name, index = environ.get("AWS_BATCH_JOB_ID"), environ.get("AWS_BATCH_JOB_ARRAY_INDEX")
     if name is None:
         return None

@@ -109,9 +109,7 @@ class Claims:
     def look(self, most: int, taken: Collection[str]) -> Look:
         """Take runs that nobody trains.
 
-        Args:
-            most: How many.
-            taken: The keys of those that this worker has.
+        `taken` are the keys of those that this worker has.
         """
         records = self._submissions.records()
         if self._only is not None:

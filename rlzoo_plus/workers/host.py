@@ -61,10 +61,6 @@ def find_host(
         spot: Whether to look for the notice of a Spot instance.
         usd_per_hour: The most that one slot of the machine can cost [$ per hour].
         environ: The environment.
-
-    Raises:
-        ConfigError: There is no such launch, or none of its runs is this job's.
-        StoreError: The store cannot be reached.
     """
     job = this_batch_job(environ)
     only = None

@@ -30,13 +30,7 @@ def restore_run(store: ArtifactStore, run: str, root: Path, path: Path) -> int |
     """Make a run directory hold the newest state of a run; nothing there means that it begins.
 
     A directory that nobody has overtaken stays. One that was overtaken is removed if the store has
-    it, and else moved aside.
-
-    Args:
-        store: The store.
-        run: The run's name there.
-        root: A folder that `path` is below.
-        path: The run directory.
+    it, and else moved aside. `root` is a folder that the run directory is below.
 
     Returns:
         The step that the run goes on from, None if it begins.

@@ -35,11 +35,7 @@ class Metadata:
     """The metadata of the instance that this process runs on; used by one thread."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        """Find the endpoint; nothing is requested yet.
-
-        Raises:
-            ConfigError: The variable is no URL.
-        """
+        """Find the endpoint; nothing is requested yet."""
         self._url = (environ.get(VARIABLE) or ENDPOINT).rstrip("/")
         if not self._url.startswith(("http://", "https://")):
             raise ConfigError(f"{VARIABLE}={self._url} is no URL, such as {ENDPOINT}.")

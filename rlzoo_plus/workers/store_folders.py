@@ -47,11 +47,7 @@ class Folder:
 
 
 def list_folders(store: ArtifactStore) -> list[Folder]:
-    """Return the folders of a store by name; only what changed is read again.
-
-    Raises:
-        StoreError: A request failed.
-    """
+    """Return the folders of a store by name; only what changed is read again."""
     tags: dict[str, dict[str, str]] = {}
     for entry in store.list(f"{submissions.FOLDER}/"):
         # Each is `submissions/SWEEP/000001.jsonl`.

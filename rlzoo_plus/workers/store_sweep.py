@@ -81,20 +81,12 @@ class StoreSweep:
 
     @classmethod
     def at(cls, url: str) -> StoreSweep:
-        """Return the sweep at `STORE/SWEEP`; nothing is requested yet.
-
-        Raises:
-            ConfigError: It is no such URL, or AWS's settings are wrong.
-        """
+        """Return the sweep at `STORE/SWEEP`; nothing is requested yet."""
         store, name = submissions.split_sweep_url(url)
         return cls(open_store(store), name)
 
     def views(self) -> list[StoreView]:
-        """Return the jobs with their states, in the order in which they were submitted.
-
-        Raises:
-            ConfigError: There is no such sweep.
-        """
+        """Return the jobs with their states, in the order in which they were submitted."""
         with ThreadPoolExecutor(1) as pool:
             # Thousands of jobs are parsed in the time that the store takes to list their leases.
             # Here are the requests: Ctrl-C ends them.
@@ -184,9 +176,6 @@ def find_store_sweep(name: str) -> StoreSweep | None:
     Args:
         name: `s3://bucket/prefix/SWEEP`; a folder that is a store, and `/SWEEP`; or what a sweep is
             called here that was submitted to a store from this machine.
-
-    Raises:
-        ConfigError: A URL names no sweep.
     """
     if "://" in name:
         return StoreSweep.at(name)

@@ -111,11 +111,7 @@ class Taken:
 
 
 def load_task(folder: Path, record: Mapping[str, Any], rules: Rules) -> Task:
-    """Make a task below a folder from an untrusted record of `Submissions.records`.
-
-    Raises:
-        ConfigError: It is damaged, names a place outside of the folder, or breaks a rule.
-    """
+    """Make a task below a folder from an untrusted record of `Submissions.records`."""
     about = record.get("about", {})
     version = about.get("version")
     if version != __version__ and not rules.any_version:

@@ -131,12 +131,7 @@ class Worker(Scheduler[Taken]):
         self._told = ""
 
     def run(self) -> int:
-        """Train runs; return 0, 1 if one failed or was refused, 75 or 130 after a signal.
-
-        Raises:
-            ConfigError: There is no such sweep, or this store allows one worker at a time.
-            StoreError: The store cannot be reached.
-        """
+        """Train runs; return 0, 1 if one failed or was refused, 75 or 130 after a signal."""
         self._check_store()
         self.run_loop()
         if self.stop_signal is not None:

@@ -29,11 +29,7 @@ _SETTINGS = {
 
 
 def command_of(folder: Path, port: int) -> list[str]:
-    """Return the command of the server for the runs in a folder.
-
-    Raises:
-        ConfigError: Streamlit is not installed.
-    """
+    """Return the command of the server for the runs in a folder."""
     if importlib.util.find_spec("streamlit") is None:
         raise ConfigError("dashboard needs Streamlit: pip install 'rlzoo-plus[dashboard]'.")
     app = str(Path(__file__).with_name("app.py"))

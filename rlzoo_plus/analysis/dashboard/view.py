@@ -41,11 +41,7 @@ class Runs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, budget_s: float = _FIRST_S) -> list[RunEntry]:
-        """Return the runs, the newest first; they are read again if that was a while ago.
-
-        Args:
-            budget_s: See `RunIndex.refresh`.
-        """
+        """Return the runs, the newest first; they are read again if that was a while ago."""
         with self._lock:
             if self.index.n_left or time.monotonic() - self._looked_at > _LOOK_S:
                 self._entries = self.index.refresh(budget_s)

@@ -45,11 +45,7 @@ class DebugLauncher:
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> DebugLauncher:
-        """Make a launcher.
-
-        Raises:
-            ConfigError: Jobs have limits.
-        """
+        """Make a launcher."""
         if options.limits != Limits():
             raise ConfigError(
                 "infra=debug runs jobs in this process, which no limit can end. Leave out "

@@ -73,19 +73,11 @@ class RayLauncher:
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> RayLauncher:
-        """Connect to Ray, or start it; the jobs fill the cores of all nodes.
-
-        Raises:
-            ConfigError: Ray is not installed, or cannot be reached.
-        """
+        """Connect to Ray, or start it; the jobs fill the cores of all nodes."""
         return cls(options)
 
     def submit(self, spec: JobSpec) -> RayHandle:
-        """Give a job to Ray.
-
-        Raises:
-            ConfigError: No node is large enough for it: it would wait forever.
-        """
+        """Give a job to Ray."""
         needs: dict[str, float] = {"CPU": self._threads, "GPU": self.settings.gpus_per_job}
         if self.settings.address is not None and spec.limits.memory_gib is not None:
             needs["memory"] = spec.limits.memory_gib * GIB

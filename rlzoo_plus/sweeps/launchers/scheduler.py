@@ -57,11 +57,7 @@ class Scheduler(Generic[T]):
         raise NotImplementedError
 
     def spec_of(self, job: T) -> JobSpec:
-        """Return a job as its launcher takes it.
-
-        Raises:
-            ConfigError: It cannot be started.
-        """
+        """Return a job as its launcher takes it."""
         raise NotImplementedError
 
     def on_end(self, job: T, end: JobEnd, ran_s: float) -> None:

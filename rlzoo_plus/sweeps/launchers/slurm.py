@@ -197,19 +197,11 @@ class SlurmLauncher:
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> SlurmLauncher:
-        """Make a launcher.
-
-        Raises:
-            ConfigError: submitit or SLURM's commands are missing.
-        """
+        """Make a launcher."""
         return cls(options)
 
     def submit(self, spec: JobSpec) -> SlurmHandle:
-        """Put a job into the queue.
-
-        Raises:
-            ConfigError: SLURM rejects it.
-        """
+        """Put a job into the queue."""
         return SlurmHandle(self, spec)
 
     def wait(self, handles: Sequence[Any], timeout_s: float) -> None:

@@ -78,11 +78,7 @@ class Submitter:
         return sum(map(len, new)), sum(opened)
 
     def begin(self) -> dict[str, Any]:
-        """Send the code, unless that was done, and return what each submission says about it.
-
-        Raises:
-            ConfigError: The code cannot be sent.
-        """
+        """Send the code, unless that was done, and return what each submission says about it."""
         if self._about is None:
             if not honours_conditions(self.store, uuid.uuid4().hex):
                 log.warning(

@@ -19,11 +19,7 @@ def cores() -> int:
 
 
 def session_memory_bytes(leader: int) -> int:
-    """Return the resident memory of a session's processes [bytes]; shared pages count in each.
-
-    Args:
-        leader: Process id of the process that began the session.
-    """
+    """Return the resident memory of a session's processes [bytes]; shared pages count in each."""
     total = 0
     if not sys.platform.startswith("linux"):
         command = ["ps", "-A", "-o", "pgid=,rss="]

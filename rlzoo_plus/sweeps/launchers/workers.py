@@ -82,45 +82,26 @@ class WorkersLauncher:
 
     @classmethod
     def from_options(cls, options: LauncherOptions) -> WorkersLauncher:
-        """Make a launcher; nothing is requested yet.
-
-        Raises:
-            ConfigError: There is no store, or the sweep's name cannot be one there.
-        """
+        """Make a launcher; nothing is requested yet."""
         return cls(options)
 
     @functools.cached_property
     def submitter(self) -> Submitter:
-        """What submits to the store of the jobs.
-
-        Raises:
-            ConfigError: The URL is none, or S3 needs the extra `aws`.
-        """
+        """What submits to the store of the jobs."""
         return Submitter(open_store(self.url), self.sweep, self.settings.code)
 
     def prepare(self, configs: Mapping[str, RunConfig]) -> list[str]:
         """Check all that machines will need, before anything is submitted.
 
-        Args:
-            configs: The configurations of the runs that are not done, by their keys.
+        `configs` has the configurations of the runs that are not done, by their keys.
 
         Returns:
             The lines of a plan, if nothing is to be done but to print it; else none.
-
-        Raises:
-            ConfigError: The machines could not be started.
         """
         return []
 
     def prepare_study(self, config: RunConfig) -> None:
-        """Check all that machines will need for the trials of a study.
-
-        Args:
-            config: What the trials vary.
-
-        Raises:
-            ConfigError: The machines could not be started, or a setting is for sweeps.
-        """
+        """Check all that machines will need for the trials of a study."""
         if not self.settings.wait:
             raise ConfigError(
                 "infra.wait=false: a study needs its command, which chooses the values of the "
