@@ -107,8 +107,7 @@ class _Test:
     def p_value(self, shift: float = 0.0) -> float:
         """Return how often sides by chance differ as much.
 
-        Args:
-            shift: By how much the set that comes first in the order of this test is higher.
+        The set that comes first in the order of this test is taken to be higher by `shift`.
         """
         values = self._values - shift * self._is_first
         return float(_p_values(values, self._first, self._second))
@@ -138,10 +137,7 @@ class _Test:
 def _p_values(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the p-value of each pair of sets, shape (...,).
 
-    Args:
-        values: Runs of both sets, shape (..., n_first + n_second).
-        first: Indices of the first side in each division, see `_divisions`.
-        second: Indices of the second side.
+    The runs of both sets have shape (..., n_first + n_second); for the indices see `_divisions`.
     """
     found = np.abs(_ratio(_moments(values[..., first]), _moments(values[..., second])))
     # The division as it is comes first. Sums in another order differ in the last digits.

@@ -232,8 +232,8 @@ def plot_curves(
 
     One run is drawn with the spread of its episodes, its best evaluation and its training curve. Of
     many, each variant gets its interquartile mean over seeds with a 95 % bootstrap interval, and
-    each environment its own axes. Runs without the metric are left out; it is a name that
-    `load_series` knows. For `by` see `group_curves`.
+    each environment its own axes. `metric` is a name that `load_series`
+    knows; runs without it are left out. For `by` see `group_curves`.
     """
     return save_plot(curves_figure(runs, metric, by, axis), out)
 

@@ -150,12 +150,8 @@ def require_trust(
 ) -> None:
     """Import the code that a run names and this project does not ship, if the user trusts it.
 
-    Args:
-        config: The run.
-        path: Where it is, for the message.
-        url: Where it is in a store, if `path` is a copy.
-        trust: Whether the user trusts all of it, beside what the trust file has.
-        to_train: Its callbacks, tracker and store count, too.
+    `path` and `url`, if it is a copy of a run in a store, are for the message. To train, its
+    callbacks, tracker and store count, too.
     """
     if trust or not foreign_code_of(config, to_train=to_train):
         import_packages(config)

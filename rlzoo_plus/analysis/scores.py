@@ -66,9 +66,7 @@ def make_sides(
 ) -> tuple[list[Side], list[str]]:
     """Divide runs into sides: each variant of each group is one, on all its environments.
 
-    Args:
-        groups: Runs by what the user called them.
-        which: The score that a run needs to have.
+    The groups are runs by what the user called them, and `which` is the score that a run needs.
 
     Returns:
         The sides, in the order of the groups, and a text for each run that does not count.

@@ -31,8 +31,7 @@ Key = TypeVar("Key", bound=Hashable)
 def variant_values(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a variant: all keys that affect results, but the seed.
 
-    Args:
-        config: A run's configuration as plain data; it may be untrusted or incomplete.
+    The configuration is plain data, and may be untrusted or incomplete.
     """
     # Runs from before a key lack it, or have it with the value that changes nothing.
     used = without_unused(config)
@@ -69,11 +68,8 @@ def shown_value(key: str, value: Any, longest: int = _LONGEST_VALUE) -> str:
 def settings_labels(variants: Mapping[Key, Mapping[str, Any]]) -> dict[Key, str]:
     """Name variants by what sets each apart from the others of its algorithm and environment.
 
-    Labels are short and differ within an algorithm and environment; the only variant of one has
-    an empty label.
-
-    Args:
-        variants: What `variant_values` returned, by any key; a variant may be there repeatedly.
+    Labels are short and differ within an algorithm and environment; the only variant of one has an
+    empty label. A variant may be there repeatedly.
     """
     families: dict[tuple[str, ...], list[Key]] = {}
     for key, values in variants.items():

@@ -119,10 +119,8 @@ class BatchJobs:
     def explain(self, unbegun: Collection[str], sweep: str, now_ms: float) -> list[str]:
         """Return lines that say how the jobs are, and what helps those that wait or have failed.
 
-        Args:
-            unbegun: The keys of the runs that wait, and that nobody has cancelled.
-            sweep: What commands call the sweep.
-            now_ms: The time [ms since 1970].
+        `unbegun` are the keys of the runs that wait, and that nobody has cancelled; `sweep` is what
+        commands call it; `now_ms` is the time [ms since 1970].
         """
         counts: Counter[str] = Counter()
         stuck, failed = dict[str, str](), dict[str, str]()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rlzoo_plus.analysis.find_run import foreign_code_of
 from rlzoo_plus.analysis.series import finite
@@ -22,11 +22,9 @@ from rlzoo_plus.cloud.settings import CloudSettings
 from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.store.launches import Launch, Launches
+from rlzoo_plus.sweeps.estimate import JobTime
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.workers import WorkersLauncher
-
-if TYPE_CHECKING:
-    from rlzoo_plus.sweeps.estimate import JobTime
 
 log = logging.getLogger(__name__)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -148,7 +146,7 @@ class CloudLauncher(WorkersLauncher):
         prices, region, spot = load_prices(), aws.region(), self.settings.spot
         highest = 0.0
         for kind, vcpus in self.types.items():
-            price = prices.type_usd_per_hour(kind, vcpus, spot=spot, bid=self.bid, region=region)
+            price = prices.known_usd_per_hour(kind, vcpus, spot=spot, bid=self.bid, region=region)
             if price is None:
                 unknown = f"no price of {printable(kind)} in {region} is known"
                 if self.settings.max_usd is not None:

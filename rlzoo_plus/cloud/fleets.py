@@ -68,13 +68,9 @@ def leave_fleet(project: str, launch: str, n_open: int | None = None) -> bool:
     """Make the fleet of a launch one machine smaller; one without any other machine is deleted.
 
     A machine calls it before it ends, or AWS would replace it. Two machines that leave at once may
-    make the fleet smaller by one: the machine that replaces the other one leaves in its turn.
-
-    Args:
-        project: The project's name.
-        launch: The launch.
-        n_open: Runs of the sweep that have not ended: if they need all machines that there are, one
-            has to take over from a machine that died, and the fleet stays as it is.
+    make the fleet smaller by one: the machine that replaces the other one leaves in its turn. If
+    the `n_open` runs of the sweep that have not ended need all machines that there are, one has to
+    take over from a machine that died, and the fleet stays as it is.
 
     Returns:
         Whether the machine may end.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo_plus.analysis.run_list import counted, duration
 from rlzoo_plus.cloud.budget import deal, least_share
 from rlzoo_plus.cloud.prices import HOURS_A_MONTH, HourPrice, Prices, load_prices
 from rlzoo_plus.cloud.settings import CloudSettings
 from rlzoo_plus.config.schema import RunConfig
-from rlzoo_plus.sweeps.estimate import job_times, longest_episodes, makespan, probe_jobs
-
-if TYPE_CHECKING:
-    from rlzoo_plus.sweeps.estimate import JobTime
+from rlzoo_plus.sweeps.estimate import JobTime, job_times, longest_episodes, makespan, probe_jobs
 
 # Time to measure how fast runs train here [s].
 PROBE_S = 15.0

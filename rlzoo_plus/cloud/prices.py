@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Mapping
@@ -90,33 +91,19 @@ class Prices(_Table):
         whole = self._on_demand(name, vcpus, gpus) * self._factor(name, region)
         return self._hour(whole, spot, bid)
 
-    def type_usd_per_hour(
-        self,
-        kind: str,
-        vcpus: int,
-        *,
-        spot: bool = True,
-        bid: float = 100.0,
-        region: str | None = None,
-    ) -> HourPrice | None:
+    def known_usd_per_hour(self, kind: str, vcpus: int, **more: Any) -> HourPrice | None:
         """Return what an hour of a whole machine costs, None if no price is known.
 
-        Args:
-            kind: Its type, `c7a.4xlarge`.
-            vcpus: Its vCPUs.
-            spot: Whether it is a Spot machine.
-            bid: See `usd_per_hour`.
-            region: Where it is; None for the region of the table.
+        `kind` is its type, `c7a.4xlarge`; for the others see `usd_per_hour`.
         """
         family, _, size = kind.partition(".")
         machine = self.machines.get(family, {}).get(size)
-        try:
+        with contextlib.suppress(ConfigError):
             if machine is None:
-                return self.usd_per_hour(family, vcpus, spot=spot, bid=bid, region=region)
-            whole = machine.usd * self._factor(family, region)
-        except ConfigError:
-            return None
-        return self._hour(whole, spot, bid)
+                return self.usd_per_hour(family, vcpus, **more)
+            whole = machine.usd * self._factor(family, more.get("region"))
+            return self._hour(whole, more.get("spot", True), more.get("bid", 100.0))
+        return None
 
     def types_of(self, family: str) -> dict[str, int]:
         """Return the types of a family with their vCPUs, the smallest first."""

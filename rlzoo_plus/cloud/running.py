@@ -89,7 +89,7 @@ def _instances(project: str, prices: Prices) -> Iterator[Item]:
     }
     for found in instances:
         kind, spot = str(found["InstanceType"]), found.get("InstanceLifecycle") == "spot"
-        price = prices.type_usd_per_hour(kind, vcpus[kind], spot=spot, region=aws.region())
+        price = prices.known_usd_per_hour(kind, vcpus[kind], spot=spot, region=aws.region())
         usd = None
         if price is not None:
             address = 24.0 * prices.ipv4_hour if found.get("PublicIpAddress") else 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 import yaml
@@ -60,7 +61,7 @@ def deploy(project: str, values: Mapping[str, str], tell: Tell) -> bool:
             for key, value in {**kept, **values}.items()
         ],
     }
-    last = _last_event(stack)
+    last = "" if stack is None else _last_event(stack)
     try:
         with aws.errors(f"deploy project {project!r}"):
             if stack is None:
@@ -127,26 +128,22 @@ def _follow(stack_id: str, last: str, tell: Tell) -> tuple[str, list[str]]:
         time.sleep(_LOOK_S)
 
 
-def _last_event(stack: Mapping[str, Any] | None) -> str:
-    """Return the id of the newest event of a stack, empty if there is none."""
-    if stack is None:
-        return ""
-    with aws.errors("read the events of the stack"):
-        cloudformation = aws.client("cloudformation")
-        events = cloudformation.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
-        return str(events[0]["EventId"]) if events else ""
+def _events(stack_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stack, the newest first."""
+    pages = aws.client("cloudformation").get_paginator("describe_stack_events")
+    for page in pages.paginate(StackName=stack_id):
+        yield from page["StackEvents"]
 
 
 def _events_since(last: str, stack_id: str) -> list[dict[str, Any]]:
     """Return the events of a stack after one, the oldest first."""
-    new: list[dict[str, Any]] = []
-    pages = aws.client("cloudformation").get_paginator("describe_stack_events")
-    for page in pages.paginate(StackName=stack_id):
-        for event in page["StackEvents"]:
-            if event["EventId"] == last:
-                return new[::-1]
-            new.append(event)
-    return new[::-1]
+    return [*takewhile(lambda event: event["EventId"] != last, _events(stack_id))][::-1]
+
+
+def _last_event(stack: Mapping[str, Any]) -> str:
+    """Return the id of the newest event of a stack, empty if there is none."""
+    with aws.errors("read the events of the stack"):
+        return next((str(event["EventId"]) for event in _events(stack["StackId"])), "")
 
 
 def _tell_event(event: Mapping[str, Any], failures: list[str], tell: Tell) -> None:

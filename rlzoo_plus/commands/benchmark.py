@@ -35,17 +35,8 @@ def main(arguments: list[str]) -> int:
         print(note, file=sys.stderr)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        command = " ".join(["rlzoo-plus benchmark", *_without_out(arguments)])
+        words = [f"--suite {options.suite} --seeds {options.seeds}", *options.overrides]
+        command = " ".join(["rlzoo-plus benchmark", *words])
         write_atomic(options.out, f"# Benchmark\n\n`{command}`\n\n{table}")
     print(f"\n{table}", end="")
     return 1 if notes else 0
-
-
-def _without_out(arguments: list[str]) -> list[str]:
-    """Return the arguments without the name of the file that is written."""
-    kept, skips = [], False
-    for argument in arguments:
-        if not skips and argument != "--out" and not argument.startswith("--out="):
-            kept.append(argument)
-        skips = argument == "--out"
-    return kept

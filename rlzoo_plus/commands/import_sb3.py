@@ -23,7 +23,6 @@ from rlzoo_plus.runs.load import load
 _CHECKED = ("env.wrappers=",)
 
 if TYPE_CHECKING:
-    from rlzoo_plus.artifacts.run_dir import RunDir
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.export.zoo_agent import AgentFiles, AgentSettings
 

@@ -9,7 +9,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from rlzoo_plus.analysis.estimates import shown as estimate_text
 from rlzoo_plus.artifacts.atomic import finite
@@ -19,7 +21,13 @@ from rlzoo_plus.commands.typed import command_parser, make_console
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.sweeps.presence import living_controllers
 from rlzoo_plus.tuning.experiment_file import winner_options
-from rlzoo_plus.tuning.stored_study import FEWEST_TRIALS, importances, open_stored
+from rlzoo_plus.tuning.stored_study import (
+    FEWEST_TRIALS,
+    KnownStudy,
+    Published,
+    importances,
+    open_stored,
+)
 from rlzoo_plus.tuning.study_plots import OVERVIEW, Drawn, plot_study
 from rlzoo_plus.tuning.study_report import counts, number_text
 from rlzoo_plus.tuning.study_view import (
@@ -29,12 +37,7 @@ from rlzoo_plus.tuning.study_view import (
     print_settings,
     trials_table,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rlzoo_plus.tuning.stored_study import KnownStudy, Published
-    from rlzoo_plus.tuning.trials import TrialView
+from rlzoo_plus.tuning.trials import TrialView
 
 
 def main(arguments: list[str]) -> int:

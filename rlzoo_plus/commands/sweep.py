@@ -6,7 +6,8 @@ import argparse
 import gc
 import json
 import time
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from rlzoo_plus.artifacts.inside import OutsideError
 from rlzoo_plus.commands.sweep_in_store import act
@@ -27,9 +28,6 @@ from rlzoo_plus.sweeps.sweep_view import (
     state_of,
 )
 from rlzoo_plus.workers.store_sweep import find_store_sweep
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 # What is different for a sweep in a store.
 _IN_A_STORE = {

@@ -6,7 +6,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.artifacts.untrusted import printable
@@ -22,14 +23,10 @@ from rlzoo_plus.store.lease import CANCELLED, FAILED, RUNNING
 from rlzoo_plus.sweeps.logs import print_logs
 from rlzoo_plus.sweeps.states import JobState
 from rlzoo_plus.sweeps.summary import summarise
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import print_failed, print_rows, state_of
 from rlzoo_plus.workers.costs import lines_of
 from rlzoo_plus.workers.store_sweep import StoreSweep, is_over, n_workers
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 _WATCH_S, _AFTER_ERROR_S = 5.0, 30.0
 

@@ -62,10 +62,8 @@ def _wrapped(group: str, names: Iterable[str]) -> list[str]:
 def _keys(content: str, start: str, prefix: str = "") -> Iterable[str]:
     """Yield each key of a configuration file with its default and comment.
 
-    Args:
-        content: The file.
-        start: The end of its defaults list, where its keys start.
-        prefix: What precedes each key on the command line.
+    The keys begin behind `start`, the end of its defaults list; `prefix` precedes each on the
+    command line.
     """
     section = ""
     for line in content.split(start, 1)[-1].split("\nhydra:", 1)[0].splitlines():

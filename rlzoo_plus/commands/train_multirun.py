@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from rlzoo_plus.analysis.run_list import counted
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.config.catalog import ON_WORKERS
+from rlzoo_plus.config.composer import Composed
 from rlzoo_plus.store.mirror import is_sent
 from rlzoo_plus.sweeps import multirun
 from rlzoo_plus.sweeps.ledger import Ledger
+from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import SweepView, print_summary
 from rlzoo_plus.tuning.study_plan import make_plan
 from rlzoo_plus.tuning.study_view import TuningView
 from rlzoo_plus.tuning.trial_job import PRELOAD
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rlzoo_plus.config.composer import Composed
-    from rlzoo_plus.sweeps.sweep_job import SweepJob
 
 
 def main(arguments: list[str]) -> int:

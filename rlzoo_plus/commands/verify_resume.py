@@ -7,16 +7,13 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import rlzoo_plus
 from rlzoo_plus.commands.typed import command_parser
 from rlzoo_plus.config.overrides import as_arguments
+from rlzoo_plus.config.schema import RunConfig
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.load import load
-
-if TYPE_CHECKING:
-    from rlzoo_plus.config.schema import RunConfig
 
 
 def main(arguments: list[str]) -> int:

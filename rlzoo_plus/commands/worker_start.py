@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rlzoo_plus.commands.typed import make_console
 from rlzoo_plus.errors import ConfigError
 from rlzoo_plus.runs.printing import set_up_logging
-from rlzoo_plus.store.contract import open_store
+from rlzoo_plus.store.contract import ArtifactStore, open_store
 from rlzoo_plus.store.submissions import Submissions, split_sweep_url
 from rlzoo_plus.sweeps.launchers.launcher import LauncherOptions
 from rlzoo_plus.sweeps.launchers.local import LocalLauncher, is_of_aws
@@ -20,9 +19,6 @@ from rlzoo_plus.workers.host import find_host
 from rlzoo_plus.workers.restore import patiently
 from rlzoo_plus.workers.task import Rules
 from rlzoo_plus.workers.worker_loop import FOLDER, Times, Wait, Worker
-
-if TYPE_CHECKING:
-    from rlzoo_plus.store.contract import ArtifactStore
 
 
 def start(options: argparse.Namespace) -> int:

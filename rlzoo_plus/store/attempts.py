@@ -90,11 +90,9 @@ class Account:
     ) -> None:
         """Begin an attempt.
 
-        Args:
-            worker: Who makes it.
-            machine: Where; None if only earlier attempts are carried on.
-            max_usd: What all attempts together may cost [$], None for no limit.
-            since: When the worker began to wait for this run, in `time.monotonic`; None for now.
+        Without a machine, only earlier attempts are carried on. All attempts together may cost
+        `max_usd` [$], None for no limit; the worker has waited for the run since then, in
+        `time.monotonic`.
         """
         self._worker, self._machine, self._max_usd = worker, machine, max_usd
         self._price = None if machine is None else machine.usd_per_hour

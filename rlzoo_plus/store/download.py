@@ -29,15 +29,9 @@ def bring_run(
 ) -> bool:
     """Bring a run's files without its checkpoints into its directory; return whether there are any.
 
-    Files of the same name are replaced; what is only here stays.
-
-    Args:
-        store: The store.
-        run: The run's name there.
-        path: The run directory.
-        config: What was to be trained. It may be trusted here, so its copy in the store must not
-            name other code.
-        light: Only what a list of runs and a plot need.
+    Files of the same name are replaced; what is only here stays. The configuration may be trusted
+    here, so its copy in the store must not name other code. With `light`, only what a list of runs
+    and a plot need is brought.
 
     Raises:
         StoreError: A request failed.

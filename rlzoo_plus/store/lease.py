@@ -161,12 +161,8 @@ def ask(
 ) -> str:
     """Ask the worker of a run to end it, which it does at its next beat; cancel one without worker.
 
-    Args:
-        store: Where the run is.
-        run: Its name.
-        request: `STOP`, with a checkpoint, or `KILL`.
-        reason: Why, for the record.
-        gone: The tag of an expired lease: its worker is not asked, if it has this one still.
+    `request` is `STOP`, with a checkpoint, or `KILL`. With `gone`, the tag of an expired lease, its
+    worker is not asked, if it has this one still.
 
     Returns:
         The state of the run: `running` if its worker was asked, else one of `ENDED`.
@@ -198,11 +194,8 @@ def reopen(
 ) -> bool:
     """Let workers take a run again that ended in one of these states; return whether it was one.
 
-    Args:
-        store: Where the run is.
-        run: Its name.
-        states: The states.
-        gone: The tag of an expired lease, whose worker had been asked to end it: one of them, too.
+    A run with `gone`, the tag of an expired lease whose worker had been asked to end it, is one of
+    them, too.
 
     Raises:
         StoreError: A request failed, or other writers were faster each time.

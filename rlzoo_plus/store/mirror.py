@@ -64,11 +64,7 @@ class RunMirror:
     ) -> None:
         """Name both sides.
 
-        Args:
-            store: The store.
-            run: The run's name there, such as `sweep/run`.
-            path: The run directory.
-            check: Called before each request that sends; raises if this process may not send.
+        `check` is called before each request that sends, and raises if this process may not send.
         """
         self._store, self._check = store, check
         self._files, self._state = f"{RUNS}/{run}", f"{STATE}/{run}"

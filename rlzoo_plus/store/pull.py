@@ -42,13 +42,8 @@ def pull_run(store: ArtifactStore, run: str, path: Path, *, state: bool = True) 
     """Bring a run from a store; the directory appears when it is whole.
 
     Every byte of bundles and checkpoints is checked against their hashes; of several checkpoints
-    the newest whole one is taken.
-
-    Args:
-        store: The store.
-        run: The run's name there.
-        path: The run directory, which must not exist.
-        state: Bring what resuming needs.
+    the newest whole one is taken. The directory must not exist. With `state`, what resuming needs
+    is brought, too.
 
     Returns:
         The step that the run can be resumed from, None if there is no checkpoint.
@@ -180,10 +175,7 @@ def get_all(
 ) -> None:
     """Download objects to new files, several at once.
 
-    Args:
-        store: The store.
-        wanted: The path of each file by the object's name; no file exists there.
-        largest: The most bytes that each may have.
+    `wanted` has the path of each file, where none exists, by the object's name.
 
     Raises:
         StoreError: A request failed, or a file cannot be written.

@@ -50,14 +50,9 @@ class Controller(Scheduler[Entry]):
     ) -> None:
         """Take jobs; none is started yet.
 
-        Args:
-            ledger: The sweep's ledger.
-            jobs: The jobs to run; those that are done already are not run again.
-            launcher: Where they run.
-            ended: Called with each job that ended, and with those that were done already.
-            tick: Called a few times a second.
-            target: The function that a job's process calls.
-            takes_signals: See `Scheduler`.
+        `ended` is called with each job that ended, and with those that were done already; `tick` a
+        few times a second. `target` is the function that a job's process calls; for `takes_signals`
+        see `Scheduler`.
         """
         super().__init__(launcher, takes_signals=takes_signals)
         self.ledger = ledger

@@ -55,11 +55,7 @@ def probe_jobs(
 ) -> ProbeResult:
     """Train some of the jobs for some seconds, in a temporary folder, and return how fast it was.
 
-    Args:
-        configs: The jobs; none of them is refused.
-        seconds: Time to measure [s].
-        is_sweep: Whether they are jobs of a sweep.
-        compares: Whether to try other settings than the configured one.
+    None of the jobs is refused. With `compares`, other settings than the configured one are tried.
     """
     launcher = LocalLauncher(cores(), multirun.PRELOAD)
     with tempfile.TemporaryDirectory(prefix="rlzoo-doctor-", ignore_cleanup_errors=True) as folder:
@@ -111,11 +107,7 @@ def job_times(
 ) -> list[JobTime]:
     """Return the time of each job if it has a process for itself; none if no rate is known.
 
-    Args:
-        result: What was measured.
-        configs: The jobs.
-        longest_episode: See `estimate`.
-        gain: How many times as fast as measured each job is.
+    With `gain`, each is so many times as fast as measured; for `longest_episode` see `estimate`.
     """
     rates = rates_of(result, configs)
     if not rates:

@@ -55,12 +55,8 @@ class Multirun:
     ) -> None:
         """Begin with a command line.
 
-        Args:
-            arguments: Overrides and options, `-m` among them.
-            view: Shows the progress.
-            tune: Runs the study that `hpo=...` asks for, given a function that composes overrides;
-                returns an exit code.
-            takes_signals: See `Scheduler`.
+        `tune` runs the study that `hpo=...` asks for, given a function that composes overrides, and
+        returns an exit code. For `takes_signals` see `Scheduler`.
         """
         self.arguments, self.view = arguments, view
         self.code = 0

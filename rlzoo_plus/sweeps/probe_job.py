@@ -30,10 +30,8 @@ class RateMeter(RunCallback):
     def __init__(self, until: float, least_s: float, warm_steps: int) -> None:
         """Measure nothing yet.
 
-        Args:
-            until: When to end, in `time.monotonic` [s].
-            least_s: Time to train even if it ends later [s].
-            warm_steps: Steps after which the first update is over.
+        It ends at `until`, in `time.monotonic` [s], but trains for `least_s` [s]; the first update
+        is over after `warm_steps`.
         """
         super().__init__()
         self._until, self._least_s, self._warm_steps = until, least_s, warm_steps

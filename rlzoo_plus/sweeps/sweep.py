@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
+
+from rich.console import Console
 
 from rlzoo_plus.config.hydra_app import compose_jobs
 from rlzoo_plus.config.overrides import as_arguments
@@ -18,9 +20,6 @@ from rlzoo_plus.sweeps.states import JobState, JobView, look_at
 from rlzoo_plus.sweeps.summary import as_table, job_data, summarise, write_summary
 from rlzoo_plus.sweeps.sweep_job import SweepJob
 from rlzoo_plus.sweeps.sweep_view import SweepView, headline
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def sweep(

@@ -22,10 +22,8 @@ from rlzoo_plus.sweeps.states import JobState, JobView, look_at, tell_causes, vi
 from rlzoo_plus.sweeps.summary import Row, few_seeds_note, summarise, write_summary
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Console, RenderableType
     from rich.live import Live
-    from rich.table import Table
-    from rich.text import Text
 
     from rlzoo_plus.config.schema import RunConfig
     from rlzoo_plus.sweeps.launchers.launcher import Launcher
@@ -82,10 +80,8 @@ class SweepView(LiveView):
     def __init__(self, make_console: Callable[[], Console], *, may_draw: bool = True) -> None:
         """Show nothing yet.
 
-        Args:
-            make_console: Makes the console when it is needed, which imports Rich.
-            may_draw: Whether a terminal shows a bar and a table that are drawn again in their
-                place; if not, only lines about the jobs that ran are printed.
+        The console, which imports Rich, is made when it is needed. If nothing may be drawn, only
+        lines about the jobs that ran are printed.
         """
         self._make_console, self._may_draw = make_console, may_draw
         self._counts = False

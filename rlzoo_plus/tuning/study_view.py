@@ -76,8 +76,7 @@ class TuningView(LiveView):
         self._n_ended += 1
         self._views = self.study.trials()
         view = next(view for view in self._views if view.number == number)
-        over = [v for v in self._views if v.state in COUNTED and v.state is not TrialState.RUNNING]
-        head = f"[{len(over)}/{self.plan.hpo.n_trials}] trial {number}"
+        head = f"[{_n_over(self._views)}/{self.plan.hpo.n_trials}] trial {number}"
         color = {TrialState.FAILED: "red", TrialState.PRUNED: "yellow"}.get(state)
         self.say(f"{head}: {self._outcome(view, reason)}", color)
 
@@ -115,18 +114,19 @@ class TuningView(LiveView):
         return Group(Text(self._headline(), style="bold"), table)
 
     def _headline(self) -> str:
-        states = [view.state for view in self._views]
-        counts = {state: states.count(state) for state in (*COUNTED, TrialState.WAITING)}
-        text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         value = ""
         for best in self.study.best(1):
             value = f"; best {(best.values or (0.0,))[0]:.6g} (trial {best.number})"
-        over = sum(counts[state] for state in COUNTED) - counts[TrialState.RUNNING]
-        left, eta = self.plan.hpo.n_trials - over, ""
+        left, eta = self.plan.hpo.n_trials - _n_over(self._views), ""
         if self._n_ended and left > 0:
             rate = (time.monotonic() - self._started) / self._n_ended
             eta = f"; about {duration(rate * left)} left"
-        return f"{self.plan.hpo.n_trials} trials: {text or 'none yet'}{value}{eta}"
+        return f"{self.plan.hpo.n_trials} trials: {counts_text(self._views)}{value}{eta}"
+
+
+def _n_over(views: Sequence[TrialView]) -> int:
+    """Return how many of the study's trials have ended."""
+    return sum(v.state in COUNTED and v.state is not TrialState.RUNNING for v in views)
 
 
 def print_settings(stored: KnownStudy, views: Sequence[TrialView], console: Console) -> None:

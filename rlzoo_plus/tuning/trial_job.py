@@ -25,8 +25,7 @@ EXAMINED = "held_out.json"
 def run_trial(data: dict[str, Any]) -> int:
     """Train one run of a trial; return the exit code, 74 if an evaluation has pruned it.
 
-    Args:
-        data: `config` and `command`, as of any job, and `report`, which `follow` takes.
+    `data` has `config` and `command`, as of any job, and `report`, which `follow` takes.
     """
     from rlzoo_plus.tuning.trial_reporter import follow
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from rlzoo_plus.errors import ConfigError
 
 _ID = re.compile(r"(?P<id>[0-9A-Za-z-]{1,64})(?::(?P<index>[0-9]{1,5}))?")
-_WORKER = re.compile(r"batch-(?P<id>[0-9A-Za-z-]{1,64}?)(?:_(?P<index>[0-9]{1,5}))?_[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,3 @@ def worker_name(job: BatchJob | None) -> str:
         return f"{socket.gethostname() or 'host'}-{os.getpid()}-{secrets.token_hex(8)}"
     index = "" if job.index is None else f"_{job.index}"
     return f"batch-{job.id}{index}_{secrets.token_hex(8)}"
-
-
-def job_of_worker(worker: str) -> BatchJob | None:
-    """Return the job of Batch that a worker runs in, by its name; None if it is in none."""
-    found = _WORKER.fullmatch(worker)
-    if found is None:
-        return None
-    return BatchJob(found["id"], None if found["index"] is None else int(found["index"]))

@@ -53,14 +53,9 @@ def find_host(
 ) -> Host:
     """Return the machine that this process is on.
 
-    Args:
-        store: The store of the sweep.
-        sweep: The sweep.
-        launch: The launch that started the machine: `NAME`, or `NAME:FIRST` for an array job whose
-            child 0 has the run at FIRST. A job of AWS Batch takes its run alone.
-        spot: Whether to look for the notice of a Spot instance.
-        usd_per_hour: The most that one slot of the machine can cost [$ per hour].
-        environ: The environment.
+    A launch is `NAME`, or `NAME:FIRST` for an array job whose child 0 has the run at FIRST; a job
+    of AWS Batch takes its run alone. With `spot`, the notice of a Spot instance is looked for;
+    `usd_per_hour` is the most that one slot can cost.
     """
     job = this_batch_job(environ)
     only = None

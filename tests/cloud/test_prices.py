@@ -79,12 +79,12 @@ def test_what_has_no_price_is_refused_with_a_mend(prices, family, gpus, said):
 def test_an_unknown_region_has_no_price(prices):
     with pytest.raises(ConfigError, match=r"'mars-1'.*RLZOO_PRICES"):
         prices.usd_per_hour("c7a", 1, region="mars-1")
-    assert prices.type_usd_per_hour("c7a.large", 2, region="mars-1") is None
+    assert prices.known_usd_per_hour("c7a.large", 2, region="mars-1") is None
 
 
 def test_a_whole_machine_of_an_unknown_kind_has_no_price(prices):
-    assert prices.type_usd_per_hour("z9.large", 2) is None
-    found = prices.type_usd_per_hour("g4dn.xlarge", 4, spot=False)
+    assert prices.known_usd_per_hour("z9.large", 2) is None
+    found = prices.known_usd_per_hour("g4dn.xlarge", 4, spot=False)
     assert found is not None
     assert found.highest == pytest.approx(0.526)
 

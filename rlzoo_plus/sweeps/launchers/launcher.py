@@ -155,12 +155,7 @@ def make_launcher(
 ) -> Launcher:
     """Return the launcher that a configuration asks for.
 
-    Args:
-        infra: The configuration.
-        threads_per_job: Cores that one job keeps busy.
-        preload: Modules that job processes on this machine may find imported.
-        store: See `LauncherOptions`.
-        sweep: See `LauncherOptions`.
+    The other arguments are those of `LauncherOptions`.
 
     Raises:
         ConfigError: There is none of that name, or it does not support an option.

@@ -22,9 +22,8 @@ from rlzoo_plus.sweeps.launchers.node import ProcessHandle
 def start_server(preload: Sequence[str], hides: Callable[[str], bool] | None = None) -> None:
     """Start the server that jobs are forked from, unless it runs; return while it imports.
 
-    Args:
-        preload: Modules that the jobs find imported.
-        hides: Says of a variable of the environment whether the jobs must not see it.
+    `preload` are modules that the jobs find imported; `hides` says of a variable of the environment
+    whether the jobs must not see it.
     """
     keep_socket_paths_short()
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
@@ -49,10 +48,7 @@ class LocalLauncher:
     ) -> None:
         """Start the server that jobs are forked from.
 
-        Args:
-            slots: Number of jobs at once.
-            preload: Modules that the jobs find imported.
-            hides: See `start_server`; of no effect on a server that runs already.
+        See `start_server`; `hides` has no effect on a server that runs already.
         """
         if not hasattr(os, "setsid"):
             raise ConfigError("infra=local needs Linux or macOS. Use infra=debug.")

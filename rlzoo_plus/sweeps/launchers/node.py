@@ -121,8 +121,7 @@ def make_ticket(spec: JobSpec) -> dict[str, Any]:
 def spawn(ticket: dict[str, Any]) -> ProcessHandle:
     """Start the process of a job.
 
-    Args:
-        ticket: The result of `make_ticket`, called here or on another machine.
+    The ticket was made here or on another machine.
 
     Raises:
         OSError: It cannot be started here, e.g. as this machine lacks the controller's folder.
@@ -148,10 +147,8 @@ def supervise(
 ) -> JobEnd:
     """Run a job in a process beside this one, to its end.
 
-    Args:
-        ticket: The result of `make_ticket`.
-        request: Returns `STOP` or `KILL` from when the job is to end, None before.
-        kill_after_s: Time between the first request and a kill [s].
+    `request` returns `STOP` or `KILL` from when the job is to end, None before; it is killed so
+    long after the first request [s].
     """
     if request() is not None:
         return JobEnd(EXIT_SIGTERM)

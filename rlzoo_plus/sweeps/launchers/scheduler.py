@@ -41,10 +41,8 @@ class Scheduler(Generic[T]):
     def __init__(self, launcher: Launcher, *, takes_signals: bool = True) -> None:
         """Begin without jobs.
 
-        Args:
-            launcher: Where jobs run, and how many at once.
-            takes_signals: Whether the loop handles SIGINT, SIGTERM and SIGHUP. If not, Ctrl-C stops
-                the jobs too, and is raised again after their end.
+        It handles SIGINT, SIGTERM and SIGHUP, unless `takes_signals` is false: then Ctrl-C stops
+        the jobs too, and is raised again after their end.
         """
         self.launcher = launcher
         self.active: list[Active[T]] = []
